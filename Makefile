@@ -32,12 +32,12 @@ test: $(VENV)/installed-dev ## Run the tests: make test ARGS="tests/wire -k fram
 
 .PHONY: test-spark
 test-spark: $(VENV)/installed-dev ## Run the tests that need Java: make test-spark ARGS="-k stream"
-	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest -W default -rs tests/spark $(ARGS)
+	@TIDELOG_SPARK_TESTS=1 $(BIN)/python -m pytest -W default -rs tests/system/spark $(ARGS)
 
 .PHONY: spark-trial
 spark-trial: $(VENV)/installed-dev ## Kill brokers, executors and drivers while Spark works, needs Java: make spark-trial
 	@TIDELOG_SPARK_TRIALS=1 $(BIN)/python -m pytest -p no:randomly -W default -rs \
-		--timeout 3000 tests/spark_trials $(ARGS)
+		--timeout 3000 tests/system/spark_trials $(ARGS)
 
 check: format-check lint types contracts limits wheel ## All that must hold besides the tests
 
@@ -75,7 +75,7 @@ bench-peers: $(VENV)/installed-peers ## Measure tidelog beside Kafka and others:
 
 .PHONY: cluster-swarm
 cluster-swarm: $(VENV)/installed-dev ## Random lives of a cluster's metadata: make cluster-swarm SEEDS=5000
-	@$(BIN)/python -m tests.coordinator.cluster.swarm $(SEEDS)
+	@$(BIN)/python -m tests.simulation.metadata.swarm $(SEEDS)
 
 .PHONY: sim swarm mutants
 SECONDS := 60
@@ -102,25 +102,25 @@ mutants: $(VENV)/installed-dev ## Plant bugs, and see how soon the simulator cat
 .PHONY: powercut history netns
 CUTS := 20
 powercut: $(VENV)/installed-dev ## Cut the power of a real file system, as root: make powercut CUTS=100
-	@$(BIN)/python -m tests.powercut --cuts $(CUTS) $(ARGS)
+	@$(BIN)/python -m tests.system.powercut --cuts $(CUTS) $(ARGS)
 
 history: $(VENV)/installed-dev ## A history of real clients and a real broker in trouble: make history SECONDS=600
-	@$(BIN)/python -m tests.histories --seconds $(SECONDS) $(ARGS)
+	@$(BIN)/python -m tests.system.histories --seconds $(SECONDS) $(ARGS)
 
 .PHONY: queue-trial
 MINUTES := 10
 queue-trial: $(VENV)/installed-dev ## Queues of three brokers, whose leaders are killed: make queue-trial MINUTES=10
-	@$(BIN)/python -m tests.queue_trials --minutes $(MINUTES) $(ARGS)
+	@$(BIN)/python -m tests.system.queue_trials --minutes $(MINUTES) $(ARGS)
 
 netns: $(VENV)/installed-dev ## Brokers in network namespaces, in trouble, as root: make netns MINUTES=10 ARGS="--brokers 5"
-	@$(BIN)/python -m tests.netns --minutes $(MINUTES) $(ARGS)
+	@$(BIN)/python -m tests.system.netns --minutes $(MINUTES) $(ARGS)
 
 .PHONY: groups-swarm
 groups-swarm: $(VENV)/installed-dev ## Many lives of consumer groups: make groups-swarm ARGS="--seeds 1000"
-	@$(BIN)/python -m tests.coordinator.groups.swarm $(ARGS)
+	@$(BIN)/python -m tests.simulation.groups.swarm $(ARGS)
 
 .PHONY: raft-swarm raft-life raft-mutants
-RAFT := $(BIN)/python -m tests.coordinator.raft
+RAFT := $(BIN)/python -m tests.simulation.raft
 raft-swarm: $(VENV)/installed-dev ## Many lives of a Raft cluster: make raft-swarm SEEDS=20000 FIRST=0
 	@$(RAFT) swarm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))
 

@@ -19,7 +19,7 @@ import msgspec
 import trio
 from crc32c import crc32c
 
-from wire.frame import FrameKind, encode_frame
+from tidelog.wire.protocol.frame import FrameKind, encode_frame
 
 _BUFFER_BYTES = 256 << 10
 _LINE_BYTES_MAX = 64 << 10
@@ -110,7 +110,7 @@ async def _send_regions(sock: trio.socket.SocketType, order: Order) -> None:
             pending -= order.frame_bytes
             descriptor, position = regions[served % len(regions)]
             served += 1
-            await _send_file(sock, reply, descriptor, position, order.region_bytes)
+            await _send_file(sock, reply, descriptor, position=position, length=order.region_bytes)
 
 
 def _regions(order: Order) -> list[tuple[int, int]]:
@@ -123,7 +123,7 @@ def _regions(order: Order) -> list[tuple[int, int]]:
 
 
 async def _send_file(
-    sock: trio.socket.SocketType, head: bytes, descriptor: int, position: int, length: int
+    sock: trio.socket.SocketType, head: bytes, descriptor: int, *, position: int, length: int
 ) -> None:
     await sock.send(head, trio.socket.MSG_MORE)
     end = position + length

@@ -11,21 +11,21 @@ import trio
 
 from bench.figures import Row, Settings
 from bench.nodes import PATIENCE_S, Nodes
-from wire import api
-from wire.errors import TidelogError
-from wire.groups import (
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.env.real_env import real_env
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
     CommitOffsetsRequest,
     FetchOffsetsRequest,
     PartitionCommit,
     TopicPartitions,
 )
-from wire.produce import Acks, PartitionBatch, ProduceRequest
-from wire.real_env import real_env
-from wire.record_batch import Columns, encode_batch
-from wire.rpc import Outcome, RpcConnection, open_rpc
-from wire.session import MetadataRequest
-from wire.topics import AlterTopicRequest, CreateTopicRequest
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.topics import AlterTopicRequest, CreateTopicRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import Outcome, RpcConnection, open_rpc
 
 _TOPIC = "work"
 _PARTITIONS = 100

@@ -12,10 +12,10 @@ from bench.figures import Row, Settings, Spread, ratios
 from bench.machine import ServerProcess, broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, pump
-from wire import api
-from wire.produce import Acks, PartitionBatch, ProduceRequest
-from wire.record_batch import Columns, encode_batch
-from wire.topics import AlterTopicRequest
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.topics import AlterTopicRequest
+from tidelog.wire.protocol import api
 
 _MB = 1_000_000
 _BATCH_RECORDS = 1_000
@@ -56,7 +56,7 @@ class _States:
     def fill(self, count: int, key_count: int) -> None:
         """Append `count` records, of each key in turn."""
         frames = self._frames(count, key_count)
-        pump(self._broker.sock, lambda: next(frames), count // _BATCH_RECORDS, _DEPTH)
+        pump(self._broker.sock, lambda: next(frames), count // _BATCH_RECORDS, depth=_DEPTH)
 
     def compact(self) -> None:
         """Let it be compacted from now on."""
@@ -185,7 +185,7 @@ def _latency(settings: Settings) -> list[Row]:
     busy: list[float] = []
     with broker_process(settings.directory / "latency", maintenance_interval_ms="100ms") as server:
         broker = RawConnection(server.address)
-        batches = Batches(broker.create_topic("others"), 1, Acks.ALL, 0)
+        batches = Batches(broker.create_topic("others"), 1, Acks.ALL, producer_id=0)
         for number in range(settings.choose(5, 2)):
             states = _States(server, f"states-{number}", segment_bytes=segment_bytes)
             states.fill(count, count // 2)
@@ -212,5 +212,5 @@ def _latency(settings: Settings) -> list[Row]:
 def _one(broker: RawConnection, batches: Batches) -> float:
     """Return the microseconds that one record takes."""
     began = perf_counter()
-    pump(broker.sock, batches.next_frame, 1, 1)
+    pump(broker.sock, batches.next_frame, 1, depth=1)
     return (perf_counter() - began) * 1e6

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from time import perf_counter
 
 from bench.figures import Row, Settings
-from logstore.cleaning import BatchCleaner, CleaningRules, KeyRange
-from logstore.key_map import KeyMap
-from wire.record_batch import (
+from tidelog.logstore.compaction.batch_cleaner import BatchCleaner, CleaningRules, KeyRange
+from tidelog.logstore.compaction.offset_map import KeyMap
+from tidelog.wire.batch.record_batch import (
     BatchHeader,
     Columns,
     encode_batch,

@@ -11,10 +11,10 @@ from bench.figures import Row, Settings, Spread
 from bench.machine import broker_process
 from bench.produce import Batches
 from bench.raw import FRAME_BYTES_MAX, RawConnection
-from wire import api
-from wire.fetch import FetchRequest, PartitionFetch
-from wire.frame import FrameDecoder, FrameKind
-from wire.produce import Acks
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.produce import Acks
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
 
 _CONNECTIONS = 1000
 _PRODUCERS = 100
@@ -49,7 +49,7 @@ class _Producer:
 
     def __init__(self, address: tuple[str, int], topic_id: bytes, record_count: int) -> None:
         self.connection = RawConnection(address)
-        self._batches = Batches(topic_id, record_count, Acks.ALL, 0)
+        self._batches = Batches(topic_id, record_count, Acks.ALL, producer_id=0)
         self._decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
         self._unsent = memoryview(b"")
         self.connection.sock.setblocking(False)

@@ -5,8 +5,8 @@ from time import perf_counter, sleep  # noqa: TID251  (a process is to hang for 
 
 from bench.figures import Row, Settings
 from bench.nodes import Nodes
-from wire import api
-from wire.topics import CreateTopicRequest, DescribeTopicsRequest
+from tidelog.wire.messages.topics import CreateTopicRequest, DescribeTopicsRequest
+from tidelog.wire.protocol import api
 
 _NODES = 5
 _GOAL_S = 3.0

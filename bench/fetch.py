@@ -9,10 +9,10 @@ from bench.figures import Row, Settings, Spread, ratios
 from bench.machine import ServerProcess, bare_process, broker_process
 from bench.produce import Batches
 from bench.raw import RECORD_BYTES, RawConnection, connect_bare, pump
-from logstore.segment_format import SEGMENT_HEADER_SIZE
-from wire import api
-from wire.fetch import FetchRequest, PartitionFetch
-from wire.produce import Acks
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.produce import Acks
+from tidelog.wire.protocol import api
 
 _RECORDS_IN_BATCH = 1000
 _BATCHES_IN_REPLY = 9
@@ -49,7 +49,7 @@ def _rate(sock: socket.socket, frames: list[bytes], server: ServerProcess) -> tu
     following: Iterator[bytes] = iter(frames)
     cpu_before = server.cpu_seconds
     began = perf_counter()
-    pump(sock, lambda: [next(following)], len(frames), _DEPTH)
+    pump(sock, lambda: [next(following)], len(frames), depth=_DEPTH)
     elapsed = perf_counter() - began
     return len(frames) / elapsed, (server.cpu_seconds - cpu_before) / len(frames) * 1e6
 
@@ -75,7 +75,7 @@ def run(settings: Settings) -> list[Row]:
         broker = RawConnection(broker_server.address)
         # Every segment holds the same number of whole replies, so that all requests can be
         # written down before the first reply is there.
-        batch_bytes = len(Batches(bytes(16), _RECORDS_IN_BATCH, Acks.LEADER, 0).batch)
+        batch_bytes = len(Batches(bytes(16), _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0).batch)
         region_bytes = _BATCHES_IN_REPLY * batch_bytes
         topic_id = broker.create_topic(
             "fetch",
@@ -83,8 +83,8 @@ def run(settings: Settings) -> list[Row]:
             segment_bytes=str(SEGMENT_HEADER_SIZE + _REPLIES_IN_SEGMENT * region_bytes),
         )
         reply_count = _REPLIES_IN_SEGMENT * settings.choose(8, 2)
-        batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, 0)
-        pump(broker.sock, batches.next_frame, reply_count * _BATCHES_IN_REPLY, _DEPTH)
+        batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0)
+        pump(broker.sock, batches.next_frame, reply_count * _BATCHES_IN_REPLY, depth=_DEPTH)
         frames = _requests(topic_id, batch_bytes, reply_count)
         order = _bare_order(settings, len(frames[0]), region_bytes)
         uniform = [frames[0]] * reply_count

@@ -11,14 +11,14 @@ from typing import Final, final
 import msgspec
 
 from bench.figures import Row, Settings, Spread
-from coordinator.groups.assignors import RANGE, UNIFORM, Reader, assign
-from coordinator.groups.commits import Extent
-from coordinator.groups.leading import GroupLeading
-from coordinator.groups.partitions import Partition
-from coordinator.groups.records import GroupRecord
-from coordinator.groups.state_machine import ConsumerGroups
-from coordinator.groups.targets import TopicShape
-from wire.groups import (
+from tidelog.coordinator.groups.assignors import RANGE, UNIFORM, Reader, assign
+from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.wire.messages.groups import (
     NO_MEMBER_EPOCH,
     CommitOffsetsRequest,
     HeartbeatRequest,

@@ -10,7 +10,7 @@ from bench.figures import Row, Settings, Spread, ratios
 from bench.machine import bare_process, broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, connect_bare, pump
-from wire.produce import Acks
+from tidelog.wire.messages.produce import Acks
 
 _GOAL = 3
 _REPLY_HEADER_BYTES = 10
@@ -21,7 +21,7 @@ def _latencies(sock: socket.socket, batches: Batches, count: int) -> tuple[float
     measured: list[float] = []
     for _ in range(count):
         began = perf_counter()
-        pump(sock, batches.next_frame, 1, 1)
+        pump(sock, batches.next_frame, 1, depth=1)
         measured.append((perf_counter() - began) * 1e6)
     percentiles = quantiles(measured, n=100)
     return percentiles[49], percentiles[98]
@@ -35,8 +35,8 @@ def run(settings: Settings) -> list[Row]:
         bare_process() as bare_server,
     ):
         broker = RawConnection(broker_server.address)
-        to_broker = Batches(broker.create_topic("latency"), 1, Acks.ALL, 0)
-        to_bare = Batches(bytes(16), 1, Acks.ALL, 0)
+        to_broker = Batches(broker.create_topic("latency"), 1, Acks.ALL, producer_id=0)
+        to_bare = Batches(bytes(16), 1, Acks.ALL, producer_id=0)
         order = Order(
             mode="sync",
             frame_bytes=to_bare.frame_bytes,

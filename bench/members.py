@@ -9,7 +9,7 @@ import trio
 import tidelog
 from bench.figures import Row, Settings
 from bench.nodes import PATIENCE_S, Nodes
-from client.consumer import Consumer
+from tidelog.client.consumer.consumer import Consumer
 
 _CLIENTS = 10
 _TOPIC = "work"

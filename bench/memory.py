@@ -4,9 +4,9 @@ from bench.figures import Row, Settings
 from bench.machine import broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, make_batch, pump
-from wire import api
-from wire.fetch import FetchRequest, PartitionFetch
-from wire.produce import Acks
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.produce import Acks
+from tidelog.wire.protocol import api
 
 _RECORDS_IN_BATCH = 1000
 _DEPTH = 5
@@ -33,9 +33,9 @@ def run(settings: Settings) -> list[Row]:
         broker = RawConnection(server.address)
         before = server.resident_bytes
         topic_id = broker.create_topic("memory", durability="replicated")
-        batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, 0)
+        batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0)
         count = total_bytes // len(batches.batch)
-        pump(broker.sock, batches.next_frame, count, _DEPTH)
+        pump(broker.sock, batches.next_frame, count, depth=_DEPTH)
         written = server.resident_bytes_peak
         _read_back(broker, topic_id, count)
         peak = server.resident_bytes_peak

@@ -11,16 +11,25 @@ from time import process_time
 from typing import Final, final
 
 from bench.figures import Row, Settings, Spread, ratios
-from queue_layer.config import QueueConfig
-from queue_layer.deduplication import DeduplicationRule, DeduplicationScope, DeduplicationWindow
-from queue_layer.delivery_order import RecordFields
-from queue_layer.groups import GroupOrder
-from queue_layer.outcome import Outcome, Reply
-from queue_layer.queue_partition import QueuePartition
-from queue_layer.receipts import Receipts
-from queue_layer.receiving import ReceiveCommand
-from wire.queue_journal import encode
-from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, PartitionReceived, SettleAction, Settlement
+from tidelog.queue_layer.commands.deduplication import (
+    DeduplicationRule,
+    DeduplicationScope,
+    DeduplicationWindow,
+)
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.outcome import Outcome, Reply
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.messages.queue_journal import encode
+from tidelog.wire.messages.queues import (
+    VISIBILITY_TIMEOUT_MS_MAX,
+    PartitionReceived,
+    SettleAction,
+    Settlement,
+)
 
 _CYCLES = 1_000
 _RATIO_GOAL = 1.3

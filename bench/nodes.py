@@ -13,10 +13,10 @@ from typing import Self, TypeVar, final
 
 from bench.machine import ROOT, cpu_seconds
 from bench.raw import RawConnection
-from wire import api
-from wire.api import Api
-from wire.errors import BrokerError, ConnectionLostError, WireFormatError
-from wire.session import MetadataReply, MetadataRequest
+from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.messages.session import MetadataReply, MetadataRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")

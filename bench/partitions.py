@@ -5,9 +5,9 @@ from time import perf_counter
 
 from bench.figures import Row, Settings
 from bench.nodes import Nodes, wait_for
-from wire import api
-from wire.session import MetadataReply
-from wire.topics import CreateTopicRequest
+from tidelog.wire.messages.session import MetadataReply
+from tidelog.wire.messages.topics import CreateTopicRequest
+from tidelog.wire.protocol import api
 
 _TOPICS = 10
 _FAILOVER_GOAL_S = 5.0

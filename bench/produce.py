@@ -9,9 +9,9 @@ from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread, ratios
 from bench.machine import ServerProcess, bare_process, broker_process
 from bench.raw import RECORD_BYTES, RawConnection, connect_bare, make_batch, pump
-from wire import api
-from wire.produce import Acks, InitProducerRequest, PartitionBatch, ProduceRequest
-from wire.record_batch import restamp_producer
+from tidelog.wire.batch.record_batch import restamp_producer
+from tidelog.wire.messages.produce import Acks, InitProducerRequest, PartitionBatch, ProduceRequest
+from tidelog.wire.protocol import api
 
 _RECORDS_IN_BATCH = 1000
 _DEPTH = 5
@@ -22,7 +22,7 @@ _REPLY_HEADER_BYTES = 10
 class Batches:
     """Frames of one idempotent producer: the same records again and again, as new batches."""
 
-    def __init__(self, topic_id: bytes, record_count: int, acks: Acks, producer_id: int) -> None:
+    def __init__(self, topic_id: bytes, record_count: int, acks: Acks, *, producer_id: int) -> None:
         """Address the first partition of a topic."""
         self.batch = make_batch(record_count)
         request = ProduceRequest(acks, 30_000, [PartitionBatch(topic_id, 0, len(self.batch))])
@@ -51,12 +51,12 @@ class Batches:
 
 
 def _rate(
-    sock: socket.socket, batches: Batches, count: int, server: ServerProcess
+    sock: socket.socket, batches: Batches, count: int, *, server: ServerProcess
 ) -> tuple[float, float]:
     """Return requests a second and the server's microseconds of processor time for each."""
     cpu_before = server.cpu_seconds
     began = perf_counter()
-    pump(sock, batches.next_frame, count, _DEPTH)
+    pump(sock, batches.next_frame, count, depth=_DEPTH)
     elapsed = perf_counter() - began
     return count / elapsed, (server.cpu_seconds - cpu_before) / count * 1e6
 
@@ -64,15 +64,15 @@ def _rate(
 def _to_broker(broker: RawConnection, server: ServerProcess, count: int) -> tuple[float, float]:
     topic_id = broker.create_topic("produce", durability="replicated")
     producer_id = broker.ask(api.INIT_PRODUCER, InitProducerRequest()).producer_id
-    batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id)
-    rate = _rate(broker.sock, batches, count, server)
+    batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id=producer_id)
+    rate = _rate(broker.sock, batches, count, server=server)
     broker.check_end_offset(topic_id, count * _RECORDS_IN_BATCH)
     broker.delete_topic("produce")
     return rate
 
 
 def _to_bare(server: ServerProcess, path: Path, count: int) -> tuple[float, float]:
-    batches = Batches(bytes(16), _RECORDS_IN_BATCH, Acks.LEADER, 1)
+    batches = Batches(bytes(16), _RECORDS_IN_BATCH, Acks.LEADER, producer_id=1)
     order = Order(
         mode="produce",
         frame_bytes=batches.frame_bytes,
@@ -81,7 +81,7 @@ def _to_bare(server: ServerProcess, path: Path, count: int) -> tuple[float, floa
         reply_header_bytes=_REPLY_HEADER_BYTES,
     )
     sock = connect_bare(server.address, order)
-    rate = _rate(sock, batches, count, server)
+    rate = _rate(sock, batches, count, server=server)
     sock.close()
     path.unlink()
     return rate

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import inf
 from pathlib import Path
 from time import perf_counter
@@ -13,9 +14,9 @@ from bench.bare_server import Order
 from bench.figures import Row, Settings, Spread
 from bench.machine import bare_process, broker_process
 from bench.raw import RECORD_BYTES, Address, connect_bare, make_values, pump
-from wire import api
-from wire.produce import Acks, PartitionBatch, ProduceRequest
-from wire.record_batch import Columns, encode_batch
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.protocol import api
 
 _BATCH_RECORDS = 1_872
 """So many records of 100 bytes the producer puts into one batch by default."""
@@ -50,7 +51,7 @@ async def _send_many(producer: tidelog.Producer, values: list[bytes]) -> None:
 
 
 async def _acknowledged_rate(
-    address: Address, values: list[bytes], durability: str, send: _Send
+    address: Address, values: list[bytes], durability: str, *, send: _Send
 ) -> float:
     """Return records a second from the first call until the last one is acknowledged."""
     host, port = address
@@ -105,7 +106,7 @@ def _packed_rate(address: Address, values: list[bytes], path: Path) -> float:
     sock = connect_bare(address, order)
     count = len(values) // _BATCH_RECORDS
     began = perf_counter()
-    pump(sock, pack, count, _BATCHES_UNDER_WAY)
+    pump(sock, pack, count, depth=_BATCHES_UNDER_WAY)
     elapsed = perf_counter() - began
     sock.close()
     path.unlink()
@@ -132,7 +133,9 @@ def run(settings: Settings) -> list[Row]:
             for durability in ("fsync", "replicated"):
                 for name, send in (("send_nowait", _send_nowait), ("send_many", _send_many)):
                     address = broker_server.address
-                    rate = trio.run(_acknowledged_rate, address, values, durability, send)
+                    rate = trio.run(
+                        partial(_acknowledged_rate, address, values, durability, send=send)
+                    )
                     if number:
                         rates.setdefault((name, durability), []).append(rate)
     packed_alone, disk_alone = Spread.of(packed), Spread.of(disk)

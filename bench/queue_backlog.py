@@ -33,7 +33,7 @@ class _Backlog:
     """All behind a message that is leased all the time."""
 
 
-def _fill(addresses: str, name: str, count: int, group_count: int) -> None:
+def _fill(addresses: str, name: str, count: int, *, group_count: int) -> None:
     run_loads(
         [
             LoadOrder(
@@ -50,9 +50,9 @@ def _fill(addresses: str, name: str, count: int, group_count: int) -> None:
     )
 
 
-def _cycle(addresses: str, name: str, count: int, group_count: int) -> None:
+def _cycle(addresses: str, name: str, count: int, *, group_count: int) -> None:
     """Let as many messages as wait more be worked on."""
-    _fill(addresses, name, count, group_count)
+    _fill(addresses, name, count, group_count=group_count)
     order = LoadOrder(
         role="work", addresses=addresses, name=name, count=count, batch=10, tasks=_WORKERS
     )
@@ -76,20 +76,20 @@ async def _make_ready(addresses: str, name: str, backlog: _Backlog) -> None:
 
 
 def _costs(
-    server: ServerProcess, addresses: str, backlog: _Backlog, settings: Settings
+    server: ServerProcess, addresses: str, backlog: _Backlog, *, settings: Settings
 ) -> list[Row]:
     count = settings.choose(10_000, 2_000)
     own_groups = EACH_ITS_OWN if backlog.is_fifo else 0
     empty, full = f"empty-{backlog.count}", f"full-{backlog.count}"
     for name in (empty, full):
         trio.run(partial(_create, addresses, name, is_fifo=backlog.is_fifo))
-    _fill(addresses, full, backlog.count, 1 if backlog.is_one_group else own_groups)
+    _fill(addresses, full, backlog.count, group_count=1 if backlog.is_one_group else own_groups)
     trio.run(_make_ready, addresses, full, backlog)
     costs: dict[str, list[float]] = {empty: [], full: []}
     for _ in range(settings.choose(7, 2) + 1):
         for name, found in costs.items():
             before = server.cpu_seconds
-            _cycle(addresses, name, count, own_groups)
+            _cycle(addresses, name, count, group_count=own_groups)
             found.append((server.cpu_seconds - before) / count * 1e6)
     ours, base = costs[full][1:], costs[empty][1:]
     ratio = ratios(ours, base)
@@ -121,5 +121,5 @@ def run(settings: Settings) -> list[Row]:
         with broker_process(settings.directory / f"data-{backlog.count}") as server:
             host, port = server.address
             addresses = f"{host}:{port}"
-            rows += _costs(server, addresses, backlog, settings)
+            rows += _costs(server, addresses, backlog, settings=settings)
     return rows

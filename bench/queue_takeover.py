@@ -10,9 +10,9 @@ import trio
 import tidelog
 from bench.figures import Row, Settings, Spread
 from bench.nodes import PATIENCE_S, Nodes
-from client.client import Client
-from client.queue import Queue
-from client.queue_message import Message
+from tidelog.client.client import Client
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message
 
 _NAME: Final = "leased"
 _RECEIVED: Final = 1_000

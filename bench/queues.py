@@ -56,7 +56,7 @@ Cpu = Callable[[], float]
 """Returns how many seconds of CPU all brokers have used."""
 
 
-def _orders(name: str, addresses: str, case: _Case, roles: tuple[str, str]) -> list[LoadOrder]:
+def _orders(name: str, addresses: str, case: _Case, *, roles: tuple[str, str]) -> list[LoadOrder]:
     group_count = _GROUPS if case.is_fifo else 0
     return [
         LoadOrder(
@@ -114,30 +114,32 @@ async def _log(addresses: str, name: str, *, is_there: bool) -> None:
             await client.admin.delete_topic(name)
 
 
-def _through_queue(cpu: Cpu, addresses: str, name: str, case: _Case) -> _Measured:
+def _through_queue(cpu: Cpu, addresses: str, name: str, *, case: _Case) -> _Measured:
     trio.run(_create, addresses, name, case)
-    measured = _measure(cpu, _orders(name, addresses, case, ("send", "work")))
+    measured = _measure(cpu, _orders(name, addresses, case, roles=("send", "work")))
     trio.run(_delete, addresses, name)
     return measured
 
 
-def _through_log(cpu: Cpu, addresses: str, name: str, case: _Case) -> _Measured:
+def _through_log(cpu: Cpu, addresses: str, name: str, *, case: _Case) -> _Measured:
     trio.run(lambda: _log(addresses, name, is_there=True))
-    measured = _measure(cpu, _orders(name, addresses, case, ("produce", "fetch")))
+    measured = _measure(cpu, _orders(name, addresses, case, roles=("produce", "fetch")))
     trio.run(lambda: _log(addresses, name, is_there=False))
     return measured
 
 
 def _rates(
-    cpu: Cpu, addresses: str, cases: Sequence[_Case], repetitions: int
+    cpu: Cpu, addresses: str, cases: Sequence[_Case], *, repetitions: int
 ) -> dict[tuple[_Case, bool], list[_Measured]]:
     """Measure each case (false) and its ceiling (true), in turn."""
     found: dict[tuple[_Case, bool], list[_Measured]] = {}
     for number in range(repetitions + 1):
         for place, case in enumerate(cases):
             name = f"speed-{number}-{place}"
-            ceiling = None if case.is_fifo else _through_log(cpu, addresses, f"{name}-log", case)
-            measured = _through_queue(cpu, addresses, name, case)
+            ceiling = (
+                None if case.is_fifo else _through_log(cpu, addresses, f"{name}-log", case=case)
+            )
+            measured = _through_queue(cpu, addresses, name, case=case)
             if number:  # The first one warms up.
                 found.setdefault((case, False), []).append(measured)
                 if ceiling is not None:
@@ -183,10 +185,10 @@ def _cpu_text(measured: list[_Measured]) -> str:
     return ", ".join(f"{part:.1f}" for part in parts)
 
 
-def _latency(addresses: str, name: str, case: _Case, rate: float) -> list[Row]:
+def _latency(addresses: str, name: str, case: _Case, *, rate: float) -> list[Row]:
     """Offer `rate` messages a second: how long until one arrives, and until a receive returns."""
     trio.run(_create, addresses, name, case)
-    send, work = _orders(name, addresses, case, ("send", "work"))
+    send, work = _orders(name, addresses, case, roles=("send", "work"))
     _, worker = run_loads([replace(send, rate=rate), work])
     delivered = worker.delivered_after
     # As many again, which are all there when they are received, at the same rate.
@@ -233,12 +235,12 @@ def run(settings: Settings) -> list[Row]:
         host, port = server.address
         addresses = f"{host}:{port}"
         cases, repetitions = _cases(settings), settings.choose(5, 1)
-        found = _rates(lambda: server.cpu_seconds, addresses, cases, repetitions)
+        found = _rates(lambda: server.cpu_seconds, addresses, cases, repetitions=repetitions)
         rows = [row for case in cases for row in _rows(case, found)]
         tens = cases[2]
         rate = Spread.of(each.rate for each in found[tens, False]).median / 2
         case = replace(tens, count=int(rate * settings.choose(10, 3)))
-        return rows + _latency(addresses, "latency", case, rate)
+        return rows + _latency(addresses, "latency", case, rate=rate)
 
 
 def run_replicated(settings: Settings) -> list[Row]:
@@ -253,5 +255,5 @@ def run_replicated(settings: Settings) -> list[Row]:
             replace(each, what=f"3 replicas, {each.what}", goal=0, count=each.count // 4)
             for each in _cases(settings)
         ]
-        found = _rates(cpu, nodes.addresses, cases, settings.choose(3, 1))
+        found = _rates(cpu, nodes.addresses, cases, repetitions=settings.choose(3, 1))
         return [row for case in cases for row in _rows(case, found)]

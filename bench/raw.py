@@ -12,15 +12,15 @@ from typing import TypeVar, final
 import msgspec
 
 from bench.bare_server import Order
-from wire import api
-from wire.api import Api
-from wire.connection import ClientConnection
-from wire.errors import BrokerError
-from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
-from wire.frame import FrameDecoder, FrameKind
-from wire.record_batch import Columns, encode_batch
-from wire.session import HelloReply, HelloRequest
-from wire.topics import CreateTopicReply, CreateTopicRequest, DeleteTopicRequest
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.errors import BrokerError
+from tidelog.wire.messages.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
+from tidelog.wire.messages.session import HelloReply, HelloRequest
+from tidelog.wire.messages.topics import CreateTopicReply, CreateTopicRequest, DeleteTopicRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.connection import ClientConnection
+from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -100,6 +100,7 @@ def pump(
     sock: socket.socket,
     next_frame: Callable[[], Sequence[bytes | bytearray]],
     count: int,
+    *,
     depth: int,
 ) -> None:
     """Send `count` frames, with `depth` of them unanswered, and wait for all replies."""

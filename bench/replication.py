@@ -21,15 +21,15 @@ from bench.figures import Row, Settings, Spread, ratios
 from bench.nodes import Nodes, wait_for
 from bench.produce import Batches
 from bench.raw import FRAME_BYTES_MAX, RECORD_BYTES, RawConnection, make_batch, pump
-from wire import api
-from wire.frame import FrameDecoder, FrameKind
-from wire.produce import Acks, InitProducerRequest
-from wire.topics import (
+from tidelog.wire.messages.produce import Acks, InitProducerRequest
+from tidelog.wire.messages.topics import (
     CreateTopicRequest,
     DeleteTopicRequest,
     DescribeTopicsRequest,
     PartitionDescription,
 )
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
 
 _DEPTH: Final = 5
 _TOPIC: Final = "replication"
@@ -97,7 +97,7 @@ def run(settings: Settings) -> list[Row]:
         nodes.wait_complete()
         count = settings.choose(1_500, 300)
         rates = [
-            {case: _rates(nodes, case, _LARGE, count) for case in _CASES}
+            {case: _rates(nodes, case, _LARGE, count=count) for case in _CASES}
             for _ in range(repetitions + 1)
         ][1:]
         rows = _throughput(rates)
@@ -141,7 +141,7 @@ def _latency(nodes: Nodes, record_count: int, settings: Settings) -> list[Row]:
     took: list[_Percentiles] = []
     alone: list[_Percentiles] = []
     for _ in range(settings.choose(6, 2)):
-        rate = _rates(nodes, _ALL_FSYNC, record_count, count).told
+        rate = _rates(nodes, _ALL_FSYNC, record_count, count=count).told
         rates.append(rate)
         offered = _Offered(record_count, rate / 2, int(rate / 2 * seconds))
         took.append(_Percentiles.of(_times(nodes, offered)))
@@ -166,11 +166,11 @@ def _latency(nodes: Nodes, record_count: int, settings: Settings) -> list[Row]:
     ]
 
 
-def _rates(nodes: Nodes, case: _Case, record_count: int, count: int) -> _Rates:
+def _rates(nodes: Nodes, case: _Case, record_count: int, *, count: int) -> _Rates:
     """Return how fast `count` batches go, with always `_DEPTH` of them unanswered."""
-    with _a_topic(nodes, case, record_count, count) as (sock, batches):
+    with _a_topic(nodes, case, record_count, count=count) as (sock, batches):
         began = perf_counter()
-        pump(sock, batches.next_frame, count, _DEPTH)
+        pump(sock, batches.next_frame, count, depth=_DEPTH)
         told_s = perf_counter() - began
         wait_for(lambda: _is_everywhere(nodes) or None)
         return _Rates(count / told_s, count / (perf_counter() - began))
@@ -179,7 +179,7 @@ def _rates(nodes: Nodes, case: _Case, record_count: int, count: int) -> _Rates:
 def _times(nodes: Nodes, offered: _Offered) -> list[float]:
     """Return how long each batch took, in seconds, from when it was due."""
     count = offered.count
-    with _a_topic(nodes, _ALL_FSYNC, offered.record_count, count) as (sock, batches):
+    with _a_topic(nodes, _ALL_FSYNC, offered.record_count, count=count) as (sock, batches):
         decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
         took: list[float] = []
         due: deque[float] = deque()
@@ -234,7 +234,7 @@ def _disk_times(directory: Path, offered: _Offered) -> list[float]:
 
 @contextmanager
 def _a_topic(
-    nodes: Nodes, case: _Case, record_count: int, count: int
+    nodes: Nodes, case: _Case, record_count: int, *, count: int
 ) -> Generator[tuple[socket.socket, Batches]]:
     """Have a topic, and a connection to its leader, to send it `count` batches."""
     settings = {"durability": case.durability}
@@ -244,8 +244,8 @@ def _a_topic(
     leader_id = wait_for(lambda: _described(nodes).leader_id)
     leader = RawConnection(("127.0.0.1", nodes.ports[leader_id]))
     producer_id = leader.ask(api.INIT_PRODUCER, InitProducerRequest()).producer_id
-    batches = Batches(reply.topic_id, record_count, case.acks, producer_id)
-    pump(leader.sock, batches.next_frame, _WARM_UP, _DEPTH)
+    batches = Batches(reply.topic_id, record_count, case.acks, producer_id=producer_id)
+    pump(leader.sock, batches.next_frame, _WARM_UP, depth=_DEPTH)
     yield leader.sock, batches
     leader.check_end_offset(reply.topic_id, (count + _WARM_UP) * record_count)
     leader.close()

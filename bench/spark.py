@@ -10,8 +10,8 @@ from bench.figures import Row, Settings
 from bench.machine import broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, pump
-from spark_connector.java import JavaMissingError, prepare_java
-from wire.produce import Acks
+from tidelog.spark_connector.java import JavaMissingError, prepare_java
+from tidelog.wire.messages.produce import Acks
 
 _RECORDS_IN_BATCH = 1000
 _DEPTH = 4
@@ -43,17 +43,17 @@ def _measure(settings: Settings, address: tuple[str, int]) -> list[Row]:
     for shape in SHAPES:
         fill(broker, shape, record_count)
     topic_id = broker.create_topic("replayed", durability="replicated")
-    batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, 0)
-    pump(broker.sock, batches.next_frame, replayed_count // _RECORDS_IN_BATCH, _DEPTH)
+    batches = Batches(topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0)
+    pump(broker.sock, batches.next_frame, replayed_count // _RECORDS_IN_BATCH, depth=_DEPTH)
     rows = look(broker, text, settings)
     broker.close()
     with session(settings) as spark:
-        read = reads(spark, settings, text, record_count)
-        written = part_of(spark, settings, SHAPES[0].topic, record_count // 4)
+        read = reads(spark, settings, text, record_count=record_count)
+        written = part_of(spark, settings, SHAPES[0].topic, record_count=record_count // 4)
         return [
             *read,
-            *memory(spark, text, "replayed", replayed_count),
+            *memory(spark, text, "replayed", record_count=replayed_count),
             *rows,
             *micro_batches(spark, settings, text),
-            *writes(spark, settings, text, written),
+            *writes(spark, settings, text, what=written),
         ]

@@ -20,10 +20,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from bench.spark_records import SHAPES, Records
-from spark_connector.arrow import ArrowRows, arrow_schema
-from spark_connector.arrow_columns import ROWS_MAX
-from spark_connector.columns import COLUMN_TYPES, RECORD_COLUMNS, ddl
-from spark_connector.record_columns import GivenRecords
+from tidelog.spark_connector.arrow.arrow import ArrowRows, arrow_schema
+from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX
+from tidelog.spark_connector.arrow.record_columns import GivenRecords
+from tidelog.spark_connector.read.columns import COLUMN_TYPES, RECORD_COLUMNS, ddl
 
 NAME: Final = "tidelog_ceiling"
 _FIRST_MS: Final = 1_700_000_000_000

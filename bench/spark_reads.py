@@ -18,16 +18,18 @@ _TWO_COLUMNS_GOAL = 1.2
 _MEMORY_GOAL_MB = 400
 
 
-def reads(spark: "SparkSession", settings: Settings, address: str, record_count: int) -> list[Row]:
+def reads(
+    spark: "SparkSession", settings: Settings, address: str, *, record_count: int
+) -> list[Row]:
     """Read topics in turn with what they are compared to."""
     rows: list[Row] = []
     for shape in SHAPES:
-        rows += _reads(spark, settings, address, (shape, record_count))
+        rows += _reads(spark, settings, address, what=(shape, record_count))
     return rows
 
 
 def _reads(
-    spark: "SparkSession", settings: Settings, address: str, what: tuple[Shape, int]
+    spark: "SparkSession", settings: Settings, address: str, *, what: tuple[Shape, int]
 ) -> list[Row]:
     shape, record_count = what
 
@@ -55,15 +57,15 @@ def _reads(
     mine, scan, best, two = (list(column) for column in zip(*rounds, strict=True))
     name = f"spark: {record_count:,} records of 100 bytes, {shape.text}, 7 columns"
     return [
-        ratio_row(f"{name}, to a Parquet scan", mine, scan, _PARQUET_GOAL),
-        ratio_row(f"{name}, to Spark's own transport", mine, best, _CEILING_GOAL),
+        ratio_row(f"{name}, to a Parquet scan", mine, scan, goal=_PARQUET_GOAL),
+        ratio_row(f"{name}, to Spark's own transport", mine, best, goal=_CEILING_GOAL),
         ratio_row(f"{name}: Spark's own transport to a Parquet scan", best, scan),
-        ratio_row(f"{name}: value and offset only, to all", two, mine, _TWO_COLUMNS_GOAL),
+        ratio_row(f"{name}: value and offset only, to all", two, mine, goal=_TWO_COLUMNS_GOAL),
         Row(f"{name}, records/s", Spread.of(mine).text()),
     ]
 
 
-def memory(spark: "SparkSession", address: str, topic: str, record_count: int) -> list[Row]:
+def memory(spark: "SparkSession", address: str, topic: str, *, record_count: int) -> list[Row]:
     """Read everything in tasks that are as large as they can be."""
     table = spark.read.format("tidelog").options(**_options(address, topic)).load()
     rate = read_rate(table, record_count)

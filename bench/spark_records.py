@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from bench.raw import RawConnection
-from wire import api
-from wire.produce import Acks, PartitionBatch, ProduceRequest
-from wire.record_batch import Columns, encode_batch
-from wire.topics import CreateTopicRequest
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.topics import CreateTopicRequest
+from tidelog.wire.protocol import api
 
 PARTITIONS: Final = 4
 RECORDS_IN_BATCH: Final = 1000

@@ -47,7 +47,9 @@ def read_rate(table: "DataFrame", record_count: int) -> float:
     return record_count / (perf_counter() - began)
 
 
-def ratio_row(what: str, mine: list[float], other: list[float], goal: float | None = None) -> Row:
+def ratio_row(
+    what: str, mine: list[float], other: list[float], *, goal: float | None = None
+) -> Row:
     """Return a ratio of rates, each pair measured one after the other."""
     ratio = ratios(mine, other)
     if goal is None:

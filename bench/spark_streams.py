@@ -10,10 +10,10 @@ from bench.raw import RawConnection
 from bench.spark_ceiling import NAME
 from bench.spark_records import PARTITIONS
 from bench.spark_session import ratio_row
-from spark_connector.read_options import ReadOptions
 from tidelog import blocking
-from wire import api
-from wire.topics import CreateTopicRequest
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.wire.messages.topics import CreateTopicRequest
+from tidelog.wire.protocol import api
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def look(broker: RawConnection, address: str, settings: Settings) -> list[Row]:
     """Ask how far a thousand partitions go, as an idle stream does."""
     from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: PLC0415
 
-    from spark_connector.stream_reader import StreamReader  # noqa: PLC0415
+    from tidelog.spark_connector.read.stream_reader import StreamReader  # noqa: PLC0415
 
     broker.ask(api.CREATE_TOPIC, CreateTopicRequest("wide", _ALL_PARTITIONS, {}))
     raw = {"bootstrap.servers": address, "subscribe": "wide", "startingOffsets": "earliest"}
@@ -90,7 +90,7 @@ def micro_batches(spark: "SparkSession", settings: Settings, address: str) -> li
 
 
 def writes(
-    spark: "SparkSession", settings: Settings, address: str, what: tuple[str, int]
+    spark: "SparkSession", settings: Settings, address: str, *, what: tuple[str, int]
 ) -> list[Row]:
     """Write rows from Parquet files, and throw them away, in turn.
 
@@ -144,7 +144,9 @@ def writes(
     )
     name = f"spark: {record_count:,} rows of 100 bytes written"
     return [
-        ratio_row(f"{name} as a stream, to a batch thrown away", streamed, ceiling, _WRITE_GOAL),
+        ratio_row(
+            f"{name} as a stream, to a batch thrown away", streamed, ceiling, goal=_WRITE_GOAL
+        ),
         ratio_row(f"{name} as a stream, to a stream thrown away", streamed, stream_ceiling),
         ratio_row(f"{name} as a batch, to a batch thrown away", batched, ceiling),
         Row(f"{name} as a stream, records/s", Spread.of(streamed).text()),
@@ -152,7 +154,7 @@ def writes(
 
 
 def part_of(
-    spark: "SparkSession", settings: Settings, topic: str, record_count: int
+    spark: "SparkSession", settings: Settings, topic: str, *, record_count: int
 ) -> tuple[str, int]:
     """Return where the first rows of a topic are as Parquet files, and how many these are."""
     path = str(settings.directory / f"{topic}-part")

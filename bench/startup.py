@@ -11,7 +11,7 @@ from bench.figures import Row, Settings
 from bench.machine import ServerProcess, broker_process
 from bench.produce import Batches
 from bench.raw import RawConnection, pump
-from wire.produce import Acks
+from tidelog.wire.messages.produce import Acks
 
 _RECORDS_IN_BATCH = 8_000
 _DEPTH = 5
@@ -37,9 +37,9 @@ class _Filled:
     def fill(self, server: ServerProcess, total_bytes: int) -> None:
         """Append about so many bytes."""
         broker = RawConnection(server.address)
-        batches = Batches(self._topic_id, _RECORDS_IN_BATCH, Acks.LEADER, 0)
+        batches = Batches(self._topic_id, _RECORDS_IN_BATCH, Acks.LEADER, producer_id=0)
         count = total_bytes // len(batches.batch)
-        pump(broker.sock, batches.next_frame, count, _DEPTH)
+        pump(broker.sock, batches.next_frame, count, depth=_DEPTH)
         broker.close()
         self._end_offset += count * _RECORDS_IN_BATCH
 

@@ -9,8 +9,8 @@ import trio
 import tidelog
 from bench.figures import Row, Settings
 from bench.nodes import PATIENCE_S, Nodes
-from client.client import Client
-from client.producer import Producer
+from tidelog.client.client import Client
+from tidelog.client.producer.producer import Producer
 
 _TOPIC = "flights"
 _INTERVAL_S = 0.005

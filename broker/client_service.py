@@ -6,34 +6,34 @@ Shell: builds the handlers of one broker and hands them to its dispatcher.
 from collections.abc import Mapping
 from typing import Any
 
-from broker.config import BrokerConfig
-from broker.dispatch import ClientHandlers, Dispatcher, SlowHandler
-from broker.handlers.broker_config import BrokerConfigHandler
-from broker.handlers.cluster import ClusterHandler
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.groups import CommitHandler
-from broker.handlers.moves import MovesHandler
-from broker.handlers.offsets import OffsetsHandler
-from broker.handlers.produce import ProduceHandler
-from broker.handlers.producers import ProducersHandler
-from broker.handlers.queue_admin import QueueAdminHandler
-from broker.handlers.reassignment import ReassignmentHandler
-from broker.handlers.session import SessionHandler
-from broker.handlers.topic_extents import TopicExtentsHandler
-from broker.handlers.topic_usage import TopicUsageHandler
-from broker.handlers.topics import TopicsHandler
-from broker.live_config import LiveConfig
-from broker.log_extents import LogExtents
-from broker.partition_keeper import PartitionKeeper
-from broker.queues.handlers import QueueSurroundings, queue_handlers
-from broker.replication.surroundings import Surroundings
-from broker.retention import Retention
-from broker.staging.handlers import staging_handlers
-from broker.waiting import Waiting
-from coordinator.cluster_node import ClusterNode
-from coordinator.group_coordinator import GroupCoordinator
-from wire import api
-from wire.api import Api
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.broker.dispatch import ClientHandlers, Dispatcher, SlowHandler
+from tidelog.broker.handlers.broker_config import BrokerConfigHandler
+from tidelog.broker.handlers.cluster import ClusterHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.groups import CommitHandler
+from tidelog.broker.handlers.moves import MovesHandler
+from tidelog.broker.handlers.offset_lookup import LogExtents
+from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.producers import ProducersHandler
+from tidelog.broker.handlers.queue_admin import QueueAdminHandler
+from tidelog.broker.handlers.reassignment import ReassignmentHandler
+from tidelog.broker.handlers.session import SessionHandler
+from tidelog.broker.handlers.topic_extents import TopicExtentsHandler
+from tidelog.broker.handlers.topic_usage import TopicUsageHandler
+from tidelog.broker.handlers.topics import TopicsHandler
+from tidelog.broker.maintenance.retention import Retention
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.queues.handler_table import QueueSurroundings, queue_handlers
+from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.staging.handlers import staging_handlers
+from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
 
 _Slow = Mapping[Api[Any, Any], SlowHandler]
 
@@ -69,17 +69,26 @@ def serve_clients(
     for serve in (queues.server.run, queues.loss_watch.run, staging.server.run):
         nursery.start_soon(serve)
     extents = LogExtents(
-        cluster.raft, cluster.metadata, partitions, offsets, cluster.peers, nursery
+        cluster.raft,
+        cluster.metadata,
+        partitions,
+        offsets=offsets,
+        peers=cluster.peers,
+        nursery=nursery,
     )
-    groups = GroupCoordinator(env, cluster.raft, cluster.metadata, extents, config.groups)
+    groups = GroupCoordinator(
+        env, cluster.raft, cluster.metadata, extents=extents, config=config.groups
+    )
     nursery.start_soon(groups.run)
     moves = MovesHandler(cluster.metadata, partitions)
     dispatcher.serve_brokers({api.DESCRIBE_MOVES: moves.describe}, {api.EXTENTS: extents.answer})
     dispatcher.serve_clients(
         ClientHandlers(
             session,
-            ProduceHandler(env, partitions, flusher, waiting),
-            FetchHandler(env, partitions, waiting, nursery, fetch_bytes_max=config.fetch_bytes_max),
+            ProduceHandler(env, partitions, flusher, waiting=waiting),
+            FetchHandler(
+                env, partitions, waiting, nursery=nursery, fetch_bytes_max=config.fetch_bytes_max
+            ),
             CommitHandler(groups),
             queues,
             staging,
@@ -87,11 +96,11 @@ def serve_clients(
                 api.INIT_PRODUCER: session.init_producer,
                 api.DESCRIBE_PRODUCER: ProducersHandler(partitions).describe,
                 api.LIST_OFFSETS: offsets.list_offsets,
-                **_topics(surroundings, config, keeper, offsets),
+                **_topics(surroundings, config, keeper, offsets=offsets),
                 **_groups(groups),
                 **_cluster(cluster),
                 api.DESCRIBE_CONFIG: BrokerConfigHandler(live_config).describe,
-                **_queues(QueueAdminHandler(env, config, cluster, keeper)),
+                **_queues(QueueAdminHandler(env, config, cluster, keeper=keeper)),
             },
         )
     )
@@ -101,11 +110,17 @@ def _topics(
     surroundings: Surroundings,
     config: BrokerConfig,
     keeper: PartitionKeeper,
+    *,
     offsets: OffsetsHandler,
 ) -> _Slow:
     cluster, partitions = surroundings.cluster, surroundings.partitions
     topics = TopicsHandler(
-        surroundings.env, config, cluster, partitions, keeper, surroundings.flusher
+        surroundings.env,
+        config,
+        cluster,
+        partitions=partitions,
+        keeper=keeper,
+        flusher=surroundings.flusher,
     )
     return {
         api.CREATE_TOPIC: topics.create,
@@ -115,7 +130,9 @@ def _topics(
         api.DELETE_RECORDS: topics.delete_records,
         api.ADD_PARTITIONS: topics.add_partitions,
         api.TOPIC_EXTENTS: TopicExtentsHandler(cluster, partitions).answer,
-        api.TOPIC_USAGE: TopicUsageHandler(surroundings.env, cluster, partitions, offsets).answer,
+        api.TOPIC_USAGE: TopicUsageHandler(
+            surroundings.env, cluster, partitions, offsets=offsets
+        ).answer,
     }
 
 

@@ -12,21 +12,21 @@ from typing import Any, final
 
 import trio
 
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.groups import CommitHandler
-from broker.handlers.produce import ProduceHandler
-from broker.handlers.session import SessionHandler
-from broker.queues.handlers import QueueHandlers
-from broker.replier import Asking, Replier
-from broker.staging.handlers import StagingHandlers
-from wire import api
-from wire.api import Api
-from wire.connection import Request
-from wire.errors import BrokerNotReadyError, OverloadedError, ShuttingDownError
-from wire.fetch import FetchRequest
-from wire.groups import CommitOffsetsRequest
-from wire.produce import ProduceRequest
-from wire.session import MetadataRequest
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.groups import CommitHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.session import SessionHandler
+from tidelog.broker.queues.handler_table import QueueHandlers
+from tidelog.broker.requests.response import Asking, Replier
+from tidelog.broker.staging.handlers import StagingHandlers
+from tidelog.wire.errors import BrokerNotReadyError, OverloadedError, ShuttingDownError
+from tidelog.wire.messages.fetch import FetchRequest
+from tidelog.wire.messages.groups import CommitOffsetsRequest
+from tidelog.wire.messages.produce import ProduceRequest
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.connection import Request
 
 PlainHandler = Callable[[Any, memoryview], object]
 """Takes message and attachment, and returns the reply at once; `None` if nobody wants one."""

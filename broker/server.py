@@ -17,35 +17,35 @@ from typing import Final, final
 
 import trio
 
-from broker.acceptor import Acceptor, listen
-from broker.apis import APIS
-from broker.client_service import serve_clients
-from broker.compactor import CompactionLimits, CompactionProgress, Compactor
-from broker.config import BrokerConfig, parse_address
-from broker.data_directory import DataDirectory, open_data_directory
-from broker.dispatch import Dispatcher
-from broker.flusher import Flusher
-from broker.handlers.cluster import ClusterHandler
-from broker.handlers.introduction import IntroductionHandler
-from broker.handlers.raft import RaftHandler
-from broker.live_config import LiveConfig
-from broker.maintenance import Maintenance
-from broker.partition_keeper import PartitionKeeper
-from broker.partitions import Partitions
-from broker.replication.roles import Roles
-from broker.replication.surroundings import Surroundings
-from broker.retention import Retention
-from broker.scrubber import Scrubber, ScrubProgress
-from broker.waiting import Waiting
-from coordinator.cluster_node import ClusterNode
-from coordinator.founding import open_node
-from coordinator.registration import BrokerPlace, Registration
-from logstore.disk import Disk
-from logstore.file_cache import FileCache
-from wire import api
-from wire.cluster import PeerStatusReply
-from wire.env import Env, Listener
-from wire.errors import LogOfflineError, TidelogError
+from tidelog.broker.client_apis import APIS
+from tidelog.broker.client_service import serve_clients
+from tidelog.broker.config.broker_config import BrokerConfig, parse_address
+from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.handlers.cluster import ClusterHandler
+from tidelog.broker.handlers.handshake import IntroductionHandler
+from tidelog.broker.handlers.raft import RaftHandler
+from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.maintenance import Maintenance
+from tidelog.broker.maintenance.retention import Retention
+from tidelog.broker.maintenance.scrubber import Scrubber, ScrubProgress
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.network.acceptor import Acceptor, listen
+from tidelog.broker.partitions.data_directory import DataDirectory, open_data_directory
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.replication.role_transitions import Roles
+from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.coordinator.bootstrap.open_node import open_node
+from tidelog.coordinator.controller.broker_lifecycle import BrokerPlace, Registration
+from tidelog.coordinator.node import ClusterNode
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.wire.env.env import Env, Listener
+from tidelog.wire.errors import LogOfflineError, TidelogError
+from tidelog.wire.messages.cluster import PeerStatusReply
+from tidelog.wire.protocol import api
 
 _log = logging.getLogger("tidelog.broker")
 
@@ -82,9 +82,9 @@ class Broker:
         env: Env,
         config: BrokerConfig,
         directory: DataDirectory,
+        *,
         listener: Listener,
         nursery: trio.Nursery,
-        *,
         sources: Mapping[str, str] | None = None,
     ) -> None:
         """Be in nobody's service yet; tasks run in `nursery`.
@@ -99,7 +99,9 @@ class Broker:
         self._files = FileCache(directory.disk, open_files_max=config.open_files_max)
         self._introduction = IntroductionHandler(config, APIS, version=_VERSION)
         self._dispatcher = Dispatcher(nursery, APIS)
-        self._acceptor = Acceptor(env, config, listener, self._dispatcher, nursery)
+        self._acceptor = Acceptor(
+            env, config, listener, dispatcher=self._dispatcher, nursery=nursery
+        )
         self._waiting = Waiting()
         self._flusher = Flusher(env, nursery, is_alone=lambda: self._is_alone)
         self._coordinating = trio.CancelScope()
@@ -191,12 +193,14 @@ class Broker:
                 api.REPLICA_READ: roles.server.reader.read,
             }
         )
-        keeper = PartitionKeeper(self._env, cluster.metadata, partitions, self._flusher, roles)
+        keeper = PartitionKeeper(
+            self._env, cluster.metadata, partitions, flusher=self._flusher, roles=roles
+        )
         await keeper.start()
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
         config = LiveConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
-        retention = Retention(self._env, config, partitions, self._flusher)
+        retention = Retention(self._env, config, partitions, flusher=self._flusher)
         serve_clients(
             self._surroundings,
             config,
@@ -205,14 +209,14 @@ class Broker:
             waiting=self._waiting,
             dispatcher=self._dispatcher,
         )
-        self._look_after(config, retention, keeper, roles)
+        self._look_after(config, retention, keeper, roles=roles)
         await roles.unfit.give_up_damaged()
         await partitions.settle_doubts()
         await registration.beat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 
     def _look_after(
-        self, config: LiveConfig, retention: Retention, keeper: PartitionKeeper, roles: Roles
+        self, config: LiveConfig, retention: Retention, keeper: PartitionKeeper, *, roles: Roles
     ) -> None:
         """Begin what goes on in the background for as long as this broker runs."""
         partitions = retention.partitions
@@ -220,16 +224,16 @@ class Broker:
             self._env,
             config,
             retention,
-            self._flusher,
-            self._acceptor.connections,
-            keeper.retry,
+            flusher=self._flusher,
+            connections=self._acceptor.connections,
+            retry_logs=keeper.retry,
         )
-        self._scrubber = Scrubber(self._env, config, partitions, self._flusher)
+        self._scrubber = Scrubber(self._env, config, partitions, flusher=self._flusher)
         self._compactor = Compactor(
             self._env,
             self._directory.disk,
             self._flusher,
-            CompactionLimits(
+            limits=CompactionLimits(
                 self._config.compaction_bytes_per_s, self._config.compaction_memory_bytes
             ),
             partitions=partitions.all,
@@ -310,9 +314,11 @@ class Broker:
             self._dispatcher.waiting_for = "it is looking for the other nodes of its cluster"
 
         addresses = self._config.peer_addresses
-        found = await open_node(self._env, self._files, self._directory, addresses, answer)
+        found = await open_node(
+            self._env, self._files, self._directory, addresses=addresses, answer=answer
+        )
         answer(found.status)
-        cluster = ClusterNode(self._env, found, addresses, self._nursery)
+        cluster = ClusterNode(self._env, found, addresses, nursery=self._nursery)
         self._cluster = cluster
         handler = RaftHandler(cluster.raft)
         self._dispatcher.serve_brokers(
@@ -383,7 +389,7 @@ class Broker:
             self._env,
             cluster.submission,
             cluster.metadata,
-            place,
+            place=place,
             cluster_id=cluster.raft.cluster_id,
             is_only_voter=lambda: cluster.raft.is_only_voter,
         )
@@ -436,7 +442,9 @@ async def open_broker(
         try:
             failure: Exception | None = None
             async with trio.open_nursery() as nursery:
-                broker = Broker(env, config, directory, listener, nursery, sources=sources)
+                broker = Broker(
+                    env, config, directory, listener=listener, nursery=nursery, sources=sources
+                )
                 try:
                     await broker.start()
                     env.probe(

@@ -9,10 +9,11 @@ from typing import Final, Unpack, final
 
 import trio
 
-from client.address import parse_addresses
-from client.admin import Admin
-from client.cluster import Cluster
-from client.config import (
+from tidelog.client.admin.admin import Admin
+from tidelog.client.cluster.address import parse_addresses
+from tidelog.client.cluster.background_tasks import ClientTasks
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.config import (
     AllConsumerSettings,
     ClientConfig,
     ClientSettings,
@@ -20,17 +21,16 @@ from client.config import (
     ProducerConfig,
     ProducerSettings,
 )
-from client.consumer import Consumer, Group, subscription_of
-from client.large_reading import LargeReader
-from client.producer import Producer
-from client.queue import Queue
-from client.queue_shared import QueueShared
-from client.record import Record
-from client.staging import StagedBatch
-from client.tasks import ClientTasks
-from wire.env import Env
-from wire.errors import ConfigError
-from wire.real_env import real_env
+from tidelog.client.consumer.consumer import Consumer, Group, subscription_of
+from tidelog.client.consumer.fetch.record import Record
+from tidelog.client.producer.producer import Producer
+from tidelog.client.queue.context import QueueShared
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.chunk_reader import LargeReader
+from tidelog.client.transactions.staging import StagedBatch
+from tidelog.wire.env.env import Env
+from tidelog.wire.env.real_env import real_env
+from tidelog.wire.errors import ConfigError
 
 _TIMEOUT_MIN: Final = 1.0
 _TIMEOUT_MAX: Final = 24 * 3600.0
@@ -92,14 +92,14 @@ class Client:
             if partitions is not None:
                 raise ConfigError("the group says which partitions a member reads")
             group = Group(group_id, subscription_of(topics, pattern))
-            return Consumer(self._cluster, (), None, config, group)
+            return Consumer(self._cluster, (), None, config=config, group=group)
         only_in_groups = config.first_group_setting() if pattern is None else "pattern"
         if only_in_groups is not None:
             raise ConfigError(f"{only_in_groups} is for members of a group: give group_id too")
         names = [topics] if isinstance(topics, str) else list(topics)
         if partitions is not None and len(names) != 1:
             raise ConfigError("partitions can be chosen for one topic; for several, use assign()")
-        return Consumer(self._cluster, names, partitions, config)
+        return Consumer(self._cluster, names, partitions, config=config)
 
     def chunks(self, record: Record) -> AsyncIterator[bytes]:
         """Iterate over the value of a record, which may be a large message of a queue.
@@ -175,7 +175,7 @@ async def connect(
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         tasks = ClientTasks(nursery)
-        cluster = Cluster(seeds, config or ClientConfig(**settings), env or real_env(), tasks)
+        cluster = Cluster(seeds, config or ClientConfig(**settings), env or real_env(), tasks=tasks)
         try:
             await cluster.start()
             yield Client(cluster)

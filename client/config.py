@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal, TypedDict, final
 
-from client.metadata import TopicPartition
-from wire.compression import CODEC_NAMES
-from wire.errors import ConfigError
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.compression import CODEC_NAMES
+from tidelog.wire.errors import ConfigError
 
 KiB = 1024
 MiB = 1024 * KiB

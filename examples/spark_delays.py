@@ -55,7 +55,7 @@ def delays(records: DataFrame) -> DataFrame:
     )
 
 
-def stream_delays(spark: SparkSession, topic: str, address: str, folder: str) -> list[Row]:
+def stream_delays(spark: SparkSession, topic: str, address: str, *, folder: str) -> list[Row]:
     """Read all that is there, batch after batch; return the windows that are complete."""
     records = (
         spark.readStream.format("tidelog")
@@ -87,7 +87,7 @@ def main() -> None:
     print(f"produced {produce_flights(topic, address)} flights")
     spark = SparkSession.builder.master("local[2]").appName("delays").getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
-        windows = stream_delays(spark, topic, address, folder)
+        windows = stream_delays(spark, topic, address, folder=folder)
     print(f"{len(windows)} windows are complete; the worst were")
     for row in windows[:5]:
         print(f"  {row.window.start:%d %b %H:%M}  {row.airline}  {row.mean_delay:.0f} minutes")

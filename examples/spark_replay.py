@@ -32,7 +32,7 @@ def produce_flights(topic: str, address: str) -> int:
     return len(flights.values)
 
 
-def last_hour(spark: SparkSession, topic: str, address: str, now_ms: int) -> DataFrame:
+def last_hour(spark: SparkSession, topic: str, address: str, *, now_ms: int) -> DataFrame:
     """Return the records of a topic that are not older than an hour."""
     return (
         spark.read.format("tidelog")
@@ -44,9 +44,9 @@ def last_hour(spark: SparkSession, topic: str, address: str, now_ms: int) -> Dat
     )
 
 
-def replay(spark: SparkSession, topic: str, address: str, folder: str) -> int:
+def replay(spark: SparkSession, topic: str, address: str, *, folder: str) -> int:
     """Write the last hour into a table of Parquet files in `folder`; return its rows."""
-    records = last_hour(spark, topic, address, int(time.time() * 1000))
+    records = last_hour(spark, topic, address, now_ms=int(time.time() * 1000))
     rows = records.selectExpr(
         "CAST(key AS STRING) AS tail_number",
         "CAST(value AS STRING) AS flight",
@@ -66,7 +66,7 @@ def main() -> None:
     print(f"produced {produce_flights(topic, address)} flights")
     spark = SparkSession.builder.master("local[2]").appName("replay").getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
-        print(f"replayed {replay(spark, topic, address, folder)} records into a table")
+        print(f"replayed {replay(spark, topic, address, folder=folder)} records into a table")
     spark.stop()
 
 

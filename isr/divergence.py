@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from logstore.leader_epoch import LeaderEpochs
-from wire.errors import OffsetOutOfRangeError
-from wire.replication import Diverging
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.wire.errors import OffsetOutOfRangeError
+from tidelog.wire.messages.replication import Diverging
 
 
 class LogShape(msgspec.Struct, frozen=True):

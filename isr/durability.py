@@ -5,7 +5,7 @@ Pure: no clock, no I/O. `docs/guarantees.md` has the table for users.
 
 from enum import Enum
 
-from wire.produce import AckLevel, Acks
+from tidelog.wire.messages.produce import AckLevel, Acks
 
 
 class Durability(Enum):

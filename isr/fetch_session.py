@@ -9,9 +9,13 @@ costs what is going on, not what there is.
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, final
 
-from isr.follower import FetchPosition
-from wire.errors import InvalidRequestError
-from wire.replication import FollowedPartition, ReplicaFetchRequest, ReplicaPosition
+from tidelog.isr.follower import FetchPosition
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.replication import (
+    FollowedPartition,
+    ReplicaFetchRequest,
+    ReplicaPosition,
+)
 
 Key = tuple[bytes, int]
 """Topic id and number of a partition."""

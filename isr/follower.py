@@ -9,8 +9,8 @@ from typing import final
 
 import msgspec
 
-from isr.divergence import LogShape, truncation_offset
-from wire.replication import Diverging
+from tidelog.isr.divergence import LogShape, truncation_offset
+from tidelog.wire.messages.replication import Diverging
 
 
 class FetchPosition(msgspec.Struct, frozen=True):

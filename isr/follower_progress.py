@@ -7,7 +7,7 @@ from typing import final
 
 import msgspec
 
-from isr.durability import Durability
+from tidelog.isr.durability import Durability
 
 NEVER_MS = -(1 << 62)
 """Longer ago than anything."""

@@ -17,9 +17,9 @@ from typing import final
 
 import msgspec
 
-from isr.durability import Durability
-from isr.follower_progress import FollowerProgress, FollowerReport
-from isr.replica_set import BrokerView, ReplicaSet
+from tidelog.isr.durability import Durability
+from tidelog.isr.follower_progress import FollowerProgress, FollowerReport
+from tidelog.isr.replica_set import BrokerView, ReplicaSet
 
 JOINING_HOLD_MS = 1000
 """Who was caught up so recently and is about to join holds back what is committed. Else it might

@@ -5,12 +5,12 @@ Pure: no clock, no I/O. `isr.followers` has what a leader knows of the other rep
 
 from typing import final
 
-from isr.durability import Durability
-from isr.follower_progress import FollowerReport
-from isr.followers import Followers, InSyncWish, LeaderEnds
-from isr.replica_set import ALONE, NOBODY, ReplicaSet
-from wire.errors import NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
-from wire.produce import Acks
+from tidelog.isr.durability import Durability
+from tidelog.isr.follower_progress import FollowerReport
+from tidelog.isr.followers import Followers, InSyncWish, LeaderEnds
+from tidelog.isr.replica_set import ALONE, NOBODY, ReplicaSet
+from tidelog.wire.errors import NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
+from tidelog.wire.messages.produce import Acks
 
 
 @final

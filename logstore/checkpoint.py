@@ -21,10 +21,10 @@ from typing import TypeVar
 import msgspec
 from crc32c import crc32c
 
-from logstore.damage import DamagedRange
-from logstore.disk import Disk, ReadableDisk
-from logstore.producer_state import ProducerState
-from wire.errors import DataDirectoryError
+from tidelog.logstore.damage import DamagedRange
+from tidelog.logstore.disk.disk import Disk, ReadableDisk
+from tidelog.logstore.producer_state import ProducerState
+from tidelog.wire.errors import DataDirectoryError
 
 Content = TypeVar("Content")
 

@@ -5,7 +5,7 @@ Pure: declarations.
 
 from dataclasses import dataclass
 
-from wire.errors import PartitionFullError, RecordTooLargeError
+from tidelog.wire.errors import PartitionFullError, RecordTooLargeError
 
 KiB = 1024
 MiB = 1024 * KiB

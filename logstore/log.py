@@ -1,32 +1,32 @@
 """One partition's log: an append-only sequence of record batches on one disk.
 
 Synchronous. Appends go to the page cache and return at once; `begin_flush` hands out the
-blocking part of making them durable, which a shell runs elsewhere. `logstore.recovery` opens a
-log; `logstore.segments` knows where things are.
+blocking part of making them durable, which a shell runs elsewhere. `logstore.recovery.recovery`
+opens a log; `logstore.segments.segment_list` knows where things are.
 """
 
 from collections.abc import Sequence
 from typing import final
 
-from logstore.availability import Availability, LogStatus
-from logstore.batch_run import stamp_run
-from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
-from logstore.cleanings import Cleanings
-from logstore.config import LogConfig
-from logstore.damage import DamagedRange
-from logstore.disk import PASSING_ERRNOS
-from logstore.file_cache import FileCache
-from logstore.flush import Flush
-from logstore.flushes import Flushes
-from logstore.log_state import Appended, LogState
-from logstore.refill import Refill, check_refill
-from logstore.removal import Removal, remove_marks_above
-from logstore.retention import LogFacts, require_committed
-from logstore.scrub import SegmentScrub
-from logstore.slice import LogSlice, out_of_range
-from logstore.unflushed import Unflushed
-from wire.errors import CorruptRecordError
-from wire.record_batch import BatchHeader, stamp_leader, stamp_replica
+from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
+from tidelog.logstore.cleaner_state import Cleanings
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.damage import DamagedRange
+from tidelog.logstore.disk.availability import Availability, LogStatus
+from tidelog.logstore.disk.disk import PASSING_ERRNOS
+from tidelog.logstore.flush.flush_state import Flushes
+from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.flush.unflushed import Unflushed
+from tidelog.logstore.log_state import Appended, LogState
+from tidelog.logstore.replica_repair import Refill, check_refill
+from tidelog.logstore.retention.retention import LogFacts, require_committed
+from tidelog.logstore.segments.batch_run import stamp_run
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.log_slice import LogSlice, out_of_range
+from tidelog.logstore.segments.segment_deletion import Removal, remove_marks_above
+from tidelog.logstore.segments.segment_scrub import SegmentScrub
+from tidelog.wire.batch.record_batch import BatchHeader, stamp_leader, stamp_replica
+from tidelog.wire.errors import CorruptRecordError
 
 __all__ = ["Appended", "LogStatus", "PartitionLog"]
 
@@ -40,7 +40,7 @@ class PartitionLog:
     """
 
     def __init__(
-        self, directory: str, files: FileCache, config: LogConfig, state: LogState
+        self, directory: str, files: FileCache, config: LogConfig, *, state: LogState
     ) -> None:
         """Take over what recovery found in `directory`; all of it is on disk."""
         self.directory = directory
@@ -66,7 +66,7 @@ class PartitionLog:
             checkpoint_base_offset=state.checkpoint_base_offset,
         )
         self.cleanings = Cleanings(
-            directory, files, self._segments, self._flushes, clean_offset=state.clean_offset
+            directory, files, self._segments, flushes=self._flushes, clean_offset=state.clean_offset
         )
 
     @property
@@ -282,7 +282,9 @@ class PartitionLog:
         self._require_held(end_offset)
         checked = check_refill(batches, offset=offset, end_offset=end_offset)
         self._require_held(checked.end_offset)
-        refill = Refill(self._segments, self.leader_epochs, self._files, self.config, now_ms=now_ms)
+        refill = Refill(
+            self._segments, self.leader_epochs, self._files, config=self.config, now_ms=now_ms
+        )
         try:
             refill.plan(checked)
             self._availability.require_room(refill.size_bytes)

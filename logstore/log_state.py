@@ -5,9 +5,9 @@ Pure: declarations.
 
 import msgspec
 
-from logstore.leader_epoch import LeaderEpochs
-from logstore.producer_state import ProducerStates
-from logstore.segments import Segments
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.producer_state import ProducerStates
+from tidelog.logstore.segments.segment_list import Segments
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -21,7 +21,7 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogState(msgspec.Struct, frozen=True):
-    """What `logstore.recovery` hands over to a log; all of it is on disk."""
+    """What `logstore.recovery.recovery` hands over to a log; all of it is on disk."""
 
     segments: Segments
     log_start_offset: int

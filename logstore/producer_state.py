@@ -10,14 +10,14 @@ from typing import Final, NamedTuple, final
 
 import msgspec
 
-from wire.errors import (
+from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.errors import (
     DuplicateSequenceError,
     FencedProducerError,
     OutOfOrderSequenceError,
     OverloadedError,
 )
-from wire.produce import BROKER_PRODUCER_IDS_FROM
-from wire.record_batch import BatchHeader
+from tidelog.wire.messages.produce import BROKER_PRODUCER_IDS_FROM
 
 WINDOW_BATCHES: Final = 5
 """A producer may have so many batches of one partition under way (Kafka's limit as well)."""

@@ -6,14 +6,14 @@ where Spark does not look: sources that were shipped to it, or an editable insta
 
 from typing import Any
 
-from spark_connector.java import prepare_java
-from spark_connector.lag import lag
+from tidelog.spark_connector.java import prepare_java
+from tidelog.spark_connector.lag import lag
 
 failure: Exception | None = None
 """Why the source is not there, `None` if it is."""
 
 try:
-    from spark_connector.source import TidelogSource as DefaultSource
+    from tidelog.spark_connector.source import TidelogSource as DefaultSource
 except Exception as error:  # noqa: BLE001 (whatever it is, others must be found)
     failure = error
 
@@ -30,6 +30,6 @@ def register(spark: Any) -> None:  # noqa: ANN401 (a session of Spark, or of Spa
         raise RuntimeError(
             f"the source tidelog cannot be loaded: {failure}; pip install 'tidelog[spark]'"
         ) from failure
-    from spark_connector.source import TidelogSource  # noqa: PLC0415 (it is there by now)
+    from tidelog.spark_connector.source import TidelogSource  # noqa: PLC0415 (it is there by now)
 
     spark.dataSource.register(TidelogSource)

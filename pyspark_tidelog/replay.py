@@ -15,8 +15,8 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from pyspark_tidelog import failure, prepare_java, register
-from spark_connector.java import JavaMissingError
-from spark_connector.options import SERVERS
+from tidelog.spark_connector.java import JavaMissingError
+from tidelog.spark_connector.options import SERVERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,14 +34,14 @@ def replay(address: str, topic: str, queue: str) -> dict[str, object]:
         return {"missing": str(missing)}
     with tempfile.TemporaryDirectory(prefix="tidelog-demo-spark-") as folder:
         try:
-            return _replay(address, topic, queue, folder)
+            return _replay(address, topic, queue, folder=folder)
         except Exception as error:  # noqa: BLE001 (whatever Spark does not like is told)
             lines = str(error).split("\n")
             why = next((line for line in lines if "Error: " in line), lines[0])
             return {"missing": f"Spark failed: {why.strip()}"}
 
 
-def _replay(address: str, topic: str, queue: str, folder: str) -> dict[str, object]:
+def _replay(address: str, topic: str, queue: str, *, folder: str) -> dict[str, object]:
     # It is installed, as is known by now.
     from pyspark.sql import SparkSession  # noqa: PLC0415
 

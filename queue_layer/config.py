@@ -9,9 +9,9 @@ from enum import Enum
 from hashlib import blake2b
 from typing import Final, final
 
-from wire.errors import InvalidConfigError
-from wire.queue_journal import Target
-from wire.queues import VISIBILITY_TIMEOUT_MS_MAX
+from tidelog.wire.errors import InvalidConfigError
+from tidelog.wire.messages.queue_journal import Target
+from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 MINUTE_MS: Final = 60_000
 DAY_MS: Final = 24 * 60 * MINUTE_MS

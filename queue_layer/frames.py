@@ -7,7 +7,7 @@ applied has to load all anew and would come to the same again: so no frame may e
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from wire.queue_journal import AnyEntry, Frame, size
+from tidelog.wire.messages.queue_journal import AnyEntry, Frame, size
 
 FRAME_BYTES_MAX: Final = 512 * 1024
 """No frame is larger; journals take at least a mebibyte."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-from queue_layer.frames import frames_of
-from wire.queue_journal import AnyEntry, Frame
+from tidelog.queue_layer.frames import frames_of
+from tidelog.wire.messages.queue_journal import AnyEntry, Frame
 
 Reply = TypeVar("Reply")
 

@@ -24,29 +24,27 @@ Every time is taken as the larger one of what is given and what was seen before.
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from queue_layer import (
-    holding,
-    looking,
-    passing_time,
-    receiving,
-    redriving,
-    removing,
-    settling,
-)
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import MakeOrder, RecordFields
-from queue_layer.fold import QueueFold
-from queue_layer.outcome import Outcome
-from queue_layer.pending_moves import DeadLetters, MoveBatch
-from queue_layer.receipts import Receipts
-from queue_layer.receiving import Lease, ReceiveCommand, ReceivePlan
-from queue_layer.redrive import Redrive
-from queue_layer.redriving import RedriveCommand
-from queue_layer.removing import Cancelled
-from queue_layer.snapshots import began_in_parts, parts, to_snapshot
-from queue_layer.standard_order import StandardOrder
-from wire.errors import BrokerError
-from wire.queue_journal import (
+from tidelog.queue_layer.commands import browse as looking
+from tidelog.queue_layer.commands import quarantine as holding
+from tidelog.queue_layer.commands import receive as receiving
+from tidelog.queue_layer.commands import redrive as redriving
+from tidelog.queue_layer.commands import remove as removing
+from tidelog.queue_layer.commands import settle as settling
+from tidelog.queue_layer.commands.receive import Lease, ReceiveCommand, ReceivePlan
+from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.queue_layer.commands.remove import Cancelled
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.queue_layer.outcome import Outcome
+from tidelog.queue_layer.receipts import Receipts
+from tidelog.queue_layer.state import time_advance as passing_time
+from tidelog.queue_layer.state.pending_dead_letters import DeadLetters, MoveBatch
+from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.redrive_state import Redrive
+from tidelog.queue_layer.state.snapshots import began_in_parts, parts, to_snapshot
+from tidelog.wire.errors import BrokerError
+from tidelog.wire.messages.queue_journal import (
     NO_TARGET,
     AnyEntry,
     Frame,
@@ -60,7 +58,7 @@ from wire.queue_journal import (
     Target,
     Undone,
 )
-from wire.queues import (
+from tidelog.wire.messages.queues import (
     MessageState,
     PartitionReceived,
     Run,
@@ -68,7 +66,7 @@ from wire.queues import (
     Settled,
     Settlement,
 )
-from wire.redrives import RedriveStatus
+from tidelog.wire.messages.redrives import RedriveStatus
 
 
 @final
@@ -84,7 +82,7 @@ class QueuePartition:
             config: May be replaced at any time (`configure`).
             receipts: Makes and checks receipts for this partition.
             make_order: Makes the order of delivery, anew whenever it must forget; see
-                `queue_layer.orders`.
+                `queue_layer.ordering.factory`.
         """
         self._config = config
         self._receipts = receipts
@@ -138,7 +136,7 @@ class QueuePartition:
             deliver_at_ms: For all of them, if `fields` is `None`: 0, or a time in Unix
                 milliseconds before which nobody gets them.
         """
-        self._fold.records_came(first, end, fields, deliver_at_ms)
+        self._fold.records_came(first, end, fields, deliver_at_ms=deliver_at_ms)
 
     def chunks_came(self, first: int, end: int) -> None:
         """Learn of committed records `[first, end)` that are parts of large messages, and none.
@@ -198,7 +196,7 @@ class QueuePartition:
     def plan(self, command: ReceiveCommand, *, now_ms: int) -> ReceivePlan:
         """Return an offer of messages; iterate over it, take what is enough, then `receive`."""
         now_ms = self._fold.advance(now_ms)
-        return ReceivePlan(self._fold, self._config, command, now_ms)
+        return ReceivePlan(self._fold, self._config, command, now_ms=now_ms)
 
     def receive(
         self, plan: ReceivePlan, taken: Iterable[Run], *, now_ms: int
@@ -216,7 +214,9 @@ class QueuePartition:
             now_ms: The time.
         """
         now_ms = self._fold.advance(now_ms)
-        entries, lease = receiving.decide(self._fold, self._config, plan, list(taken), now_ms)
+        entries, lease = receiving.decide(
+            self._fold, self._config, plan, taken=list(taken), now_ms=now_ms
+        )
         return Outcome(now_ms, entries, self._received(lease))
 
     def _received(self, lease: Lease) -> PartitionReceived:
@@ -236,7 +236,7 @@ class QueuePartition:
         try:
             receipt = self._receipts.check(settlement.receipt)
             entries, refused = settling.decide(
-                self._fold, self._config, settlement, receipt, now_ms
+                self._fold, self._config, settlement, receipt=receipt, now_ms=now_ms
             )
         except BrokerError as error:
             return Outcome(now_ms, [], Settled(error=error.to_wire()))
@@ -363,7 +363,7 @@ class QueuePartition:
 
     def _is_next(self, batch: MoveBatch, count: int) -> bool:
         moves = self._fold.moves
-        return moves.next_if(batch.target, batch.epoch, batch.sequence, count) is not None
+        return moves.next_if(batch.target, batch.epoch, batch.sequence, count=count) is not None
 
     def adopt_kept(self, *, now_ms: int) -> Outcome[None]:
         """Decide that dead letters that were kept for want of a target go to the one there is now.
@@ -428,7 +428,7 @@ class QueuePartition:
         the redrive ends.
         """
         now_ms = self._fold.advance(now_ms)
-        entries = redriving.progress(self._fold, moves, next_offset, skipped)
+        entries = redriving.progress(self._fold, moves, next_offset, skipped=skipped)
         return Outcome(now_ms, entries, None)
 
     def end_redrive(self, status: RedriveStatus, reason: str = "", *, now_ms: int) -> Outcome[None]:
@@ -446,7 +446,7 @@ class QueuePartition:
         As of the last `advance`. `None`: there are no more. There may be fewer than wanted although
         there are more, if very many are in other states.
         """
-        return looking.look(self._fold, frozenset(states), from_offset, max_messages)
+        return looking.look(self._fold, frozenset(states), from_offset, max_messages=max_messages)
 
     @property
     def low_water_mark(self) -> int:

@@ -9,8 +9,8 @@ from typing import Annotated, Final, NamedTuple, final
 
 import msgspec
 
-from wire.errors import InvalidReceiptError
-from wire.queues import Run
+from tidelog.wire.errors import InvalidReceiptError
+from tidelog.wire.messages.queues import Run
 
 VERSION: Final = 1
 MAC_SIZE: Final = 16

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from client.metadata import TopicPartition
-from spark_connector.offsets import IDS
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.read.offsets import IDS
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:  # noqa: ANN401 (an object of pyspark, or JSON)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final, Literal, Self, TypeVar, cast, final
 
-from client.address import Address, parse_addresses
-from wire.errors import ConfigError
+from tidelog.client.cluster.address import Address, parse_addresses
+from tidelog.wire.errors import ConfigError
 
 SERVERS = "bootstrap.servers"
 CONNECTION_NAMES: Final = (

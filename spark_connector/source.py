@@ -15,14 +15,14 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark_connector.batch_reader import BatchReader
-from spark_connector.columns import check_projection, columns_of, ddl
-from spark_connector.options import WriteOptions
-from spark_connector.outgoing_rows import check_columns
-from spark_connector.read_options import ReadOptions
-from spark_connector.stream_reader import StreamReader
-from spark_connector.writer import BatchWriter, StreamWriter
-from wire.errors import ConfigError
+from tidelog.spark_connector.options import WriteOptions
+from tidelog.spark_connector.read.batch_reader import BatchReader
+from tidelog.spark_connector.read.columns import check_projection, columns_of, ddl
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.spark_connector.read.stream_reader import StreamReader
+from tidelog.spark_connector.write.rows import check_columns
+from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter
+from tidelog.wire.errors import ConfigError
 
 
 class TidelogSource(DataSource):

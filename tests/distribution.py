@@ -12,13 +12,13 @@ from xdist.scheduler import LoadScopeScheduling
 
 _UNITS: Final = {
     "tests that start brokers": (
-        "tests/histories/",
-        "tests/integration/",
-        "tests/netns/",
-        "tests/powercut/",
-        "tests/queue_trials/",
+        "tests/system/histories/",
+        "tests/system/integration/",
+        "tests/system/netns/",
+        "tests/system/powercut/",
+        "tests/system/queue_trials/",
     ),
-    "tests of Spark": ("tests/spark/",),
+    "tests of Spark": ("tests/system/spark/",),
 }
 _TAKE_LONG: Final = ("tests/simulation/", "tests/broker/", "tests/coordinator/")
 """These come next and short files last: then all processes end at about the same time."""

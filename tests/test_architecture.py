@@ -5,15 +5,26 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.paths import ROOT
+
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGES: list[str] = PROJECT["tool"]["importlinter"]["root_packages"]
-PURE_PACKAGES = ["wire", "logstore", "isr", "coordinator", "queue_layer"]
+ROOMS = [
+    "broker",
+    "client",
+    "coordinator",
+    "isr",
+    "logstore",
+    "queue_layer",
+    "spark_connector",
+    "wire",
+]
+PURE_ROOMS = ["wire", "logstore", "isr", "coordinator", "queue_layer"]
 
 
 def run_python(code: str, *, root: Path = ROOT) -> "subprocess.CompletedProcess[str]":
@@ -37,29 +48,32 @@ def check_contracts(root: Path, *ids: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
-def modules_of(package: str) -> list[str]:
-    files = sorted((ROOT / package).rglob("*.py"))
+def modules_of(room: str) -> list[str]:
+    files = sorted((ROOT / room).rglob("*.py"))
     names = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
-    return [name.removesuffix(".__init__") for name in names]
+    return [f"tidelog.{name.removesuffix('.__init__')}" for name in names]
 
 
-SHELLS_OF_SHELLS = {"coordinator.founding"}
-"""They call what waits, but nothing of trio itself."""
+SHELLS_OF_SHELLS = ["tidelog.coordinator.controller.*", "tidelog.coordinator.bootstrap.*"]
+"""They await shells, but use nothing of trio themselves."""
 
 
-def shells() -> set[str]:
-    """Return the modules that a contract allows to import trio, and those made of them."""
+def shells() -> list[str]:
+    """Return the patterns of modules that a contract allows to import trio."""
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
     allowed = [entry for contract in contracts for entry in contract.get("ignore_imports", [])]
     pairs = [entry.split(" -> ") for entry in allowed]
-    return {importer for importer, imported in pairs if imported == "trio"} | SHELLS_OF_SHELLS
+    return [importer for importer, imported in pairs if imported == "trio"] + SHELLS_OF_SHELLS
 
 
 @pytest.fixture
 def copied_tree(tmp_path: Path) -> Path:
-    for package in PACKAGES:
+    for folder in ["tidelog", "pyspark_tidelog", *ROOMS]:
         shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__", "data")
+            ROOT / folder,
+            tmp_path / folder,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("__pycache__", "data"),
         )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     return tmp_path
@@ -74,23 +88,26 @@ def test_the_import_contracts_hold() -> None:
 @pytest.mark.parametrize(
     ("module", "imported", "contract"),
     [
-        ("isr", "broker", "server-layers"),
-        ("coordinator", "queue_layer", "server-layers"),
-        ("wire", "client", "client-layers"),
-        ("spark_connector", "tidelog", "client-layers"),
-        ("client", "logstore", "two-sides"),
-        ("tidelog", "broker", "two-sides"),
-        ("broker", "client", "server-never-client"),
+        ("isr", "tidelog.broker", "server-layers"),
+        ("coordinator", "tidelog.queue_layer", "server-layers"),
+        ("wire", "tidelog.client", "client-layers"),
+        ("spark_connector", "tidelog.surface", "client-layers"),
+        ("client", "tidelog.logstore", "two-sides"),
+        ("tidelog.surface", "tidelog.broker", "two-sides"),
+        ("broker", "tidelog.client", "server-never-client"),
+        ("client", "tidelog", "face-stays-outside"),
         ("wire", "trio", "sans-io"),
         ("queue_layer", "time", "sans-io"),
         ("broker", "time", "seams"),
-        ("wire.frame", "wire.tcp", "cores-never-shells"),
-        ("logstore", "wire.tcp", "logstore-without-trio"),
+        ("wire.protocol.frame", "tidelog.wire.env.tcp", "cores-never-shells"),
+        ("logstore", "tidelog.wire.env.tcp", "logstore-without-trio"),
         ("logstore", "os", "one-door-to-the-disk"),
+        ("client.config", "tidelog.client.client", "room-client"),
+        ("logstore.retention.retention", "tidelog.logstore.log", "room-logstore"),
     ],
 )
 def test_a_forbidden_import_breaks_its_contract(
-    module: str, imported: str, contract: str, copied_tree: Path
+    module: str, imported: str, contract: str, *, copied_tree: Path
 ) -> None:
     path = copied_tree.joinpath(*module.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -102,34 +119,65 @@ def test_a_forbidden_import_breaks_its_contract(
     assert "0 kept, 1 broken" in result.stdout, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("package", PURE_PACKAGES)
-def test_importing_the_cores_does_not_load_trio(package: str) -> None:
-    cores = [module for module in modules_of(package) if module not in shells()]
+def test_a_module_without_a_place_in_its_room_breaks_the_contract(copied_tree: Path) -> None:
+    (copied_tree / "client" / "attic.py").write_text('"""No layer names this module."""\n')
+
+    result = check_contracts(copied_tree, "room-client")
+
+    assert result.returncode != 0
+    assert "attic" in result.stdout, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("room", PURE_ROOMS)
+def test_importing_the_cores_does_not_load_trio(room: str) -> None:
+    patterns = shells()
+    cores = [
+        module
+        for module in modules_of(room)
+        if not any(fnmatch(module, pattern) for pattern in patterns)
+    ]
 
     result = run_python(f"import sys, {', '.join(cores)}\nassert 'trio' not in sys.modules")
 
+    assert len(cores) > len(modules_of(room)) // 2
     assert result.returncode == 0, result.stderr
 
 
 def test_importing_tidelog_does_not_load_the_server() -> None:
-    result = run_python(
-        "import sys, tidelog\n"
-        "print(*sorted({'broker', 'logstore', 'isr', 'coordinator', 'queue_layer'}"
-        " & sys.modules.keys()))"
-    )
+    rooms = {f"tidelog.{room}" for room in ROOMS}
+    result = run_python(f"import sys, tidelog\nprint(*sorted({rooms!r} & sys.modules.keys()))")
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == []
 
 
-def test_every_package_is_installed_and_under_contract() -> None:
+def test_every_room_is_linked_into_the_package() -> None:
     found = {
         path.parent.name
         for path in ROOT.glob("*/__init__.py")
-        if path.parent.name not in {"tests", "bench", "examples"}
+        if path.parent.name not in {"tests", "bench", "examples", "tidelog", "pyspark_tidelog"}
     }
-    tool = PROJECT["tool"]
+    links = {path.name: path for path in (ROOT / "tidelog").iterdir() if path.is_symlink()}
 
-    assert found == set(PACKAGES)
-    assert tool["hatch"]["build"]["targets"]["wheel"]["packages"] == PACKAGES
-    assert tool["check-wheel-contents"]["toplevel"] == PACKAGES
+    assert found == set(ROOMS)
+    assert {name: str(link.readlink()) for name, link in links.items()} == {
+        room: f"../{room}" for room in ROOMS
+    }
+
+
+@pytest.mark.parametrize("folder", ["broker", "tests/broker", "bench", "examples", "tidelog/cli"])
+@pytest.mark.parametrize("statement", ["import {room}", "from {room} import a"])
+def test_a_room_without_its_package_is_a_lint_error(folder: str, statement: str) -> None:
+    code = "\n".join(statement.format(room=room) for room in ROOMS)
+    command = [sys.executable, "-m", "ruff", "check", "--select", "TID251", "--output-format"]
+
+    result = subprocess.run(
+        [*command, "concise", "--stdin-filename", f"{folder}/a.py", "-"],
+        cwd=ROOT,
+        input=code,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert result.stdout.count("a class must have one import path") == len(ROOMS), result.stdout

@@ -9,15 +9,23 @@ TESTS = Path(__file__).parent
 
 
 def test_a_file_is_one_unit() -> None:
-    assert unit_of("tests/wire/test_frame.py::test_a[x::y]") == "tests/wire/test_frame.py"
-    assert unit_of("tests/wire/test_frame.py::TestA::test_b") == "tests/wire/test_frame.py"
+    assert (
+        unit_of("tests/wire/protocol/test_frame.py::test_a[x::y]")
+        == "tests/wire/protocol/test_frame.py"
+    )
+    assert (
+        unit_of("tests/wire/protocol/test_frame.py::TestA::test_b")
+        == "tests/wire/protocol/test_frame.py"
+    )
 
 
 def test_all_tests_that_start_brokers_are_one_unit() -> None:
     starting = [
         path.relative_to(TESTS.parent).as_posix()
         for path in TESTS.rglob("test_*.py")
-        if re.search(r"^from tests\.integration\.\w+ import", path.read_text(), re.MULTILINE)
+        if re.search(
+            r"^from tests\.system\.integration\.\w+ import", path.read_text(), re.MULTILINE
+        )
     ]
 
     assert len(starting) > 10
@@ -28,10 +36,10 @@ def test_what_takes_long_begins_before_what_does_not() -> None:
     places = [
         place_of(f"tests/{path}::test_a")
         for path in (
-            "integration/test_kills.py",
-            "spark/test_batches.py",
+            "system/integration/test_kills.py",
+            "system/spark/test_batches.py",
             "simulation/test_swarm.py",
-            "wire/test_frame.py",
+            "wire/protocol/test_frame.py",
         )
     ]
 

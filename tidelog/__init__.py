@@ -10,9 +10,8 @@ Nothing is loaded before it is used, so that `tidelog --help` does not wait for 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from tidelog.shadowing import require_own
-
-require_own("wire", "client")  # Before they are imported.
+__version__ = "0.1.0"
+"""The version of tidelog, in the form of PEP 440."""
 
 if TYPE_CHECKING:
     from tidelog import blocking as blocking  # as: it is public

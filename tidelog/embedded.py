@@ -4,11 +4,11 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from broker.config import ResolvedConfig, resolve_config
-from broker.server import Broker
-from broker.server import open_broker as open_broker_in
-from logstore.os_disk import OsDisk
-from wire.real_env import real_env
+from tidelog.broker.config.broker_config import ResolvedConfig, resolve_config
+from tidelog.broker.server import Broker
+from tidelog.broker.server import open_broker as open_broker_in
+from tidelog.logstore.disk.os_disk import OsDisk
+from tidelog.wire.env.real_env import real_env
 
 
 @asynccontextmanager

@@ -4,34 +4,32 @@ import os
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from client.admin import Admin
-from client.client import Client, connect
-from client.cluster_admin import MovingReplica
-from client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from client.consumer import Consumer
-from client.group_description import (
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.cluster import MovingReplica
+from tidelog.client.admin.groups import (
     GroupDescription,
     GroupProgress,
     MemberDescription,
     OffsetMove,
 )
-from client.metadata import TopicPartition
-from client.producer import Producer, ProducerStatistics
-from client.queue import Queue
-from client.queue_counting import DescribedQueue, MessageCounts
-from client.queue_history import EventKind, HistoryEvent
-from client.queue_looking import SeenMessage
-from client.queue_message import Message, Origin
-from client.queue_redrive import RedriveReport
-from client.queue_sending import OutgoingMessage
-from client.queue_worker import QueueWorker, WorkerConfig, WorkerStatistics
-from client.receipt import RangeReceipt, Receipt
-from client.record import Record, RecordBatch
-from client.record_iterator import BatchIterator, RecordIterator
-from client.staging import StagedBatch, StagedTask, StagingTask
-from wire.cluster_admin import AcceptedLoss, LeaderElected, NodeDescription, PartitionState
-from wire.cluster_admin import DescribeClusterReply as ClusterDescription
-from wire.errors import (
+from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
+from tidelog.client.admin.redrive_status import RedriveReport
+from tidelog.client.client import Client, connect
+from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.client.consumer.fetch.record import Record, RecordBatch
+from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
+from tidelog.client.producer.producer import Producer, ProducerStatistics
+from tidelog.client.producer.receipt import RangeReceipt, Receipt
+from tidelog.client.queue.inspect.browse import SeenMessage
+from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message, Origin
+from tidelog.client.queue.receive.worker import QueueWorker, WorkerConfig, WorkerStatistics
+from tidelog.client.queue.send.message_fields import OutgoingMessage
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.client.transactions.staging import StagedBatch, StagedTask, StagingTask
+from tidelog.wire.errors import (
     BatchError,
     BrokerError,
     ConfigError,
@@ -91,15 +89,22 @@ from wire.errors import (
     UnsupportedVersionError,
     WireFormatError,
 )
-from wire.fetch import PartitionOffset
-from wire.groups import GroupListing
-from wire.produce import AckLevel
-from wire.queue_admin import QueueDescription, QueuePartitionDescription
-from wire.queues import MessageState, QueueCounts
-from wire.reassignment import PartitionMove, PartitionMoved, ReplicaProgress
-from wire.redrives import RedriveStatus
-from wire.topics import PartitionDescription, TopicDescription
-from wire.transactions import TransactionDescription, TransactionStatus
+from tidelog.wire.messages.cluster_admin import (
+    AcceptedLoss,
+    LeaderElected,
+    NodeDescription,
+    PartitionState,
+)
+from tidelog.wire.messages.cluster_admin import DescribeClusterReply as ClusterDescription
+from tidelog.wire.messages.fetch import PartitionOffset
+from tidelog.wire.messages.groups import GroupListing
+from tidelog.wire.messages.produce import AckLevel
+from tidelog.wire.messages.queue_admin import QueueDescription, QueuePartitionDescription
+from tidelog.wire.messages.queues import MessageState, QueueCounts
+from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, ReplicaProgress
+from tidelog.wire.messages.redrives import RedriveStatus
+from tidelog.wire.messages.topics import PartitionDescription, TopicDescription
+from tidelog.wire.messages.transactions import TransactionDescription, TransactionStatus
 
 __all__ = [
     "AcceptedLoss",

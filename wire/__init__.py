@@ -1,4 +1,5 @@
 """What clients and brokers agree on: errors, record batches, frames, messages and the seams.
 
-Everything here is pure except the shells `wire.outbox`, `wire.rpc`, `wire.tcp` and `wire.real_env`.
+Everything here is pure except the shells `wire.protocol.write_buffer`, `wire.protocol.rpc`,
+`wire.env.tcp` and `wire.env.real_env`.
 """

@@ -60,16 +60,63 @@ World errors are exceptions, programming errors are assertions, expected absence
 """
 
 from collections.abc import Mapping
-from typing import final
+from typing import ClassVar, final
 
-from wire.broker_error import BrokerError as BrokerError  # noqa: PLC0414 (offered here)
-from wire.broker_error import ErrorDetail as ErrorDetail  # noqa: PLC0414 (offered here)
-from wire.broker_error import RetriableError as RetriableError  # noqa: PLC0414 (offered here)
-from wire.broker_error import TidelogError as TidelogError  # noqa: PLC0414 (offered here)
-from wire.error_code import ErrorCode
-from wire.transaction_errors import StagedRecordsLostError as StagedRecordsLostError  # noqa: PLC0414
-from wire.transaction_errors import StaleTransactionError as StaleTransactionError  # noqa: PLC0414
-from wire.transaction_errors import TransactionGoneError as TransactionGoneError  # noqa: PLC0414
+import msgspec
+
+from tidelog.wire.error_code import ErrorCode
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):
+    """An error as it travels: in an error reply, or beside one partition's result."""
+
+    code: int
+    """An `ErrorCode`; a number this side does not know is read as an unexpected server error."""
+    message: str
+    """One line for people: what is wrong and what would be right."""
+    details: dict[str, int] = {}
+    """The attributes of the exception, such as `log_start_offset`."""
+
+
+class TidelogError(Exception):
+    """The root of everything tidelog raises on purpose."""
+
+
+class BrokerError(TidelogError):
+    """A broker refused or failed a request.
+
+    Numbers that a program may want are attributes of the subclasses, `None` when the broker did
+    not say them; they travel in `ErrorDetail.details` under the names listed in `detail_names`.
+    """
+
+    code: ClassVar[ErrorCode]
+    is_retriable: ClassVar[bool] = False
+    detail_names: ClassVar[tuple[str, ...]] = ()
+    at: tuple[str, int] | None = None
+    """Topic and partition that a consumer could not read, `None` where no consumer raised it."""
+
+    def __init__(self, message: str, **details: int) -> None:
+        assert details.keys() <= set(self.detail_names), f"{type(self).__name__} takes {details}"
+        super().__init__(message)
+        self._details = details
+        for name in self.detail_names:
+            setattr(self, name, details.get(name))
+
+    def detail(self, name: str) -> int | None:
+        """Return one number that came with the error, `None` when the broker did not say it."""
+        return self._details.get(name)
+
+    def to_wire(self) -> ErrorDetail:
+        """Return what travels; `from_wire` is the inverse."""
+        # A file name that is not UTF-8 must not make its own error impossible to send.
+        message = str(self).encode("utf-8", "backslashreplace").decode("utf-8")
+        return ErrorDetail(int(self.code), message, self._details)
+
+
+class RetriableError(BrokerError):
+    """The same request may succeed later, unchanged."""
+
+    is_retriable: ClassVar[bool] = True
 
 
 @final
@@ -469,6 +516,27 @@ class ConfigError(TidelogError):
 @final
 class DataDirectoryError(TidelogError):
     """The data directory is in use, belongs to another node, or cannot be used."""
+
+
+@final
+class StaleTransactionError(BrokerError):
+    """A batch with a higher id was committed under this name, or is open."""
+
+    code = ErrorCode.STALE_TRANSACTION
+
+
+@final
+class TransactionGoneError(BrokerError):
+    """The batch is not open: aborted, replaced or too old. Nothing of it was or will be visible."""
+
+    code = ErrorCode.TRANSACTION_GONE
+
+
+@final
+class StagedRecordsLostError(BrokerError):
+    """The batch is committed, and some of it is missing: somebody accepted a loss of records."""
+
+    code = ErrorCode.STAGED_RECORDS_LOST
 
 
 def _concrete_broker_errors() -> dict[int, type[BrokerError]]:

@@ -63,7 +63,7 @@ def _work(order: Order, gate: Gate) -> None:
             client.delete(job)
             shared.done(1)
 
-    in_threads(work, order.workers, gate, shared)
+    in_threads(work, order.workers, gate, shared=shared)
 
 
 def _delay(order: Order, gate: Gate) -> None:

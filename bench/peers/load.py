@@ -177,7 +177,7 @@ class Shared:
 
 
 def in_threads(
-    function: Callable[[int], None], count: int, gate: Gate, shared: Shared | None = None
+    function: Callable[[int], None], count: int, gate: Gate, *, shared: Shared | None = None
 ) -> None:
     """Run a function in so many threads, from when the gate opens; each is given its number.
 

@@ -62,7 +62,7 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
         directory,
         commands,
         listeners,
-        lambda: all(is_clustered(_jetstream(port), count) for port in monitoring),
+        is_ready=lambda: all(is_clustered(_jetstream(port), count) for port in monitoring),
     )
 
 

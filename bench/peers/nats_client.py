@@ -91,7 +91,7 @@ async def _subscriptions(jet: Any, order: Order, callback: Any) -> list[Any]:  #
     ]
 
 
-async def _read(jet: Any, order: Order, gate: Gate, see: Callable[[bytes], object]) -> None:  # noqa: ANN401
+async def _read(jet: Any, order: Order, gate: Gate, *, see: Callable[[bytes], object]) -> None:  # noqa: ANN401
     left = order.count
     is_done = asyncio.Event()
 
@@ -109,11 +109,11 @@ async def _read(jet: Any, order: Order, gate: Gate, see: Callable[[bytes], objec
 
 
 async def _consume(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
-    await _read(jet, order, gate, len)
+    await _read(jet, order, gate, see=len)
 
 
 async def _tail(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401
-    await _read(jet, order, gate, gate.saw)
+    await _read(jet, order, gate, see=gate.saw)
 
 
 async def _pace(jet: Any, order: Order, gate: Gate) -> None:  # noqa: ANN401

@@ -60,24 +60,24 @@ def bars_svg(title: str, bars: Sequence[Bar]) -> str:
         },
     )
     ET.SubElement(svg, "rect", {"width": str(width), "height": str(height), "fill": "white"})
-    _text(svg, 10, 20, title, **{"font-size": "14", "font-weight": "bold"})
+    _text(svg, 10, 20, text=title, **{"font-size": "14", "font-weight": "bold"})
     for tick in _TICKS:
         if scale.low <= tick <= scale.high:
-            _tick(svg, scale.x(tick), f"{tick:g}", height)
+            _tick(svg, scale.x(tick), f"{tick:g}", height=height)
     for number, bar in enumerate(bars):
-        _bar(svg, scale, bar, _TOP + _ROW_HEIGHT * number)
+        _bar(svg, scale, bar, top=_TOP + _ROW_HEIGHT * number)
     ET.indent(svg)
     return ET.tostring(svg, encoding="unicode") + "\n"
 
 
-def _tick(svg: ET.Element, x: float, text: str, height: int) -> None:
+def _tick(svg: ET.Element, x: float, text: str, *, height: int) -> None:
     colour = "#333333" if text == "1" else "#dddddd"
     line = {"x1": str(x), "x2": str(x), "y1": str(_TOP - 6), "y2": str(height - 10)}
     ET.SubElement(svg, "line", {**line, "stroke": colour})
-    _text(svg, x, _TOP - 12, text, **{"text-anchor": "middle", "fill": _GREY})
+    _text(svg, x, _TOP - 12, text=text, **{"text-anchor": "middle", "fill": _GREY})
 
 
-def _bar(svg: ET.Element, scale: _Scale, bar: Bar, top: float) -> None:
+def _bar(svg: ET.Element, scale: _Scale, bar: Bar, *, top: float) -> None:
     one, end = scale.x(1), scale.x(bar.median)
     shape = {"x": str(min(one, end)), "y": str(top + 3), "width": f"{abs(end - one):.1f}"}
     colour = _BETTER if bar.median >= 1 else _WORSE
@@ -85,10 +85,10 @@ def _bar(svg: ET.Element, scale: _Scale, bar: Bar, top: float) -> None:
     middle = str(top + _ROW_HEIGHT / 2)
     whisker = {"x1": str(scale.x(bar.low)), "x2": str(scale.x(bar.high)), "y1": middle}
     ET.SubElement(svg, "line", {**whisker, "y2": middle, "stroke": "#222222"})
-    _text(svg, _LABEL_WIDTH - 10, top + 14, bar.label, **{"text-anchor": "end"})
-    _text(svg, scale.x(bar.high) + 6, top + 14, f"{bar.median:.2f}", fill=_GREY)
+    _text(svg, _LABEL_WIDTH - 10, top + 14, text=bar.label, **{"text-anchor": "end"})
+    _text(svg, scale.x(bar.high) + 6, top + 14, text=f"{bar.median:.2f}", fill=_GREY)
 
 
-def _text(svg: ET.Element, x: float, y: float, text: str, **style: str) -> None:
+def _text(svg: ET.Element, x: float, y: float, *, text: str, **style: str) -> None:
     element = ET.SubElement(svg, "text", {"x": str(x), "y": str(y), **style})
     element.text = text

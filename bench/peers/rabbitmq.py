@@ -82,7 +82,7 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
     clients = [port for number, port in enumerate(ports) if number % 3 != 2]  # noqa: PLR2004
     wait = [str(scripts / "rabbitmqctl"), "-n", nodes[0], "await_online_nodes", str(count)]
     return start_servers(
-        directory, commands, clients, lambda: count == 1 or _succeeds(wait, environment)
+        directory, commands, clients, is_ready=lambda: count == 1 or _succeeds(wait, environment)
     )
 
 

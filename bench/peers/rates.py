@@ -32,7 +32,7 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
         return [_case("100 B", 1), _case("64 KB", 1, peers=large_peers)]
     return [
         _case("100 B", 1),
-        _case("100 B", 1, "records", ("kafka",)),
+        _case("100 B", 1, "records", peers=("kafka",)),
         _case("64 KB", 1),
         _case("1 KB", 1),
         _case("100 B", 16),
@@ -41,13 +41,15 @@ def _cases(promise: Promise, is_quick: bool) -> list[Case]:
     ]
 
 
-def _case(size: str, partitions: int, way: str = "batches", peers: Sequence[str] = ()) -> Case:
+def _case(size: str, partitions: int, way: str = "batches", *, peers: Sequence[str] = ()) -> Case:
     plural = "" if partitions == 1 else "s"
     how = "one call each" if way == "records" else "the fastest way"
     return Case(
         name=f"{size} {partitions:02d} {way}",
         what=f"{size}, {partitions:,} partition{plural}, {how}",
-        measure=_measure(defaultdict(lambda: _first(_SIZES[size])), _SIZES[size], partitions, way),
+        measure=_measure(
+            defaultdict(lambda: _first(_SIZES[size])), _SIZES[size], partitions, way=way
+        ),
         seconds=2.5 if partitions < _MANY else 8.0,
         peers=peers,
     )
@@ -58,7 +60,7 @@ def _first(size: int) -> int:
     return max(_FIRST_BYTES // size, _COUNT_MIN)
 
 
-def _measure(counts: dict[str, int], size: int, partitions: int, way: str) -> Measure:
+def _measure(counts: dict[str, int], size: int, partitions: int, *, way: str) -> Measure:
     """Return what measures once, and says how many records the next repetition gets."""
 
     def measure(running: Running, name: str) -> Sample:

@@ -51,7 +51,7 @@ def start(installed: Installed, directory: Path, promise: Promise) -> Servers:
         for name, texts in options.items():
             words += [f"--{name}", *texts]
         commands.append(Command(words, installed.environment))
-    return start_servers(directory, commands, ports, lambda: _are_in_sync(ports))
+    return start_servers(directory, commands, ports, is_ready=lambda: _are_in_sync(ports))
 
 
 def _are_in_sync(ports: list[int]) -> bool:

@@ -170,7 +170,7 @@ def _work(order: Order, gate: Gate) -> None:
                 _execute(pipeline, order)
                 shared.done(len(places))
 
-    in_threads(work, order.workers, gate, shared)
+    in_threads(work, order.workers, gate, shared=shared)
 
 
 ROLES: Final[dict[str, Role]] = {

@@ -157,6 +157,7 @@ def start_servers(
     directory: Path,
     commands: Sequence[Command],
     ports: Sequence[int],
+    *,
     is_ready: Callable[[], bool] = lambda: True,
 ) -> Servers:
     """Start processes, and wait until somebody listens on all ports, and until they are ready.

@@ -20,7 +20,7 @@ from bench.peers.packages import NotAvailableError, from_maven
 from bench.peers.promises import Promise
 from bench.peers.results import OWN, Sample
 from bench.peers.running import Measure, Running
-from spark_connector.java import JavaMissingError, prepare_java
+from tidelog.spark_connector.java import JavaMissingError, prepare_java
 
 _VALUE_BYTES: Final = 100
 _PARTITIONS: Final = 4
@@ -72,7 +72,7 @@ def _measure(kind: str, count: int, filled: dict[str, str]) -> Measure:
             filled[system] = topic
         before = running.servers.cpu_seconds
         seconds, rows = spark.read(
-            kind, system, {**_options(running), "subscribe": filled[system]}, count
+            kind, system, {**_options(running), "subscribe": filled[system]}, count=count
         )
         expected = rows_of(system, count)
         assert rows == expected, f"{rows} rows where {expected} are expected"
@@ -133,7 +133,9 @@ class _Spark:
             )
         atexit.register(self.close)
 
-    def read(self, kind: str, form: str, options: dict[str, str], count: int) -> tuple[float, int]:
+    def read(
+        self, kind: str, form: str, options: dict[str, str], *, count: int
+    ) -> tuple[float, int]:
         """Have it read as a `batch`, or as a `stream`; return the seconds, and how many rows.
 
         Raises:

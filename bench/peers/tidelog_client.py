@@ -43,12 +43,12 @@ def _durability(order: Order) -> str:
 
 
 async def _create(client: tidelog.Client, order: Order, gate: Gate) -> None:
-    await _create_topic(client, order, order.partitions, gate.open() + _PATIENCE_S)
+    await _create_topic(client, order, order.partitions, until=gate.open() + _PATIENCE_S)
     gate.close()
 
 
 async def _create_topic(
-    client: tidelog.Client, order: Order, partitions: int, until: float
+    client: tidelog.Client, order: Order, partitions: int, *, until: float
 ) -> None:
     while True:
         try:
@@ -153,7 +153,7 @@ async def _tail(client: tidelog.Client, order: Order, gate: Gate) -> None:
 
 
 async def _create_queue(client: tidelog.Client, order: Order, gate: Gate) -> None:
-    await _create_topic(client, order, _QUEUE_PARTITIONS, gate.open() + _PATIENCE_S)
+    await _create_topic(client, order, _QUEUE_PARTITIONS, until=gate.open() + _PATIENCE_S)
     await client.admin.create_queue(order.name)
     gate.close()
 

@@ -2,9 +2,13 @@
 
 from typing import cast, final
 
-from broker.config import FIELDS
-from broker.live_config import LiveConfig
-from wire.cluster_admin import BrokerSetting, DescribeConfigReply, DescribeConfigRequest
+from tidelog.broker.config.broker_config import FIELDS
+from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.wire.messages.cluster_admin import (
+    BrokerSetting,
+    DescribeConfigReply,
+    DescribeConfigRequest,
+)
 
 
 @final

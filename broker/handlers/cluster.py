@@ -2,20 +2,20 @@
 
 from typing import Final, final
 
-from broker.live_config import check_changed_at_run_time
-from coordinator.cluster.commands import (
+from tidelog.broker.config.dynamic_config import check_changed_at_run_time
+from tidelog.coordinator.metadata.cluster_config import shown_settings
+from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
     DrainBroker,
     ElectLeaders,
     PartitionAnswer,
     PartitionAnswers,
 )
-from coordinator.cluster.health import NotablePartition, health_of
-from coordinator.cluster.preferred_leaders import could_be_preferred
-from coordinator.cluster.records import Broker, DataLossAccepted, Partition
-from coordinator.cluster.settings import shown_settings
-from coordinator.cluster_node import ClusterNode
-from wire.cluster_admin import (
+from tidelog.coordinator.metadata.health import NotablePartition, health_of
+from tidelog.coordinator.metadata.preferred_leaders import could_be_preferred
+from tidelog.coordinator.metadata.records import Broker, DataLossAccepted, Partition
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
     AlterClusterReply,
     AlterClusterRequest,
@@ -30,7 +30,7 @@ from wire.cluster_admin import (
     UnregisterBrokerReply,
     UnregisterBrokerRequest,
 )
-from wire.reassignment import DrainBrokerReply, DrainBrokerRequest
+from tidelog.wire.messages.reassignment import DrainBrokerReply, DrainBrokerRequest
 
 _DECIDE_TIMEOUT_S: Final = 10.0
 _ELECTIONS_MAX: Final = 1000

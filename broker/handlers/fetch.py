@@ -5,15 +5,15 @@ from typing import Protocol, final
 import msgspec
 import trio
 
-from broker.partition import Partition
-from broker.replier import Replier
-from broker.slices import SliceReader
-from broker.waiting import Waiting
-from logstore.slice import LogSlice
-from wire.env import BytesLike, Env
-from wire.errors import BrokerError, CorruptRecordError, LogOfflineError, OverloadedError
-from wire.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
-from wire.outbox import FileRegion
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.response import Replier
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.wire.env.env import BytesLike, Env
+from tidelog.wire.errors import BrokerError, CorruptRecordError, LogOfflineError, OverloadedError
+from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch, PartitionFetched
+from tidelog.wire.protocol.write_buffer import FileRegion
 
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
 _COPIED_BYTES_MAX = 256 << 10
@@ -76,7 +76,7 @@ class FetchWait:
             partition.wait_for_data(self)
 
     def wake(self) -> None:
-        """See `broker.partition.DataWaiter`."""
+        """See `broker.partitions.partition.DataWaiter`."""
         if not self._has_ended:
             self._look_again(is_last=False)
 
@@ -89,7 +89,7 @@ class FetchWait:
         self._look_again(is_last=True)
 
     def drop(self) -> None:
-        """See `broker.replier.Parked`."""
+        """See `broker.requests.response.Parked`."""
         self._end()
         self._replier.nothing()
 
@@ -123,8 +123,8 @@ class FetchHandler:
         env: Env,
         partitions: ReadablePartitions,
         waiting: Waiting,
-        nursery: trio.Nursery,
         *,
+        nursery: trio.Nursery,
         fetch_bytes_max: int,
     ) -> None:
         """Read from `partitions`; cold reads run in `nursery`."""

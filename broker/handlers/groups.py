@@ -2,11 +2,11 @@
 
 from typing import final
 
-from broker.replier import Replier
-from coordinator.group_coordinator import GroupCoordinator
-from coordinator.groups.commits import CommitResult
-from wire.errors import BrokerError
-from wire.groups import CommitOffsetsRequest
+from tidelog.broker.requests.response import Replier
+from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
+from tidelog.coordinator.groups.commits import CommitResult
+from tidelog.wire.errors import BrokerError
+from tidelog.wire.messages.groups import CommitOffsetsRequest
 
 
 @final

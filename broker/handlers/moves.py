@@ -3,12 +3,16 @@
 from collections.abc import Iterable
 from typing import final
 
-from broker.partition import Partition as OpenPartition
-from broker.partitions import Partitions
-from coordinator.catalog import Topic
-from coordinator.cluster.records import Partition
-from coordinator.replicated import ReplicatedMetadata
-from wire.reassignment import DescribeMovesReply, DescribeMovesRequest, ReplicaProgress
+from tidelog.broker.partitions.partition import Partition as OpenPartition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.wire.messages.reassignment import (
+    DescribeMovesReply,
+    DescribeMovesRequest,
+    ReplicaProgress,
+)
 
 
 @final

@@ -7,11 +7,12 @@ from typing import Protocol, TypeVar, final
 
 import trio
 
-from broker.partition import Partition
-from logstore.slice import LogSlice
-from wire.batch_columns import ColumnDecoder, decode_timestamp_deltas
-from wire.env import Env
-from wire.errors import (
+from tidelog.broker.partitions.partition import Partition
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.wire.batch.batch_columns import ColumnDecoder, decode_timestamp_deltas
+from tidelog.wire.batch.record_batch import BatchHeader, parse_header
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
     InvalidRequestError,
@@ -19,14 +20,13 @@ from wire.errors import (
     LogOfflineError,
     WireFormatError,
 )
-from wire.fetch import (
+from tidelog.wire.messages.fetch import (
     ListOffsetsReply,
     ListOffsetsRequest,
     OffsetAt,
     PartitionOffset,
     PartitionOffsetAt,
 )
-from wire.record_batch import BatchHeader, parse_header
 
 Found = TypeVar("Found")
 
@@ -148,11 +148,11 @@ def _latest(partition: Partition) -> int:
 
 
 def find_first_at_or_after(
-    header: BatchHeader, data: bytes, timestamp_ms: int, log_start_offset: int
+    header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
 ) -> PartitionOffset:
     """Return the first record at or after a time in a batch whose header says that it has one."""
     if header.is_sparse:
-        return _find_among_left(header, data, timestamp_ms, log_start_offset)
+        return _find_among_left(header, data, timestamp_ms, log_start_offset=log_start_offset)
     first = max(log_start_offset - header.base_offset, 0)
     deltas = _timestamp_deltas(header, data)
     if deltas is None:
@@ -177,7 +177,7 @@ def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
 
 
 def _find_among_left(
-    header: BatchHeader, data: bytes, timestamp_ms: int, log_start_offset: int
+    header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
 ) -> PartitionOffset:
     first = max(log_start_offset, header.base_offset)
     left = list(_left_from(header, data, first))
@@ -213,7 +213,7 @@ def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> 
     data = part.load().read()
     header = parse_header(data)
     assert header is not None, "checked by load"
-    return find_first_at_or_after(header, data, timestamp_ms, log_start_offset)
+    return find_first_at_or_after(header, data, timestamp_ms, log_start_offset=log_start_offset)
 
 
 def _timestamp_deltas(header: BatchHeader, data: bytes) -> Sequence[int] | None:

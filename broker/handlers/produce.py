@@ -7,15 +7,16 @@ from typing import Protocol, final
 
 import trio
 
-from broker.flusher import Flusher
-from broker.partition import Partition
-from broker.replier import Replier
-from broker.waiting import Waiting
-from isr.durability import ack_level
-from logstore.log import Appended
-from wire.env import Env
-from wire.errors import BrokerError, InvalidRequestError, RequestTimedOutError
-from wire.produce import (
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.response import Replier
+from tidelog.isr.durability import ack_level
+from tidelog.logstore.log import Appended
+from tidelog.wire.batch.record_batch import check_produced
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerError, InvalidRequestError, RequestTimedOutError
+from tidelog.wire.messages.produce import (
     AckLevel,
     Acks,
     PartitionAppended,
@@ -23,7 +24,6 @@ from wire.produce import (
     ProduceReply,
     ProduceRequest,
 )
-from wire.record_batch import check_produced
 
 _ACKS = {int(acks): acks for acks in Acks}
 _TIMEOUT_MS_MAX = 10 * 60 * 1000
@@ -76,13 +76,13 @@ class PendingProduce:
             self._reply()
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
-        """See `broker.partition.AckWaiter`."""
+        """See `broker.partitions.partition.AckWaiter`."""
         base_offset, log_start_offset = self._places[index]
         self.settle(index, PartitionAppended(base_offset, level, log_start_offset))
         self._reply_if_complete()
 
     def failed(self, index: int, error: BrokerError) -> None:
-        """See `broker.partition.AckWaiter`."""
+        """See `broker.partitions.partition.AckWaiter`."""
         self.settle(index, _failed(error))
         self._reply_if_complete()
 
@@ -114,7 +114,7 @@ class PendingProduce:
 class ProduceHandler:
     """Appends batches to partitions."""
 
-    def __init__(self, env: Env, partitions: Finder, flusher: Flusher, waiting: Waiting) -> None:
+    def __init__(self, env: Env, partitions: Finder, flusher: Flusher, *, waiting: Waiting) -> None:
         """Append to what `partitions` finds; park in `waiting` what cannot be acknowledged yet."""
         self._env = env
         self._partitions = partitions
@@ -136,7 +136,9 @@ class ProduceHandler:
         now_ms = self._env.clock.now_ms()
         for index, entry in enumerate(batches):
             end = position + entry.batch_bytes
-            self._append(entry, attachment[position:end], acks, pending, index, now_ms)
+            self._append(
+                entry, attachment[position:end], acks, pending=pending, index=index, now_ms=now_ms
+            )
             position = end
         if acks is Acks.NONE:
             replier.nothing()
@@ -149,6 +151,7 @@ class ProduceHandler:
         entry: PartitionBatch,
         batch: memoryview,
         acks: Acks,
+        *,
         pending: PendingProduce,
         index: int,
         now_ms: int,
@@ -174,13 +177,14 @@ class ProduceHandler:
             self._flusher.appended(partition)
             partition.progressed()
         if acks is not Acks.NONE:
-            self._settle_or_wait(partition, appended, acks, pending, index)
+            self._settle_or_wait(partition, appended, acks, pending=pending, index=index)
 
     @staticmethod
     def _settle_or_wait(
         partition: Partition,
         appended: Appended,
         acks: Acks,
+        *,
         pending: PendingProduce,
         index: int,
     ) -> None:
@@ -192,7 +196,7 @@ class ProduceHandler:
             pending.settle(index, PartitionAppended(appended.base_offset, level, log_start_offset))
         else:
             pending.expect(index, appended.base_offset, log_start_offset)
-            partition.wait_for_ack(acks, appended.next_offset, pending, index)
+            partition.wait_for_ack(acks, appended.next_offset, pending, index=index)
 
 
 def _failed(error: BrokerError) -> PartitionAppended:

@@ -4,10 +4,10 @@ from typing import Final, final
 
 import trio
 
-from broker.partitions import Partitions
-from broker.queues.commit import Commit
-from wire.errors import RequestTimedOutError
-from wire.produce import Acks, DescribeProducerReply, DescribeProducerRequest
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.requests.commit_wait import Commit
+from tidelog.wire.errors import RequestTimedOutError
+from tidelog.wire.messages.produce import Acks, DescribeProducerReply, DescribeProducerRequest
 
 _TIMEOUT_S: Final = 10.0
 
@@ -35,7 +35,7 @@ class ProducersHandler:
         position, end = log.producers.position(request.producer_id), log.log_end_offset
         if end > leader.acknowledged_offset(Acks.ALL):
             commit = Commit()
-            partition.wait_for_ack(Acks.ALL, end, commit, 0)
+            partition.wait_for_ack(Acks.ALL, end, commit, index=0)
             with trio.move_on_after(_TIMEOUT_S) as waiting:
                 await commit.wait()
             if waiting.cancelled_caught:

@@ -3,23 +3,23 @@
 from collections.abc import Iterable
 from typing import Final, final
 
-from broker.config import BrokerConfig
-from broker.partition_keeper import PartitionKeeper
-from coordinator.catalog import RECEIPT_KEY_SIZE, TOPIC_ID_SIZE, Catalog, Topic
-from coordinator.cluster.commands import (
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.coordinator.metadata.catalog import RECEIPT_KEY_SIZE, TOPIC_ID_SIZE, Catalog, Topic
+from tidelog.coordinator.metadata.commands import (
     AlterQueue,
     CreateQueue,
     DeleteQueue,
     QueueAnswer,
     QueueCommand,
 )
-from coordinator.cluster.queues import users_of_dead_letter_queues
-from coordinator.cluster_node import ClusterNode
-from coordinator.queue_config import effective_queue_settings
-from coordinator.topic_config import topic_config
-from wire.env import Env
-from wire.errors import InvalidConfigError, UnknownQueueError
-from wire.queue_admin import (
+from tidelog.coordinator.metadata.dead_letter_graph import users_of_dead_letter_queues
+from tidelog.coordinator.metadata.queue_config import effective_queue_settings
+from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
+from tidelog.wire.messages.queue_admin import (
     AlterQueueReply,
     AlterQueueRequest,
     CreateQueueReply,
@@ -43,7 +43,7 @@ class QueueAdminHandler:
     """
 
     def __init__(
-        self, env: Env, config: BrokerConfig, cluster: ClusterNode, keeper: PartitionKeeper
+        self, env: Env, config: BrokerConfig, cluster: ClusterNode, *, keeper: PartitionKeeper
     ) -> None:
         """Have queues changed by the cluster; `keeper` opens and removes their journals."""
         self._env = env

@@ -2,11 +2,16 @@
 
 from typing import Final, final
 
-from coordinator.raft.membership import Identity, check_cluster
-from coordinator.raft.messages import SnapshotRequest, decode
-from coordinator.raft_node import RaftNode
-from wire.cluster import RaftReply, RaftRequest, RaftSnapshotReply, RaftSnapshotRequest
-from wire.errors import InvalidRequestError, WireFormatError
+from tidelog.coordinator.raft.membership import Identity, check_cluster
+from tidelog.coordinator.raft.messages import SnapshotRequest, decode
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.wire.errors import InvalidRequestError, WireFormatError
+from tidelog.wire.messages.cluster import (
+    RaftReply,
+    RaftRequest,
+    RaftSnapshotReply,
+    RaftSnapshotRequest,
+)
 
 _SNAPSHOT_BYTES_MAX: Final = 1 << 30
 

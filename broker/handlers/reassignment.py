@@ -2,17 +2,17 @@
 
 from typing import Final, final
 
-from coordinator.cluster.balance import plan_moves, plan_replacement
-from coordinator.cluster.broker_commands import check_known
-from coordinator.cluster.commands import (
+from tidelog.coordinator.metadata.balance import plan_moves, plan_replacement
+from tidelog.coordinator.metadata.broker_commands import check_known
+from tidelog.coordinator.metadata.commands import (
     PartitionAnswer,
     PartitionAnswers,
     Reassignment,
     ReassignReplicas,
 )
-from coordinator.cluster_node import ClusterNode
-from wire.errors import ErrorDetail, InvalidRequestError
-from wire.reassignment import PartitionMoved, ReassignReply, ReassignRequest
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.errors import ErrorDetail, InvalidRequestError
+from tidelog.wire.messages.reassignment import PartitionMoved, ReassignReply, ReassignRequest
 
 _DECIDE_TIMEOUT_S: Final = 10.0
 _REPLICAS_MAX: Final = 10_000

@@ -5,13 +5,18 @@ from typing import Final, final
 import msgspec
 import trio
 
-from broker.config import BrokerConfig, parse_address
-from broker.partitions import Partitions
-from coordinator.catalog import Catalog, TakeProducerIds, Topic, queue_of_journal, topic_of_staging
-from coordinator.cluster.commands import ProducerIds
-from coordinator.cluster_node import ClusterNode
-from wire import api
-from wire.errors import (
+from tidelog.broker.config.broker_config import BrokerConfig, parse_address
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.coordinator.metadata.catalog import (
+    Catalog,
+    TakeProducerIds,
+    Topic,
+    queue_of_journal,
+    topic_of_staging,
+)
+from tidelog.coordinator.metadata.commands import ProducerIds
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     ErrorDetail,
@@ -21,14 +26,15 @@ from wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
-from wire.produce import InitProducerReply, InitProducerRequest
-from wire.session import (
+from tidelog.wire.messages.produce import InitProducerReply, InitProducerRequest
+from tidelog.wire.messages.session import (
     BrokerAddress,
     MetadataReply,
     MetadataRequest,
     PartitionMetadata,
     TopicMetadata,
 )
+from tidelog.wire.protocol import api
 
 _PRODUCER_EPOCH_MAX = 0xFFFF_FFFF
 _DECIDE_TIMEOUT_S: Final = 10.0

@@ -6,13 +6,13 @@ from typing import Final, final
 
 import trio
 
-from broker.partition import Partition
-from broker.partitions import Partitions
-from coordinator.catalog import Topic
-from coordinator.cluster_node import ClusterNode
-from wire import api
-from wire.errors import BrokerError, ConnectionLostError, UnknownTopicError, WireFormatError
-from wire.topic_extents import TopicExtents, TopicExtentsReply, TopicExtentsRequest
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.errors import BrokerError, ConnectionLostError, UnknownTopicError, WireFormatError
+from tidelog.wire.messages.offset_ranges import TopicExtents, TopicExtentsReply, TopicExtentsRequest
+from tidelog.wire.protocol import api
 
 _PEER_TIMEOUT_S: Final = 2.0
 
@@ -60,7 +60,8 @@ class TopicExtentsHandler:
             if partition is not None:
                 extent = extent_of(partition, with_size=measured.with_sizes)
                 if extent is not None:
-                    measured.put(number, *extent)
+                    start, end, size_bytes = extent
+                    measured.put(number, start, end, size_bytes=size_bytes)
 
     async def _ask_leaders(self, measured: "list[_Measured]", *, with_sizes: bool) -> None:
         wanted: dict[int, list[_Measured]] = {}
@@ -127,7 +128,7 @@ class _Measured:
         """Return the partitions that a node leads."""
         return self._by_leader.get(node_id, ())
 
-    def put(self, number: int, start: int, end: int, size_bytes: int) -> None:
+    def put(self, number: int, start: int, end: int, *, size_bytes: int) -> None:
         """Say how far a partition goes."""
         self._starts[number], self._ends[number] = start, end
         self._sizes[number] = size_bytes
@@ -141,7 +142,7 @@ class _Measured:
         count = min(map(len, (starts, ends, sizes)))
         for number in self.led_by(node_id):
             if number < count and number not in unknown:
-                self.put(number, starts[number], ends[number], sizes[number])
+                self.put(number, starts[number], ends[number], size_bytes=sizes[number])
 
     def reply(self) -> TopicExtents:
         """Return all of it."""

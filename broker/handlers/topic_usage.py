@@ -5,17 +5,22 @@ from typing import Final, final
 
 import trio
 
-from broker.handlers.offsets import OffsetsHandler
-from broker.partition import Partition
-from broker.partitions import Partitions
-from coordinator.catalog import Topic
-from coordinator.cluster_node import ClusterNode
-from logstore.compacting import Cleanable
-from logstore.growth import growth_of
-from wire import api
-from wire.env import Env
-from wire.errors import BrokerError, ConnectionLostError, WireFormatError
-from wire.topic_usage import PartitionUsage, TopicUsage, TopicUsageReply, TopicUsageRequest
+from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.node import ClusterNode
+from tidelog.logstore.compaction.cleaner_run import Cleanable
+from tidelog.logstore.retention.ingest_rate import growth_of
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.messages.topic_usage import (
+    PartitionUsage,
+    TopicUsage,
+    TopicUsageReply,
+    TopicUsageRequest,
+)
+from tidelog.wire.protocol import api
 
 _PEER_TIMEOUT_S: Final = 2.0
 
@@ -25,7 +30,7 @@ class TopicUsageHandler:
     """Answers for what is led here, and asks the leaders of the rest."""
 
     def __init__(
-        self, env: Env, cluster: ClusterNode, partitions: Partitions, offsets: OffsetsHandler
+        self, env: Env, cluster: ClusterNode, partitions: Partitions, *, offsets: OffsetsHandler
     ) -> None:
         """Know by `cluster` who leads what; `offsets` tells times of records."""
         self._env = env

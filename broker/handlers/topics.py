@@ -6,25 +6,30 @@ from typing import Final, final
 import msgspec
 import trio
 
-from broker.config import BrokerConfig
-from broker.flusher import Flusher
-from broker.partition_keeper import PartitionKeeper
-from broker.partitions import Partitions
-from coordinator.catalog import TOPIC_ID_SIZE, AlterTopic, Catalog, DeleteTopic, Topic
-from coordinator.cluster.commands import AddPartitions, Command, CreateReplicatedTopic
-from coordinator.cluster.records import Partition as ReplicatedPartition
-from coordinator.cluster.settings import min_in_sync_replicas
-from coordinator.cluster_node import ClusterNode
-from coordinator.topic_config import (
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.coordinator.metadata.catalog import (
+    TOPIC_ID_SIZE,
+    AlterTopic,
+    Catalog,
+    DeleteTopic,
+    Topic,
+)
+from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.coordinator.metadata.commands import AddPartitions, Command, CreateReplicatedTopic
+from tidelog.coordinator.metadata.records import Partition as ReplicatedPartition
+from tidelog.coordinator.metadata.topic_config import (
     REPLICATION_FACTOR_MAX,
     check_settings,
     effective_settings,
     topic_config,
 )
-from logstore.log import LogStatus
-from wire import api
-from wire.env import Env
-from wire.errors import (
+from tidelog.coordinator.node import ClusterNode
+from tidelog.logstore.log import LogStatus
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     DiskFullError,
@@ -33,7 +38,7 @@ from wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
-from wire.topics import (
+from tidelog.wire.messages.topics import (
     AddPartitionsReply,
     AddPartitionsRequest,
     AlterTopicReply,
@@ -49,6 +54,7 @@ from wire.topics import (
     PartitionDescription,
     TopicDescription,
 )
+from tidelog.wire.protocol import api
 
 _DECIDE_TIMEOUT_S: Final = 10.0
 _DESCRIBE_TIMEOUT_S: Final = 2.0
@@ -68,6 +74,7 @@ class TopicsHandler:
         env: Env,
         config: BrokerConfig,
         cluster: ClusterNode,
+        *,
         partitions: Partitions,
         keeper: PartitionKeeper,
         flusher: Flusher,

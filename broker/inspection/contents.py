@@ -7,23 +7,23 @@ from collections.abc import Iterator
 
 import msgspec
 
-from broker.inspection.lines import Line, OffsetRange, named, named_fields
-from broker.inspection.places import Content
-from coordinator.entries import decode_entry
-from coordinator.raft.membership import decode_membership
-from coordinator.raft.messages import EntryKind
-from coordinator.raft_storage import stored_entry
-from wire.batch_columns import decode_columns
-from wire.env import BytesLike
-from wire.errors import WireFormatError
-from wire.queue_journal import Undone, decode
-from wire.record_batch import BatchHeader, Columns
+from tidelog.broker.inspection.file_kinds import Content
+from tidelog.broker.inspection.rows import Line, OffsetRange, named, named_fields
+from tidelog.coordinator.controller.log_entries import decode_entry
+from tidelog.coordinator.raft.membership import decode_membership
+from tidelog.coordinator.raft.messages import EntryKind
+from tidelog.coordinator.raft_node.storage import stored_entry
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import BatchHeader, Columns
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import WireFormatError
+from tidelog.wire.messages.queue_journal import Undone, decode
 
 _UNCOMPRESSED_BYTES_MAX = 1 << 30
 
 
 def content_lines(
-    file: str, header: BatchHeader, batch: BytesLike, content: Content, wanted: OffsetRange
+    file: str, header: BatchHeader, batch: BytesLike, *, content: Content, wanted: OffsetRange
 ) -> Iterator[Line]:
     """Yield what is in a batch whose checksums are right, one line for each thing.
 
@@ -39,9 +39,9 @@ def content_lines(
         if content is Content.JOURNAL:
             yield from _journal_lines(file, offset, _value(columns, place))
         elif content is Content.ENTRIES:
-            yield _entry_line(file, offset, header.leader_epoch, _value(columns, place))
+            yield _entry_line(file, offset, header.leader_epoch, value=_value(columns, place))
         else:
-            yield _record_line(file, offset, header, columns, place)
+            yield _record_line(file, offset, header, columns=columns, place=place)
 
 
 def _value(columns: Columns, place: int) -> bytes:
@@ -49,7 +49,9 @@ def _value(columns: Columns, place: int) -> bytes:
     return value or b""
 
 
-def _record_line(file: str, offset: int, header: BatchHeader, columns: Columns, place: int) -> Line:
+def _record_line(
+    file: str, offset: int, header: BatchHeader, *, columns: Columns, place: int
+) -> Line:
     deltas, keys, values = columns.timestamp_deltas, columns.keys, columns.values
     return {
         "file": file,
@@ -79,7 +81,7 @@ def _journal_lines(file: str, offset: int, value: bytes) -> Iterator[Line]:
         }
 
 
-def _entry_line(file: str, offset: int, term: int, value: bytes) -> Line:
+def _entry_line(file: str, offset: int, term: int, *, value: bytes) -> Line:
     entry = stored_entry(offset + 1, term, value)
     line: Line = {
         "file": file,

@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from typing import final
 
-from logstore.index import SegmentIndex
+from tidelog.logstore.segments.offset_index import SegmentIndex
 
 
 @final

@@ -8,22 +8,29 @@ from contextlib import closing
 from itertools import pairwise
 from typing import final
 
-from broker.inspection.contents import content_lines
-from broker.inspection.lines import OffsetRange
-from broker.inspection.places import Content, FileKind, content_of, kind_of, number_in, topic_place
-from broker.inspection.segment_check import SegmentCheck
-from broker.inspection.small_files import read_small
-from broker.inspection.verdicts import Problems, Verdict
-from broker.inspection.walking import BadRange, SegmentFrame, read_frame
-from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
-from logstore.damage import DamagedRanges
-from logstore.disk import ReadableDisk
-from logstore.leader_epoch import LeaderEpochs
-from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX
-from logstore.segment_format import SegmentHeader
-from logstore.survey import Good
-from wire.errors import DataDirectoryError, WireFormatError
-from wire.record_batch import BatchHeader
+from tidelog.broker.inspection.contents import content_lines
+from tidelog.broker.inspection.file_kinds import (
+    Content,
+    FileKind,
+    content_of,
+    kind_of,
+    number_in,
+    topic_place,
+)
+from tidelog.broker.inspection.findings import Problems, Verdict
+from tidelog.broker.inspection.rows import OffsetRange
+from tidelog.broker.inspection.segment_check import SegmentCheck
+from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, read_frame
+from tidelog.broker.inspection.small_files import read_small
+from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
+from tidelog.logstore.damage import DamagedRanges
+from tidelog.logstore.disk.disk import ReadableDisk
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.segments.gap_scan import Good
+from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
+from tidelog.logstore.segments.segment_format import SegmentHeader
+from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.errors import DataDirectoryError, WireFormatError
 
 ALL_OFFSETS = OffsetRange()
 
@@ -110,7 +117,7 @@ class LogCheck:
             self._check_frame(path, frame, problems, is_last=is_last)
             is_below = frame.footer is not None and frame.footer.end_offset <= self._start
             self._check_begin(base_offset, problems, is_below=is_below)
-            check = SegmentCheck(self._disk, path, file, frame, self._checkpoint)
+            check = SegmentCheck(self._disk, path, file, frame=frame, checkpoint=self._checkpoint)
             self._walk(check, problems, is_last=is_last)
         note = "its records were deleted; the next start removes it" if is_below else ""
         yield Verdict(path, problems.all(), note)
@@ -182,7 +189,7 @@ class LogCheck:
                 continue
             self._check_epoch(found.header, problems)
             if content is not Content.RECORDS:
-                _check_content(check, found, content, problems)
+                _check_content(check, found, content, problems=problems)
         for problem in check.frame_problems():
             problems.add(problem)
         for problem in check.checkpoint_problems():
@@ -234,10 +241,14 @@ class LogCheck:
         return Verdict(self._checkpoint_path, problems.all())
 
 
-def _check_content(check: SegmentCheck, found: Good, content: Content, problems: Problems) -> None:
+def _check_content(
+    check: SegmentCheck, found: Good, content: Content, *, problems: Problems
+) -> None:
     batch = check.file.read_at(found.position, found.header.size)
     try:
-        for _ in content_lines(check.path, found.header, batch, content, ALL_OFFSETS):
+        for _ in content_lines(
+            check.path, found.header, batch, content=content, wanted=ALL_OFFSETS
+        ):
             pass
     except WireFormatError as error:
         problems.add(f"at position {found.position}, offset {found.offset}: {error}")

@@ -6,17 +6,17 @@ Decides; reads through a disk to which it writes nothing.
 from collections.abc import Iterator
 from typing import final
 
-from broker.inspection.dumping import index_problem
-from broker.inspection.index_check import IndexCheck
-from broker.inspection.places import number_in
-from broker.inspection.small_files import read_whole
-from broker.inspection.walking import BadRange, SegmentFrame, walk
-from logstore.checkpoint import LogCheckpoint
-from logstore.disk import File, ReadableDisk
-from logstore.index import SegmentIndex
-from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX
-from logstore.segment_format import SEGMENT_HEADER_SIZE
-from logstore.survey import Good
+from tidelog.broker.inspection.dump import index_problem
+from tidelog.broker.inspection.file_kinds import number_in
+from tidelog.broker.inspection.index_check import IndexCheck
+from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, walk
+from tidelog.broker.inspection.small_files import read_whole
+from tidelog.logstore.checkpoint import LogCheckpoint
+from tidelog.logstore.disk.disk import File, ReadableDisk
+from tidelog.logstore.segments.gap_scan import Good
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 
 
 @final
@@ -28,6 +28,7 @@ class SegmentCheck:
         disk: ReadableDisk,
         path: str,
         file: File,
+        *,
         frame: SegmentFrame,
         checkpoint: LogCheckpoint | None,
     ) -> None:

@@ -9,16 +9,21 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.data_directory import CleanShutdown, NodeIdentity
-from broker.inspection.lines import Line, bad, named, named_fields
-from broker.inspection.places import FileKind
-from broker.replica_manifest import ManifestContent
-from coordinator.entries import decode_snapshot_records
-from coordinator.raft_storage import Snapshot, Vote
-from logstore.checkpoint import FORMAT_VERSION, DamagedFileError, LogCheckpoint, parse_small_file
-from logstore.disk import ReadableDisk
-from logstore.index import SegmentIndex
-from wire.errors import DataDirectoryError
+from tidelog.broker.inspection.file_kinds import FileKind
+from tidelog.broker.inspection.rows import Line, bad, named, named_fields
+from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity
+from tidelog.broker.partitions.replica_manifest import ManifestContent
+from tidelog.coordinator.controller.log_entries import decode_snapshot_records
+from tidelog.coordinator.raft_node.storage import Snapshot, Vote
+from tidelog.logstore.checkpoint import (
+    FORMAT_VERSION,
+    DamagedFileError,
+    LogCheckpoint,
+    parse_small_file,
+)
+from tidelog.logstore.disk.disk import ReadableDisk
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.wire.errors import DataDirectoryError
 
 SMALL_FILES: Final[Mapping[FileKind, type[Any]]] = {
     FileKind.CHECKPOINT: LogCheckpoint,

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVarTuple
 
 import trio
 
-from wire.errors import BrokerError, UnexpectedServerError
+from tidelog.wire.errors import BrokerError, UnexpectedServerError
 
 Args = TypeVarTuple("Args")
 

@@ -9,14 +9,13 @@ from typing import Final, final
 
 import trio
 
-from broker.partition import Partition
-from broker.replication.surroundings import Surroundings
-from isr.divergence import LogShape
-from isr.fetch_session import FollowerSession, Key, Place
-from isr.follower import Append, Drop, LeaderAnswer, PartitionFollower, Restart, Truncate
-from logstore.batch_run import check_run, fitted
-from wire import api
-from wire.errors import (
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.isr.divergence import LogShape
+from tidelog.isr.fetch_session import FollowerSession, Key, Place
+from tidelog.isr.follower import Append, Drop, LeaderAnswer, PartitionFollower, Restart, Truncate
+from tidelog.logstore.segments.batch_run import check_run, fitted
+from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     CorruptBatchError,
@@ -30,7 +29,7 @@ from wire.errors import (
     WireFormatError,
     from_wire,
 )
-from wire.replication import (
+from tidelog.wire.messages.replication import (
     ReplicaDurable,
     ReplicaDurableRequest,
     ReplicaFetched,
@@ -38,7 +37,8 @@ from wire.replication import (
     ReplicaFetchRequest,
     ReplicaIdentity,
 )
-from wire.rpc import RpcConnection, open_rpc
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 
 _CONNECT_TIMEOUT_S: Final = 1.0
 _RETRY_S: Final = 0.1
@@ -114,7 +114,7 @@ class Fetcher:
             self._later.pop(key, None)
 
     def changed(self, partition: Partition) -> None:
-        """See `broker.partition.Watcher`: tell the leader what is on the disk here."""
+        """See `broker.partitions.partition.Watcher`: tell the leader what is on the disk here."""
         key = partition.key
         number = self._session.number_of(key)
         durable = partition.log.durable_end_offset
@@ -260,7 +260,7 @@ class Fetcher:
                 )
                 step = follower.answered(_shape(partition), answer)
                 if isinstance(step, Append):
-                    self._append(partition, follower, answer, batches)
+                    self._append(partition, follower, answer, batches=batches)
             if isinstance(step, Truncate | Restart):
                 self._begin_repair(partition, step)
             elif isinstance(step, Drop):
@@ -273,6 +273,7 @@ class Fetcher:
         partition: Partition,
         follower: PartitionFollower,
         answer: LeaderAnswer,
+        *,
         batches: memoryview,
     ) -> None:
         log = partition.log

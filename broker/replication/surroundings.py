@@ -4,16 +4,16 @@ from dataclasses import dataclass
 
 import trio
 
-from broker.flusher import Flusher
-from broker.partition import Partition
-from broker.partitions import Partitions
-from coordinator.cluster.state import ClusterState
-from coordinator.cluster_node import ClusterNode
-from coordinator.registration import Registration
-from isr.replica_set import REPLICA_LAG_MAX_MS, BrokerFacts
-from wire.env import Env
-from wire.errors import InvalidRequestError, StaleBrokerEpochError
-from wire.replication import ReplicaIdentity
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.coordinator.controller.broker_lifecycle import Registration
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.node import ClusterNode
+from tidelog.isr.replica_set import REPLICA_LAG_MAX_MS, BrokerFacts
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import InvalidRequestError, StaleBrokerEpochError
+from tidelog.wire.messages.replication import ReplicaIdentity
 
 
 @dataclass(frozen=True, slots=True)

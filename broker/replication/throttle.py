@@ -7,9 +7,9 @@ what is committed waits.
 
 from typing import Final, final
 
-from broker.partition import Partition
-from broker.replication.surroundings import Surroundings, now_ms
-from isr.catch_up_budget import CatchUpBudget
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.surroundings import Surroundings, now_ms
+from tidelog.isr.catch_up_budget import CatchUpBudget
 
 _WAIT_MS_MAX: Final = 1000
 """The rate may be another one then."""

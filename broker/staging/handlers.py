@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from broker.handlers.transactions import StageHandler, TransactionsHandler
-from broker.partition_keeper import PartitionKeeper
-from broker.queues.handlers import QueueSurroundings
-from broker.staging.server import StagingServer
-from wire import api
-from wire.api import Api
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.queues.handler_table import QueueSurroundings
+from tidelog.broker.staging.server import StagingServer
+from tidelog.broker.staging.transactions import StageHandler, TransactionsHandler
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
 
 SlowHandler = Callable[[Any], Awaitable[object]]
 
@@ -35,14 +35,14 @@ def staging_handlers(
         env,
         surroundings.nursery,
         cluster,
-        surroundings.partitions,
-        flusher,
+        partitions=surroundings.partitions,
+        flusher=flusher,
         staged_bytes_max=staged_bytes_max,
     )
     transactions = TransactionsHandler(env, cluster, keeper)
     return StagingHandlers(
         server,
-        StageHandler(env, server, flusher, surroundings.waiting),
+        StageHandler(env, server, flusher, waiting=surroundings.waiting),
         {
             api.BEGIN_TRANSACTION: transactions.begin,
             api.COMMIT_TRANSACTION: transactions.commit,

@@ -8,13 +8,13 @@ from typing import Final, final
 
 import trio
 
-from broker.partition import Partition
-from broker.slices import SliceReader
-from logstore.scan import walk_headers
-from logstore.slice import LogSlice
-from wire.errors import LeaderNotAvailableError, LogOfflineError, OffsetOutOfRangeError
-from wire.record_batch import BatchHeader
-from wire.transactions import StagedPiece
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import Partition
+from tidelog.logstore.segments.batch_scanner import walk_headers
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.errors import LeaderNotAvailableError, LogOfflineError, OffsetOutOfRangeError
+from tidelog.wire.messages.transactions import StagedPiece
 
 _STEP_BYTES: Final = 1 << 20
 """Looked at in one go, before others get their turn."""
@@ -151,7 +151,7 @@ _PATIENCE_S: Final = 5.0
 
 @final
 class _Waiter:
-    """See `broker.partition.DataWaiter`."""
+    """See `broker.partitions.partition.DataWaiter`."""
 
     def __init__(self) -> None:
         self.is_awake = trio.Event()

@@ -9,18 +9,18 @@ from typing import Final, final
 
 import trio
 
-from broker.flusher import Flusher
-from broker.partition import Partition
-from broker.partitions import Partitions
-from broker.queues.supervision import start_supervised
-from broker.staging.appending import Appending
-from broker.staging.floors import StagingFloors
-from coordinator.cluster.commands import FinishedPart, FinishParts
-from coordinator.cluster.delta import Delta, Key
-from coordinator.cluster.transactions import AppendedPart, Transactions
-from coordinator.cluster_node import ClusterNode
-from wire.env import Env
-from wire.errors import (
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.queues.supervision import start_supervised
+from tidelog.broker.staging.append import Appending
+from tidelog.broker.staging.low_watermark import StagingFloors
+from tidelog.coordinator.metadata.broker_delta import Delta, Key
+from tidelog.coordinator.metadata.commands import FinishedPart, FinishParts
+from tidelog.coordinator.metadata.transactions import AppendedPart, Transactions
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
     BrokerError,
     InvalidTopicError,
     LeaderNotAvailableError,
@@ -63,9 +63,9 @@ class StagingServer:
         env: Env,
         nursery: trio.Nursery,
         cluster: ClusterNode,
+        *,
         partitions: Partitions,
         flusher: Flusher,
-        *,
         staged_bytes_max: int,
     ) -> None:
         """Do nothing yet; `run` must run in a task."""
@@ -218,7 +218,7 @@ class StagingServer:
                 return
             try:
                 await self._append_all(
-                    Appending(self._env, self._partitions, self._flusher, partition)
+                    Appending(self._env, self._partitions, self._flusher, partition=partition)
                 )
                 delay_s = _RETRY_MIN_S
             except BrokerError as error:

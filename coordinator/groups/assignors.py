@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from coordinator.groups.balancing import balance
-from coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.balancing import balance
+from tidelog.coordinator.groups.partitions import Partition
 
 UNIFORM = "uniform"
 RANGE = "range"

@@ -13,7 +13,7 @@ bipartite graphs and load balancing, 2006). The shortest chain is taken first, f
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
 
-from coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.partitions import Partition
 
 
 def balance(

@@ -14,14 +14,14 @@ from typing import final
 
 import msgspec
 
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.group import Group, Member
-from coordinator.groups.heartbeats import check_group_id
-from coordinator.groups.outcome import Outcome
-from coordinator.groups.partitions import Partition
-from coordinator.groups.records import GroupRecord, OffsetsCommitted, OffsetsReset
-from coordinator.groups.targets import wants_topic
-from wire.errors import (
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.group import Group, Member
+from tidelog.coordinator.groups.heartbeats import check_group_id
+from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.records import GroupRecord, OffsetsCommitted, OffsetsReset
+from tidelog.coordinator.groups.targets import wants_topic
+from tidelog.wire.errors import (
     BrokerError,
     GroupNotEmptyError,
     InvalidRequestError,
@@ -31,7 +31,7 @@ from wire.errors import (
     UnknownMemberError,
     UnknownTopicIdError,
 )
-from wire.groups import (
+from tidelog.wire.messages.groups import (
     NO_MEMBER_EPOCH,
     CommitOffsetsReply,
     CommitOffsetsRequest,
@@ -224,6 +224,7 @@ def reset_offsets(
     group: Group,
     offsets: Sequence[tuple[str, PartitionCommit]],
     extents: Mapping[Partition, Extent],
+    *,
     now_ms: int,
 ) -> Outcome[list[PartitionWasReset]]:
     """Return what moving a group comes to; all of it is carried out, or nothing.

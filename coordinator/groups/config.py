@@ -6,7 +6,7 @@ Pure: declarations.
 from dataclasses import dataclass
 from typing import final
 
-from wire.errors import ConfigError
+from tidelog.wire.errors import ConfigError
 
 
 @final

@@ -5,11 +5,11 @@ Pure functions over the committed state: no clock, no I/O.
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.groups.group import Group, Member
-from coordinator.groups.lag import PartitionLog, partition_lag
-from coordinator.groups.partitions import Partition, pack, unpack
-from wire.errors import UnknownGroupError
-from wire.groups import (
+from tidelog.coordinator.groups.group import Group, Member
+from tidelog.coordinator.groups.lag import PartitionLog, partition_lag
+from tidelog.coordinator.groups.partitions import Partition, pack, unpack
+from tidelog.wire.errors import UnknownGroupError
+from tidelog.wire.messages.groups import (
     FetchOffsetsReply,
     GroupDescription,
     GroupListing,
@@ -31,7 +31,11 @@ def list_groups(groups: Mapping[str, Group], states: Sequence[str] | None) -> Li
 
 
 def describe_group(
-    groups: Mapping[str, Group], group_id: str, logs: Mapping[Partition, PartitionLog], now_ms: int
+    groups: Mapping[str, Group],
+    group_id: str,
+    logs: Mapping[Partition, PartitionLog],
+    *,
+    now_ms: int,
 ) -> GroupDescription:
     """Return one group in full; one that is not there is described by an error.
 
@@ -52,7 +56,7 @@ def describe_group(
         group.group_epoch,
         group.target_epoch,
         [_describe_member(group, member) for member in group.members.values()],
-        [_progress(group, one, logs.get(one), now_ms) for one in partitions_of(group)],
+        [_progress(group, one, logs.get(one), now_ms=now_ms) for one in partitions_of(group)],
     )
 
 
@@ -100,7 +104,7 @@ def _describe_member(group: Group, member: Member) -> MemberDescription:
 
 
 def _progress(
-    group: Group, partition: Partition, log: PartitionLog | None, now_ms: int
+    group: Group, partition: Partition, log: PartitionLog | None, *, now_ms: int
 ) -> PartitionProgress:
     owner = group.owner.get(partition)
     at = group.committed(partition)

@@ -9,8 +9,8 @@ before it is forgotten, and one that does not look due once begins anew.
 
 from typing import Final, final
 
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.group import Group
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.group import Group
 
 CONFIRMATION_MS: Final = 3_600_000
 

@@ -13,8 +13,8 @@ from typing import final
 
 import msgspec
 
-from coordinator.groups.partitions import Partition, pack, unpack
-from coordinator.groups.records import (
+from tidelog.coordinator.groups.partitions import Partition, pack, unpack
+from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     MemberJoined,
     MemberTookOver,
@@ -23,7 +23,12 @@ from coordinator.groups.records import (
     SubscriptionChanged,
     TargetComputed,
 )
-from wire.groups import AssignedTopic, PartitionCommit, Subscription, TopicPartitions
+from tidelog.wire.messages.groups import (
+    AssignedTopic,
+    PartitionCommit,
+    Subscription,
+    TopicPartitions,
+)
 
 _NOTHING: frozenset[Partition] = frozenset()
 
@@ -182,7 +187,7 @@ class Group:
         return self.offsets.get(partition[0], {}).get(partition[1])
 
     def member_state(self, member: Member) -> str:
-        """Return a member's state in a word: see `wire.groups.MemberDescription.state`."""
+        """Return a member's state in a word: see `wire.messages.groups.MemberDescription.state`."""
         if member.is_away:
             return "away"
         if member.revoking:
@@ -192,7 +197,7 @@ class Group:
 
     @property
     def state(self) -> str:
-        """The group's state in a word: see `wire.groups.GroupListing.state`."""
+        """The group's state in a word: see `wire.messages.groups.GroupListing.state`."""
         if not self.members:
             return "empty"
         if self.target_epoch < self.group_epoch:

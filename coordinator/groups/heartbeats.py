@@ -5,14 +5,14 @@ partitions in a later one. Repeated and delayed heartbeats are harmless: a join 
 there changes nothing, and what was let go of counts only for the revision that asked for it.
 """
 
-from coordinator.groups.assignors import ASSIGNORS
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.group import Group, Member
-from coordinator.groups.outcome import Outcome
-from coordinator.groups.partitions import unpack
-from coordinator.groups.pattern import TopicPattern
-from coordinator.groups.reconciliation import next_step
-from coordinator.groups.records import (
+from tidelog.coordinator.groups.assignors import ASSIGNORS
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.group import Group, Member
+from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.partitions import unpack
+from tidelog.coordinator.groups.pattern import TopicPattern
+from tidelog.coordinator.groups.reconciliation import next_step
+from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     GroupRecord,
     MemberJoined,
@@ -21,13 +21,13 @@ from coordinator.groups.records import (
     MemberWentAway,
     SubscriptionChanged,
 )
-from wire.errors import (
+from tidelog.wire.errors import (
     FencedInstanceError,
     InvalidRequestError,
     OverloadedError,
     UnknownMemberError,
 )
-from wire.groups import (
+from tidelog.wire.messages.groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -45,7 +45,7 @@ _SUBSCRIPTION_CHARACTERS_MAX = 100_000
 
 
 def answer_heartbeat(
-    group: Group, request: HeartbeatRequest, config: GroupConfig, now_ms: int
+    group: Group, request: HeartbeatRequest, config: GroupConfig, *, now_ms: int
 ) -> Outcome[HeartbeatReply]:
     """Return what a heartbeat changes, and its reply.
 
@@ -86,8 +86,8 @@ def answer_heartbeat(
     step = next_step(group, member, request)
     records = [record for record in (changed, step) if record is not None]
     if step is None:
-        return Outcome(records, _reply_as_it_is(group, member, request, config))
-    return Outcome(records, _reply_after(group, member, step, request, config))
+        return Outcome(records, _reply_as_it_is(group, member, request, config=config))
+    return Outcome(records, _reply_after(group, member, step, request=request, config=config))
 
 
 def check_request(request: HeartbeatRequest, config: GroupConfig) -> None:
@@ -174,7 +174,7 @@ def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outc
     if request.subscription is None:
         raise InvalidRequestError("to join, send a subscription")
     if former is not None:
-        return _take_over(group, former, request, config)
+        return _take_over(group, former, request, config=config)
     if len(group.members) >= config.member_count_max:
         raise OverloadedError(
             f"group {request.group_id} has {len(group.members)} members, more cannot join"
@@ -191,11 +191,11 @@ def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outc
         request.incarnation,
         request.client_name,
     )
-    return Outcome([joined], _reply(config, joined.group_epoch, 1, [], is_waiting=True))
+    return Outcome([joined], _reply(config, joined.group_epoch, 1, assignment=[], is_waiting=True))
 
 
 def _take_over(
-    group: Group, former: Member, request: HeartbeatRequest, config: GroupConfig
+    group: Group, former: Member, request: HeartbeatRequest, *, config: GroupConfig
 ) -> Outcome[HeartbeatReply]:
     """Let a newer process of a static member have what the older one was given."""
     records: list[GroupRecord] = [
@@ -213,7 +213,11 @@ def _take_over(
     is_waiting = not group.is_settled(former)
     assignment = group.assignment(former.readable())
     reply = _reply(
-        config, former.member_epoch, former.revision + 1, assignment, is_waiting=is_waiting
+        config,
+        former.member_epoch,
+        former.revision + 1,
+        assignment=assignment,
+        is_waiting=is_waiting,
     )
     return Outcome(records, reply)
 
@@ -262,7 +266,7 @@ def removal(group: Group, member: Member, now_ms: int) -> MemberLeft:
 
 
 def _reply_as_it_is(
-    group: Group, member: Member, request: HeartbeatRequest, config: GroupConfig
+    group: Group, member: Member, request: HeartbeatRequest, *, config: GroupConfig
 ) -> HeartbeatReply:
     is_first_target_due = not member.held and group.target_epoch < group.group_epoch
     has_seen = request.assignment_revision == member.revision
@@ -270,7 +274,7 @@ def _reply_as_it_is(
         config,
         member.member_epoch,
         member.revision,
-        None if has_seen else group.assignment(member.readable()),
+        assignment=None if has_seen else group.assignment(member.readable()),
         is_waiting=is_first_target_due or not group.is_settled(member),
     )
 
@@ -279,6 +283,7 @@ def _reply_after(
     group: Group,
     member: Member,
     step: AssignmentChanged,
+    *,
     request: HeartbeatRequest,
     config: GroupConfig,
 ) -> HeartbeatReply:
@@ -296,7 +301,7 @@ def _reply_after(
         config,
         step.member_epoch,
         revision,
-        None if request.assignment_revision == revision else group.assignment(readable),
+        assignment=None if request.assignment_revision == revision else group.assignment(readable),
         is_waiting=not is_settled,
     )
 
@@ -305,8 +310,8 @@ def _reply(
     config: GroupConfig,
     member_epoch: int,
     revision: int,
-    assignment: list[AssignedTopic] | None,
     *,
+    assignment: list[AssignedTopic] | None,
     is_waiting: bool,
 ) -> HeartbeatReply:
     return HeartbeatReply(

@@ -12,10 +12,9 @@ this object, and the next leader makes another one from the committed state.
 from collections.abc import Mapping, Sequence
 from typing import final
 
-from coordinator.groups.damping import Damping
-from coordinator.groups.outcome import Outcome
-from coordinator.groups.own_time import OwnTime
-from coordinator.groups.records import (
+from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.rebalance_delay import Damping
+from tidelog.coordinator.groups.records import (
     GroupDeleted,
     GroupRecord,
     GroupTouched,
@@ -25,10 +24,11 @@ from coordinator.groups.records import (
     MemberWentAway,
     SubscriptionChanged,
 )
-from coordinator.groups.sessions import Expired, Sessions, Sign
-from coordinator.groups.state_machine import ConsumerGroups
-from coordinator.groups.targets import TopicShape
-from wire.groups import HeartbeatReply, HeartbeatRequest
+from tidelog.coordinator.groups.sessions import Expired, Sessions, Sign
+from tidelog.coordinator.groups.stall_tolerant_clock import OwnTime
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.wire.messages.groups import HeartbeatReply, HeartbeatRequest
 
 
 @final

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
-from coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.records import GroupRecord
 
 Reply = TypeVar("Reply")
 

@@ -5,9 +5,9 @@ Pure: no clock, no I/O.
 
 from collections.abc import Iterable, Sequence
 
-from wire.errors import InvalidRequestError
-from wire.fields import LIST_LENGTH_MAX
-from wire.groups import TopicPartitions
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.groups import TopicPartitions
 
 Partition = tuple[bytes, int]
 """Topic id and number."""

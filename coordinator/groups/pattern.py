@@ -24,7 +24,7 @@ There are no back references, look-arounds, lazy or possessive quantifiers and f
 import string
 from typing import final
 
-from wire.errors import InvalidRequestError
+from tidelog.wire.errors import InvalidRequestError
 
 PATTERN_LENGTH_MAX = 249
 STEPS_MAX = 400

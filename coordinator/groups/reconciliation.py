@@ -12,10 +12,10 @@ it out (I76). Counting by revision, not by epoch, is what makes old heartbeats h
 was delayed speaks of an older revision, or of a state that is still true.
 """
 
-from coordinator.groups.group import Group, Member
-from coordinator.groups.partitions import Partition, pack, unpack
-from coordinator.groups.records import AssignmentChanged
-from wire.groups import HeartbeatRequest
+from tidelog.coordinator.groups.group import Group, Member
+from tidelog.coordinator.groups.partitions import Partition, pack, unpack
+from tidelog.coordinator.groups.records import AssignmentChanged
+from tidelog.wire.messages.groups import HeartbeatRequest
 
 
 def next_step(group: Group, member: Member, request: HeartbeatRequest) -> AssignmentChanged | None:

@@ -5,7 +5,7 @@ Pure: declarations. New fields are appended, with defaults that mean what was me
 
 import msgspec
 
-from wire.groups import PartitionCommit, Subscription, TopicPartitions
+from tidelog.wire.messages.groups import PartitionCommit, Subscription, TopicPartitions
 
 
 class MemberJoined(msgspec.Struct, frozen=True, array_like=True, tag="member-joined"):

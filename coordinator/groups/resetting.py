@@ -6,11 +6,11 @@ Pure functions: no clock, no I/O.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from coordinator.groups.commits import Extent, check_extent
-from coordinator.groups.group import Group
-from coordinator.groups.partitions import Partition
-from wire.errors import BrokerError, InvalidRequestError
-from wire.groups import PartitionReset, PartitionWasReset, ResetTo
+from tidelog.coordinator.groups.commits import Extent, check_extent
+from tidelog.coordinator.groups.group import Group
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.wire.errors import BrokerError, InvalidRequestError
+from tidelog.wire.messages.groups import PartitionReset, PartitionWasReset, ResetTo
 
 _RESETS_MAX: Final = 10_000
 """One reset is one entry of the log."""

@@ -18,7 +18,7 @@ from typing import final
 
 import msgspec
 
-from coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.config import GroupConfig
 
 MemberKey = tuple[str, str]
 """Group id and member id."""

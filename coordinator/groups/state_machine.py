@@ -10,13 +10,13 @@ from typing import final
 
 import msgspec
 
-from coordinator.groups.commits import CommitResult, Extent, commit_offsets, reset_offsets
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.group import Group, GroupSnapshot
-from coordinator.groups.heartbeats import answer_heartbeat, check_group_id, removal
-from coordinator.groups.outcome import Outcome
-from coordinator.groups.partitions import Partition
-from coordinator.groups.records import (
+from tidelog.coordinator.groups.commits import CommitResult, Extent, commit_offsets, reset_offsets
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.group import Group, GroupSnapshot
+from tidelog.coordinator.groups.heartbeats import answer_heartbeat, check_group_id, removal
+from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     GroupDeleted,
     GroupRecord,
@@ -31,9 +31,9 @@ from coordinator.groups.records import (
     TargetComputed,
     TopicForgotten,
 )
-from coordinator.groups.targets import TopicShape, compute_target, is_concerned, is_outdated
-from wire.errors import GroupNotEmptyError, UnknownGroupError
-from wire.groups import (
+from tidelog.coordinator.groups.targets import TopicShape, compute_target, is_concerned, is_outdated
+from tidelog.wire.errors import GroupNotEmptyError, UnknownGroupError
+from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
     HeartbeatReply,
     HeartbeatRequest,
@@ -79,7 +79,7 @@ class ConsumerGroups:
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Outcome[HeartbeatReply]:
         """Return what a heartbeat comes to; errors as in `answer_heartbeat`."""
         group = self._groups.get(request.group_id) or Group(request.group_id, now_ms)
-        return answer_heartbeat(group, request, self.config, now_ms)
+        return answer_heartbeat(group, request, self.config, now_ms=now_ms)
 
     def fence(self, group_id: str, member_id: str, now_ms: int) -> Outcome[None]:
         """Remove a member that was silent or held on for too long; it may be gone already."""
@@ -142,6 +142,7 @@ class ConsumerGroups:
         group_id: str,
         offsets: Sequence[tuple[str, PartitionCommit]],
         extents: Mapping[Partition, Extent],
+        *,
         now_ms: int,
     ) -> Outcome[list[PartitionWasReset]]:
         """Return what moving a group comes to; see `commits.reset_offsets`.
@@ -150,7 +151,7 @@ class ConsumerGroups:
         """
         check_group_id(group_id)
         group = self._groups.get(group_id) or Group(group_id, now_ms)
-        return reset_offsets(group, offsets, extents, now_ms)
+        return reset_offsets(group, offsets, extents, now_ms=now_ms)
 
     def delete_group(self, group_id: str) -> Outcome[bool]:
         """Forget a group; the reply says whether it was there.

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from coordinator.groups.assignors import UNIFORM, Reader, assign
-from coordinator.groups.group import Group
-from coordinator.groups.partitions import pack
-from coordinator.groups.pattern import TopicPattern
-from coordinator.groups.records import MemberTarget, TargetComputed
-from wire.groups import Subscription
+from tidelog.coordinator.groups.assignors import UNIFORM, Reader, assign
+from tidelog.coordinator.groups.group import Group
+from tidelog.coordinator.groups.partitions import pack
+from tidelog.coordinator.groups.pattern import TopicPattern
+from tidelog.coordinator.groups.records import MemberTarget, TargetComputed
+from tidelog.wire.messages.groups import Subscription
 
 
 class TopicShape(msgspec.Struct, frozen=True):

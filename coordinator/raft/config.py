@@ -6,7 +6,7 @@ Pure: no clock, no I/O.
 from dataclasses import dataclass
 from typing import Final, final
 
-from wire.errors import ConfigError
+from tidelog.wire.errors import ConfigError
 
 KiB: Final = 1024
 MiB: Final = 1024 * KiB

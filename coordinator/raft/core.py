@@ -16,20 +16,21 @@ answer begin again with the next timeout.
 from collections.abc import Callable
 from typing import Any, final
 
-from coordinator.raft.candidacy import Campaign, Dice, ElectionTimer
-from coordinator.raft.config import RaftConfig
-from coordinator.raft.errors import (
+from tidelog.coordinator.raft.candidate import Campaign, Dice, ElectionTimer
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.coordinator.raft.errors import (
     LeadershipMovingError,
     MembershipRefusedError,
     NotRaftLeaderError,
     PayloadTooLargeError,
     UncommittedLimitError,
 )
-from coordinator.raft.following import Following
-from coordinator.raft.leadership import Leadership
-from coordinator.raft.log import RaftLog
-from coordinator.raft.membership import Identity, Membership, encode_membership
-from coordinator.raft.messages import (
+from tidelog.coordinator.raft.follower import Following
+from tidelog.coordinator.raft.hard_state import Promises
+from tidelog.coordinator.raft.leader import Leadership
+from tidelog.coordinator.raft.log import RaftLog
+from tidelog.coordinator.raft.membership import Identity, Membership, encode_membership
+from tidelog.coordinator.raft.messages import (
     AppendRefusal,
     AppendReply,
     AppendRequest,
@@ -47,11 +48,10 @@ from coordinator.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from coordinator.raft.progress import Progress
-from coordinator.raft.promises import Promises
-from coordinator.raft.ready import MembershipChange, ReadState, Ready, StoredState, Write
-from coordinator.raft.role import Role
-from coordinator.raft.writing import Writing
+from tidelog.coordinator.raft.pending_write import Writing
+from tidelog.coordinator.raft.progress import Progress
+from tidelog.coordinator.raft.ready import MembershipChange, ReadState, Ready, StoredState, Write
+from tidelog.coordinator.raft.role import Role
 
 
 @final
@@ -67,8 +67,8 @@ class RaftCore:
         identity: Identity,
         stored: StoredState,
         config: RaftConfig,
-        dice: Dice,
         *,
+        dice: Dice,
         is_damaged: bool = False,
     ) -> None:
         """Start, or start again, with what is on disk.
@@ -343,7 +343,7 @@ class RaftCore:
         self._role = Role.LEADER
         self._leader = self.identity
         self._campaign = None
-        self._leadership = Leadership(self.identity, self.term, self._log, self._config)
+        self._leadership = Leadership(self.identity, self.term, self._log, config=self._config)
         self._append(EntryKind.TERM_START, b"")
 
     def _on_pre_vote_request(self, request: PreVoteRequest) -> None:

@@ -20,10 +20,10 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import final
 
-from coordinator.raft.errors import DamagedLogError
-from coordinator.raft.membership import Identity, Membership, decode_membership
-from coordinator.raft.messages import Entry, EntryId, EntryKind, SnapshotMeta
-from wire.errors import WireFormatError
+from tidelog.coordinator.raft.errors import DamagedLogError
+from tidelog.coordinator.raft.membership import Identity, Membership, decode_membership
+from tidelog.coordinator.raft.messages import Entry, EntryId, EntryKind, SnapshotMeta
+from tidelog.wire.errors import WireFormatError
 
 
 @final

@@ -16,8 +16,8 @@ from typing import Annotated, Self, final
 
 import msgspec
 
-from coordinator.raft.errors import MembershipRefusedError
-from wire.errors import InvalidRequestError, WireFormatError
+from tidelog.coordinator.raft.errors import MembershipRefusedError
+from tidelog.wire.errors import InvalidRequestError, WireFormatError
 
 MEMBER_COUNT_MAX = 64
 

@@ -16,8 +16,8 @@ from typing import Annotated, Final, final
 
 import msgspec
 
-from coordinator.raft.membership import Identity, Membership, decode_membership
-from wire.errors import WireFormatError
+from tidelog.coordinator.raft.membership import Identity, Membership, decode_membership
+from tidelog.wire.errors import WireFormatError
 
 Index = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 Term = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]

@@ -13,7 +13,7 @@ from typing import final
 
 import msgspec
 
-from coordinator.raft.ready import ReadState
+from tidelog.coordinator.raft.ready import ReadState
 
 
 @final

@@ -7,8 +7,8 @@ from typing import final
 
 import msgspec
 
-from coordinator.raft.membership import Identity
-from coordinator.raft.messages import Entry, EntryId, Message, SnapshotMeta
+from tidelog.coordinator.raft.membership import Identity
+from tidelog.coordinator.raft.messages import Entry, EntryId, Message, SnapshotMeta
 
 
 @final

@@ -6,12 +6,17 @@ from typing import Generic, NamedTuple, TypeVar, final
 import trio
 
 from tests.broker.world import START_MS
-from wire import api
-from wire.api import Api
-from wire.batch_columns import decode_columns
-from wire.env import BytesLike
-from wire.errors import BrokerError, ErrorDetail, from_wire
-from wire.fetch import (
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import (
+    Columns,
+    Headers,
+    encode_batch,
+    has_valid_payload,
+    parse_header,
+)
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import BrokerError, ErrorDetail, from_wire
+from tidelog.wire.messages.fetch import (
     FetchReply,
     FetchRequest,
     ListOffsetsRequest,
@@ -21,16 +26,14 @@ from wire.fetch import (
     PartitionOffset,
     PartitionOffsetAt,
 )
-from wire.produce import (
+from tidelog.wire.messages.produce import (
     Acks,
     PartitionAppended,
     PartitionBatch,
     ProduceReply,
     ProduceRequest,
 )
-from wire.record_batch import Columns, Headers, encode_batch, has_valid_payload, parse_header
-from wire.rpc import Outcome, RpcConnection
-from wire.topics import (
+from tidelog.wire.messages.topics import (
     AlterTopicRequest,
     CreateTopicRequest,
     DeleteRecordsRequest,
@@ -38,6 +41,9 @@ from wire.topics import (
     DescribeTopicsRequest,
     PartitionDescription,
 )
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.rpc import Outcome, RpcConnection
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
@@ -139,7 +145,7 @@ async def describe(
 
 
 async def delete_records(
-    client: RpcConnection, topic_id: bytes, before_offset: int | None, partition: int = 0
+    client: RpcConnection, topic_id: bytes, before_offset: int | None, *, partition: int = 0
 ) -> int:
     request = DeleteRecordsRequest(topic_id, partition, before_offset)
     return (await submit(client, api.DELETE_RECORDS, request).reply()).log_start_offset
@@ -285,7 +291,7 @@ async def fetch_all(client: RpcConnection, topic_id: bytes, partition: int = 0) 
 
 
 async def list_offset(
-    client: RpcConnection, topic_id: bytes, at: int, at_ms: int = 0, *, partition: int = 0
+    client: RpcConnection, topic_id: bytes, at: int, *, at_ms: int = 0, partition: int = 0
 ) -> PartitionOffset:
     """Ask for one offset; raise what went wrong."""
     request = ListOffsetsRequest([PartitionOffsetAt(topic_id, partition, at, at_ms)])

@@ -7,20 +7,20 @@ from typing import Any, final
 
 import trio
 
-from broker.data_directory import open_data_directory
-from broker.flusher import Flusher
-from broker.partition import Partition
-from broker.partition_keeper import PartitionKeeper
-from broker.partitions import Partitions
-from broker.replication.roles import Roles
-from broker.replication.surroundings import Surroundings as ReplicationSurroundings
-from broker.waiting import Waiting
-from coordinator.entries import encode_entry
-from coordinator.raft.membership import Identity
-from coordinator.replicated import ReplicatedMetadata
-from logstore.file_cache import FileCache
 from tests.broker.world import World
-from tests.coordinator.cluster.clusters import Cluster
+from tests.coordinator.metadata.clusters import Cluster
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.partitions.data_directory import open_data_directory
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.replication.role_transitions import Roles
+from tidelog.broker.replication.surroundings import Surroundings as ReplicationSurroundings
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.coordinator.controller.log_entries import encode_entry
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.raft.membership import Identity
+from tidelog.logstore.segments.file_cache import FileCache
 
 OWN_ID = 1
 
@@ -79,7 +79,9 @@ class Keeping:
             ),
             Waiting(),
         )
-        self.keeper = PartitionKeeper(env, self.metadata, self.partitions, self.flusher, roles)
+        self.keeper = PartitionKeeper(
+            env, self.metadata, self.partitions, flusher=self.flusher, roles=roles
+        )
         self._nursery = nursery
         self._heard_count = 0
         self._entry_count = 0

@@ -1,13 +1,13 @@
 """One partition on a disk in memory, for tests of what is built on it."""
 
-from coordinator.topic_config import TopicConfig, topic_config
-from logstore.file_cache import FileCache
-from logstore.log import PartitionLog
-from logstore.recovery import open_log
-from logstore.segment_format import SegmentHeader
 from tests.broker.asking import batch_of
-from tests.simulation.faulty_disk import FaultyDisk
-from wire.record_batch import check_produced
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.coordinator.metadata.topic_config import TopicConfig, topic_config
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.recovery.recovery import open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.segment_format import SegmentHeader
+from tidelog.wire.batch.record_batch import check_produced
 
 TOPIC_ID = b"t" * 16
 
@@ -15,7 +15,7 @@ TOPIC_ID = b"t" * 16
 def open_partition_log(disk: FaultyDisk, config: TopicConfig, number: int = 0) -> PartitionLog:
     """Open an empty log, or what is there of the one that had this number."""
     owner = SegmentHeader(TOPIC_ID, number, 0)
-    return open_log(str(number), owner, FileCache(disk), config.log, now_ms=0)[0]
+    return open_log(str(number), owner, FileCache(disk), config=config.log, now_ms=0)[0]
 
 
 def config_of(durability: str) -> TopicConfig:

@@ -1,6 +1,7 @@
 """TCP in memory: listeners, connections, full buffers, resets.
 
-The seam of `wire.env.Network`. Deterministic: bytes arrive at once and in order, nothing is random
+The seam of `wire.env.env.Network`. Deterministic: bytes arrive at once and in order, nothing is
+random
 and nothing takes time. What a test wants to go wrong, it says: a small buffer for a reader that is
 slow, a limit of what one call takes, a reset, an accept that fails.
 """
@@ -13,8 +14,8 @@ from typing import final
 
 import trio
 
-from wire.env import BytesLike, FileRegionSource
-from wire.errors import ConnectionLostError
+from tidelog.wire.env.env import BytesLike, FileRegionSource
+from tidelog.wire.errors import ConnectionLostError
 
 _UNLIMITED_BYTES = 1 << 50
 _FIRST_FREE_PORT = 40_000
@@ -52,9 +53,11 @@ class _Pipe:
 
 @final
 class MemoryStream:
-    """One end of a connection; see `wire.env.Stream`."""
+    """One end of a connection; see `wire.env.env.Stream`."""
 
-    def __init__(self, local: _Address, remote: _Address, incoming: _Pipe, outgoing: _Pipe) -> None:
+    def __init__(
+        self, local: _Address, remote: _Address, incoming: _Pipe, *, outgoing: _Pipe
+    ) -> None:
         """Only `MemoryNetwork.connect` makes one."""
         self.local = local
         self.peer = f"{remote[0]}:{remote[1]}"
@@ -75,7 +78,7 @@ class MemoryStream:
         return self._outgoing.receive_count
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
-        """See `wire.env.Stream`."""
+        """See `wire.env.env.Stream`."""
         pipe = self._incoming
         pipe.receive_count += 1
         self._check(pipe)
@@ -90,7 +93,7 @@ class MemoryStream:
         return count
 
     def send_nowait(self, pieces: Sequence[BytesLike]) -> int:
-        """See `wire.env.Stream`."""
+        """See `wire.env.env.Stream`."""
         self._check(self._outgoing)
         data = b"".join(pieces)
         assert data, "a stream is asked to send nothing"
@@ -104,7 +107,7 @@ class MemoryStream:
         return count
 
     def send_file_nowait(self, source: FileRegionSource, position: int, length: int) -> int:
-        """See `wire.env.Stream`."""
+        """See `wire.env.env.Stream`."""
         self._check(self._outgoing)
         wanted = min(length, max(self._outgoing.room_bytes, 1))
         try:
@@ -116,7 +119,7 @@ class MemoryStream:
         return self.send_nowait([data])
 
     async def wait_readable(self) -> None:
-        """See `wire.env.Stream`."""
+        """See `wire.env.env.Stream`."""
         await trio.lowlevel.checkpoint()
         pipe = self._incoming
         self._check(pipe)
@@ -125,7 +128,7 @@ class MemoryStream:
             self._check(pipe)
 
     async def wait_writable(self) -> None:
-        """See `wire.env.Stream`."""
+        """See `wire.env.env.Stream`."""
         await trio.lowlevel.checkpoint()
         pipe = self._outgoing
         self._check(pipe)
@@ -134,7 +137,7 @@ class MemoryStream:
             self._check(pipe)
 
     def close(self) -> None:
-        """See `wire.env.Stream`. What was sent before still arrives."""
+        """See `wire.env.env.Stream`. What was sent before still arrives."""
         if not self.is_closed:
             self.is_closed = True
             self._outgoing.has_ended = True
@@ -174,7 +177,7 @@ class MemoryStream:
 
 @final
 class MemoryListener:
-    """A listening address; see `wire.env.Listener`."""
+    """A listening address; see `wire.env.env.Listener`."""
 
     def __init__(self, network: "MemoryNetwork", address: _Address) -> None:
         """Only `MemoryNetwork.listen` makes one."""
@@ -195,7 +198,7 @@ class MemoryListener:
         self._changed = trio.Event()
 
     async def accept(self) -> MemoryStream:
-        """See `wire.env.Listener`."""
+        """See `wire.env.env.Listener`."""
         await trio.lowlevel.checkpoint()
         while not self.backlog and not self._failures:
             await self._changed.wait()
@@ -205,7 +208,7 @@ class MemoryListener:
         return self.backlog.popleft()
 
     def close(self) -> None:
-        """See `wire.env.Listener`. Whoever was not accepted is turned away."""
+        """See `wire.env.env.Listener`. Whoever was not accepted is turned away."""
         if self._network.listeners.get(self.address) is self:
             del self._network.listeners[self.address]
         for stream in self.backlog:
@@ -225,7 +228,7 @@ class MemoryNetwork:
         self._next_port = _FIRST_FREE_PORT
 
     async def listen(self, host: str, port: int) -> MemoryListener:
-        """See `wire.env.Network`."""
+        """See `wire.env.env.Network`."""
         await trio.lowlevel.checkpoint()
         address = (host, port or self._free_port())
         if address in self.listeners:
@@ -234,7 +237,7 @@ class MemoryNetwork:
         return listener
 
     async def connect(self, host: str, port: int) -> MemoryStream:
-        """See `wire.env.Network`."""
+        """See `wire.env.env.Network`."""
         await trio.lowlevel.checkpoint()
         remote = (host, port)
         listener = self.listeners.get(remote)
@@ -242,9 +245,9 @@ class MemoryNetwork:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         local = ("client", self._free_port())
         to_server, to_client = _Pipe(self.buffer_bytes), _Pipe(self.buffer_bytes)
-        listener.backlog.append(MemoryStream(remote, local, to_server, to_client))
+        listener.backlog.append(MemoryStream(remote, local, to_server, outgoing=to_client))
         listener.wake()
-        return MemoryStream(local, remote, to_client, to_server)
+        return MemoryStream(local, remote, to_client, outgoing=to_server)
 
     def _free_port(self) -> int:
         self._next_port += 1

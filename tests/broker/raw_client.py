@@ -5,13 +5,13 @@ from typing import TypeVar, final
 import trio
 
 from tests.broker.memory_network import MemoryStream
-from wire import api
-from wire.api import Api
-from wire.connection import ClientConnection, Reply
-from wire.env import BytesLike
-from wire.errors import ConnectionLostError
-from wire.produce import Acks, PartitionBatch, ProduceRequest
-from wire.session import HelloReply, HelloRequest
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import ConnectionLostError
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.session import HelloReply, HelloRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.connection import ClientConnection, Reply
 
 _FOR_EVER_MS = 60_000
 

@@ -2,9 +2,9 @@
 
 from trio.testing import MockClock
 
-from broker.apis import APIS
 from tests.broker.world import World
-from wire.api import ApiKey
+from tidelog.broker.client_apis import APIS
+from tidelog.wire.protocol.api import ApiKey
 
 
 async def test_every_api_that_is_offered_is_served(mock_clock: MockClock) -> None:

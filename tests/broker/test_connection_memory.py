@@ -12,9 +12,9 @@ from tests.broker.asking import (
 )
 from tests.broker.raw_client import produce_frame
 from tests.broker.world import World, settle
-from wire import api
-from wire.fetch import FetchRequest, PartitionFetch
-from wire.produce import ProduceReply
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.produce import ProduceReply
+from tidelog.wire.protocol import api
 
 MiB = 1 << 20
 

@@ -7,11 +7,11 @@ from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, create_topic, produce, submit
 from tests.broker.world import World
-from wire import api
-from wire.errors import UnexpectedServerError
-from wire.produce import InitProducerRequest
-from wire.session import HelloRequest, MetadataRequest
-from wire.topics import DescribeTopicsRequest
+from tidelog.wire.errors import UnexpectedServerError
+from tidelog.wire.messages.produce import InitProducerRequest
+from tidelog.wire.messages.session import HelloRequest, MetadataRequest
+from tidelog.wire.messages.topics import DescribeTopicsRequest
+from tidelog.wire.protocol import api
 
 
 async def test_a_slow_request_does_not_keep_those_behind_it(mock_clock: MockClock) -> None:

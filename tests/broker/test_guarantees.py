@@ -1,9 +1,8 @@
 """The page of guarantees names tests; they must be there."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
 
 
 def test_every_test_that_the_guarantees_name_is_there() -> None:

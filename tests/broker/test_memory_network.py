@@ -8,9 +8,9 @@ import pytest
 import trio
 
 from tests.broker.memory_network import MemoryNetwork
-from wire.env import Network, Stream
-from wire.errors import ConnectionLostError
-from wire.tcp import TcpNetwork
+from tidelog.wire.env.env import Network, Stream
+from tidelog.wire.env.tcp import TcpNetwork
+from tidelog.wire.errors import ConnectionLostError
 
 NETWORKS = pytest.mark.parametrize("network", [MemoryNetwork(), TcpNetwork()], ids=["memory", "os"])
 

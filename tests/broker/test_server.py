@@ -10,10 +10,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from coordinator.founding import METADATA_DIRECTORY
-from coordinator.raft.messages import Entry, EntryKind
-from coordinator.raft_storage import open_raft_storage
-from logstore.file_cache import FileCache
 from tests.broker.asking import (
     FOR_EVER_MS,
     batch_of,
@@ -26,13 +22,17 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import ADDRESS, World, settle
-from tests.simulation.disk_contents import contents
-from tests.simulation.faulty_disk import FaultyDisk
-from wire import api
-from wire.errors import ConfigError, ConnectError, DataDirectoryError
-from wire.fetch import FetchRequest, PartitionFetch
-from wire.produce import Acks, PartitionBatch, ProduceReply, ProduceRequest
-from wire.session import MetadataRequest
+from tests.simulation.machine.disk_contents import contents
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
+from tidelog.coordinator.raft.messages import Entry, EntryKind
+from tidelog.coordinator.raft_node.storage import open_raft_storage
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.wire.errors import ConfigError, ConnectError, DataDirectoryError
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceReply, ProduceRequest
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.protocol import api
 
 MiB = 1 << 20
 

@@ -15,27 +15,27 @@ from tests.broker.asking import (
     submit,
 )
 from tests.broker.world import World
-from wire import api
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     BrokerError,
 )
-from wire.fetch import (
+from tidelog.wire.messages.fetch import (
     FetchRequest,
     ListOffsetsRequest,
     PartitionFetch,
     PartitionOffsetAt,
 )
-from wire.produce import InitProducerRequest, PartitionBatch, ProduceRequest
-from wire.rpc import RpcConnection
-from wire.session import MetadataRequest
-from wire.topics import (
+from tidelog.wire.messages.produce import InitProducerRequest, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.topics import (
     AlterTopicRequest,
     CreateTopicRequest,
     DeleteRecordsRequest,
     DeleteTopicRequest,
     DescribeTopicsRequest,
 )
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 NUMBERS = [
     0, 1, 2, 3, -1, 255, 4096, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32,

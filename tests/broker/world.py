@@ -13,18 +13,18 @@ from typing import NamedTuple, TypeVar, final
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.config import BrokerConfig, load_config
-from broker.server import Broker, open_broker
-from coordinator.founding import METADATA_DIRECTORY
-from logstore.flush import Flush
-from logstore.slice import LogSlice
 from tests.broker.memory_network import MemoryNetwork
 from tests.broker.raw_client import RawClient
-from tests.simulation.disk_contents import contents
-from tests.simulation.faulty_disk import FaultyDisk
-from wire.env import Env
-from wire.real_env import never
-from wire.rpc import RpcConnection, open_rpc
+from tests.simulation.machine.disk_contents import contents
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.config.broker_config import BrokerConfig, load_config
+from tidelog.broker.server import Broker, open_broker
+from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
+from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.wire.env.env import Env
+from tidelog.wire.env.real_env import never
+from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
 
@@ -57,7 +57,7 @@ class VirtualClock:
 
 @final
 class InlineWork:
-    """Runs work at once in the loop; see `wire.env.Offload`.
+    """Runs work at once in the loop; see `wire.env.env.Offload`.
 
     Syncs of partitions can be held, as if the disk took its time: `hold_syncs`, then `let_sync`
     one by one or `let_all_sync`. Those of the metadata go on. Reads from the disk can be held too,

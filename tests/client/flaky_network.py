@@ -7,7 +7,7 @@ from tests.broker.memory_network import MemoryListener, MemoryNetwork, MemoryStr
 
 @final
 class FlakyNetwork:
-    """A client's view of a `MemoryNetwork`; see `wire.env.Network`."""
+    """A client's view of a `MemoryNetwork`; see `wire.env.env.Network`."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         """Lead to `network`."""
@@ -17,11 +17,11 @@ class FlakyNetwork:
         self._streams: list[MemoryStream] = []
 
     async def listen(self, host: str, port: int) -> MemoryListener:
-        """See `wire.env.Network`."""
+        """See `wire.env.env.Network`."""
         return await self.network.listen(host, port)
 
     async def connect(self, host: str, port: int) -> MemoryStream:
-        """See `wire.env.Network`."""
+        """See `wire.env.env.Network`."""
         self.connect_count += 1
         stream = await self.network.connect(host, port)
         self._streams.append(stream)

@@ -13,23 +13,18 @@ import trio
 from msgspec.structs import replace
 from trio.testing import MockClock
 
-from broker.server import Broker
-from client.client import Client, connect
-from client.config import ClientSettings
 from tests.broker.memory_network import MemoryStream
 from tests.broker.world import World
-from wire import api
-from wire.api import AnyApi
-from wire.connection import Request, ServerConnection
-from wire.env import Network, Stream
-from wire.errors import BrokerError, ConnectionLostError, NotLeaderError, OverloadedError
-from wire.fetch import FetchRequest, ListOffsetsRequest, PartitionFetch
-from wire.outbox import Outbox
-from wire.produce import ProduceRequest
-from wire.queue_admin import DescribeQueuesReply
-from wire.queues import ReceiveRequest, SendRequest, SettleRequest
-from wire.rpc import Outcome, RpcConnection
-from wire.session import (
+from tidelog.broker.server import Broker
+from tidelog.client.client import Client, connect
+from tidelog.client.config import ClientSettings
+from tidelog.wire.env.env import Network, Stream
+from tidelog.wire.errors import BrokerError, ConnectionLostError, NotLeaderError, OverloadedError
+from tidelog.wire.messages.fetch import FetchRequest, ListOffsetsRequest, PartitionFetch
+from tidelog.wire.messages.produce import ProduceRequest
+from tidelog.wire.messages.queue_admin import DescribeQueuesReply
+from tidelog.wire.messages.queues import ReceiveRequest, SendRequest, SettleRequest
+from tidelog.wire.messages.session import (
     ApiVersions,
     BrokerAddress,
     HelloReply,
@@ -38,6 +33,11 @@ from wire.session import (
     PartitionMetadata,
     TopicMetadata,
 )
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import AnyApi
+from tidelog.wire.protocol.connection import Request, ServerConnection
+from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+from tidelog.wire.protocol.write_buffer import Outbox
 
 Answer = Callable[[object], Awaitable[object]]
 
@@ -146,16 +146,16 @@ class Front:
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, tuple):
-                self._put(request, outcome[0], b"", outbox)
+                self._put(request, outcome[0], b"", outbox=outbox)
             elif isinstance(outcome, BrokerError):
-                self._put(request, outcome, b"", outbox)
+                self._put(request, outcome, b"", outbox=outbox)
 
         try:
             if self.refusal is not None:
                 raise self.refusal
             self._cluster.check_leader(self.node_id, message)
         except BrokerError as error:
-            self._put(request, error, b"", outbox)
+            self._put(request, error, b"", outbox=outbox)
         else:
             self._cluster.upstream.submit(api.PRODUCE, message, done, attachment=[attachment])
 
@@ -167,15 +167,15 @@ class Front:
                 raise self.refusal
             reply, data = await self._reply(served, request.message, attachment)
         except BrokerError as error:
-            self._put(request, error, b"", outbox)
+            self._put(request, error, b"", outbox=outbox)
         else:
             if self.lost_count and served.key is api.ApiKey.SEND:
                 self.lost_count -= 1
                 self.break_connections()
                 return
-            self._put(request, reply, data, outbox)
+            self._put(request, reply, data, outbox=outbox)
 
-    def _put(self, request: Request, reply: object, data: bytes, outbox: Outbox) -> None:
+    def _put(self, request: Request, reply: object, data: bytes, *, outbox: Outbox) -> None:
         if self.is_frozen:
             return
         if isinstance(reply, BrokerError):

@@ -5,22 +5,20 @@ from typing import cast, final
 import msgspec
 import trio
 
-from coordinator.groups.commits import Extent
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.describing import describe_group, fetch_offsets, list_groups
-from coordinator.groups.lag import PartitionLog
-from coordinator.groups.leading import GroupLeading
-from coordinator.groups.partitions import Partition
-from coordinator.groups.records import GroupRecord
-from coordinator.groups.resetting import ResetLog, plan_resets
-from coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
-from coordinator.groups.targets import TopicShape
 from tests.broker.world import START_MS
 from tests.client.fronts import FrontedCluster
-from wire import api
-from wire.api import AnyApi
-from wire.errors import BrokerError, NotControllerError
-from wire.groups import (
+from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.describing import describe_group, fetch_offsets, list_groups
+from tidelog.coordinator.groups.lag import PartitionLog
+from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.resetting import ResetLog, plan_resets
+from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.wire.errors import BrokerError, NotControllerError
+from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
     DeleteGroupReply,
     DeleteGroupRequest,
@@ -33,7 +31,9 @@ from wire.groups import (
     ResetOffsetsReply,
     ResetOffsetsRequest,
 )
-from wire.topics import DescribeTopicsReply, DescribeTopicsRequest
+from tidelog.wire.messages.topics import DescribeTopicsReply, DescribeTopicsRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import AnyApi
 
 
 @final
@@ -136,7 +136,10 @@ class GroupService:
                 }
                 found = self.groups.groups
                 return DescribeGroupsReply(
-                    [describe_group(found, one, logs, self._wall_ms()) for one in message.group_ids]
+                    [
+                        describe_group(found, one, logs, now_ms=self._wall_ms())
+                        for one in message.group_ids
+                    ]
                 )
             case ResetOffsetsRequest():
                 return await self._reset(message, extents)
@@ -169,7 +172,9 @@ class GroupService:
             (names[each.topic_id], PartitionCommit(each.topic_id, each.partition, was.offset or 0))
             for each, was in zip(message.partitions, planned, strict=True)
         ]
-        outcome = self.groups.reset_offsets(message.group_id, offsets, extents, self._wall_ms())
+        outcome = self.groups.reset_offsets(
+            message.group_id, offsets, extents, now_ms=self._wall_ms()
+        )
         self._apply(list(outcome.records))
         return ResetOffsetsReply(outcome.reply)
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from client.queue_message import Message
+from tidelog.client.queue.receive.message import Message
 
 KiB: Final = 1024
 MiB: Final = 1024 * KiB

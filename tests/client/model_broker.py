@@ -7,9 +7,10 @@ requests whose connection was lost: these may arrive late, or never.
 from collections import deque
 from typing import NamedTuple, final
 
-from client.accumulator import Accumulator, Departure
-from wire.batch_columns import decode_columns
-from wire.errors import (
+from tidelog.client.producer.record_accumulator import Accumulator, Departure
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     DuplicateSequenceError,
@@ -21,8 +22,7 @@ from wire.errors import (
     RequestTimedOutError,
     UnexpectedServerError,
 )
-from wire.produce import AckLevel
-from wire.record_batch import parse_header
+from tidelog.wire.messages.produce import AckLevel
 
 _WINDOW = 5
 

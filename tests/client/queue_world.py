@@ -6,13 +6,13 @@ from typing import Any, cast
 
 from trio.testing import MockClock
 
-from client.client import Client
-from client.queue import Queue
-from client.queue_message import Message
-from client.queue_sending import OutgoingMessage
 from tests.broker.world import World
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
 from tests.client.worlds import client_of
+from tidelog.client.client import Client
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.send.message_fields import OutgoingMessage
 
 
 @asynccontextmanager

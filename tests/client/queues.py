@@ -2,10 +2,10 @@
 
 from random import Random
 
-from client.backoff import Backoff
-from client.partition_queue import DeliveryRules, Identity, PartitionQueue
-from client.producer_batch import ProducerBatch
-from wire.compression import Codec
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionQueue
+from tidelog.client.producer.producer_batch import ProducerBatch
+from tidelog.wire.batch.compression import Codec
 
 IDENTITY = Identity(7, 0)
 
@@ -21,7 +21,7 @@ def queue_of(
         backoff=Backoff(0.1, 1.0, Random(1)),
     )
     settled = [] if settled is None else settled
-    return PartitionQueue("orders", partition, rules, settled.append)
+    return PartitionQueue("orders", partition, rules, on_settled=settled.append)
 
 
 def fill(queue: PartitionQueue, order: int, *, count: int = 1, deadline: float = 60.0) -> None:

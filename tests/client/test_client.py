@@ -5,11 +5,11 @@ import trio
 from trio.testing import MockClock
 
 import tidelog
-from client.client import connect
-from client.config import ConsumerConfig, ProducerConfig
 from tests.broker.world import World
 from tests.client.worlds import client_of
-from wire.errors import ConfigError, ConnectError
+from tidelog.client.client import connect
+from tidelog.client.config import ConsumerConfig, ProducerConfig
+from tidelog.wire.errors import ConfigError, ConnectError
 
 
 async def test_where_nobody_listens_one_line_says_which_address_and_what_to_try() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from wire.errors import ConfigError
+from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.wire.errors import ConfigError
 
 
 def test_the_defaults_are_safe() -> None:

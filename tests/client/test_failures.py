@@ -9,13 +9,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.client import Client, connect
-from client.config import ClientSettings
-from client.producer import Producer
-from client.receipt import Receipt
 from tests.broker.world import ADDRESS, World, settle
 from tests.client.flaky_network import FlakyNetwork
-from wire.errors import ConnectError, ConnectionLostError, DeliveryTimeoutError
+from tidelog.client.client import Client, connect
+from tidelog.client.config import ClientSettings
+from tidelog.client.producer.producer import Producer
+from tidelog.client.producer.receipt import Receipt
+from tidelog.wire.errors import ConnectError, ConnectionLostError, DeliveryTimeoutError
 
 SEED = "{}:{}".format(*ADDRESS)
 

@@ -11,12 +11,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.consumer import Consumer
-from client.group_member import GroupMember
-from client.group_membership import GroupMembership
-from coordinator.groups.config import GroupConfig
 from tests.client.fronts import fronted_client
 from tests.client.town import Town, consumer_of, town_of
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.client.consumer.group.member import GroupMember
+from tidelog.client.consumer.group.membership_protocol import GroupMembership
+from tidelog.coordinator.groups.config import GroupConfig
 
 PARTITION_COUNT = 5
 LIFE_S = 120.0

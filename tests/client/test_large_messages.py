@@ -3,11 +3,11 @@
 import pytest
 from trio.testing import MockClock
 
-from client.queue_message import Message
-from client.queue_sending import OutgoingMessage
 from tests.client.large import LONG, MiB, parts
 from tests.client.queue_world import left, made, values, work_queue
-from wire.errors import MessageBodyLostError
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.send.message_fields import OutgoingMessage
+from tidelog.wire.errors import MessageBodyLostError
 
 
 async def test_a_message_that_is_longer_than_a_record_arrives_in_one_piece(

@@ -3,11 +3,11 @@
 import trio
 from trio.testing import MockClock
 
-from client.queue import Queue
-from client.queue_message import Message
 from tests.client.fronts import FrontedCluster
 from tests.client.queue_world import drain, fill, queue_of, values
-from wire import api
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message
+from tidelog.wire.protocol import api
 
 
 async def _key_of(queue: Queue, partition: int) -> bytes:

@@ -7,13 +7,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.queue import Queue
-from client.queue_message import Message
-from client.queue_sending import OutgoingMessage
 from tests.broker.world import World
 from tests.client.queue_world import left, made
 from tests.client.worlds import client_of
 from tests.coordinator.raft_life import until
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.send.message_fields import OutgoingMessage
 
 
 @asynccontextmanager

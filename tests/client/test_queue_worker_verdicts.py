@@ -6,11 +6,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.queue_message import Message
 from tests.client.large import LONG
 from tests.client.queue_world import fill, left, made, work_queue
 from tests.coordinator.raft_life import until
-from wire.errors import ConnectionLostError, CorruptRecordError, TidelogError
+from tidelog.client.queue.receive.message import Message
+from tidelog.wire.errors import ConnectionLostError, CorruptRecordError, TidelogError
 
 
 async def test_a_message_whose_handler_has_returned_is_deleted_although_the_worker_is_cancelled(
@@ -147,7 +147,7 @@ def fail_to_read(
         times.append(trio.current_time())
         raise kind(text)
 
-    patch.setattr("client.large_reading.LargeReader.join", fail)
+    patch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", fail)
     return times
 
 

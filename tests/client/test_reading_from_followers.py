@@ -6,15 +6,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.backoff import Backoff
-from client.config import ConsumerConfig
-from client.metadata import TopicPartition
-from client.subscription import Fetch, Subscription
+from tests.client.consumer.fetch.test_fetched_batches import encoded
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
-from tests.client.test_fetched_chunk import encoded
 from tests.coordinator.raft_life import until
-from wire import api
-from wire.errors import (
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.fetch_state import Fetch, Subscription
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     CorruptRecordError,
@@ -22,7 +21,8 @@ from wire.errors import (
     NotLeaderError,
     OffsetOutOfRangeError,
 )
-from wire.fetch import PartitionFetched
+from tidelog.wire.messages.fetch import PartitionFetched
+from tidelog.wire.protocol import api
 
 AT = TopicPartition("orders", 0)
 LEADER, FOLLOWER = 1, 2
@@ -59,7 +59,7 @@ def land(
 ) -> None:
     detail = None if error is None else error.to_wire()
     result = PartitionFetched(len(content), high_watermark, 0, detail)
-    made.landed(fetch, [result], memoryview(content), now)
+    made.landed(fetch, [result], memoryview(content), now=now)
 
 
 def test_a_follower_is_asked_as_one_and_its_records_are_handed_out() -> None:

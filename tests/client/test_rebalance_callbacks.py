@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.metadata import TopicPartition
 from tests.client.town import consumer_of, every, town_of
+from tidelog.client.topic_partition import TopicPartition
 
 
 async def test_callbacks_tell_what_comes_and_goes(autojump_clock: MockClock) -> None:

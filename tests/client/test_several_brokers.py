@@ -4,18 +4,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.client import Client
-from client.cluster import Cluster
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
-from wire import api
-from wire.errors import (
+from tidelog.client.client import Client
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.wire.errors import (
     LeaderNotAvailableError,
     NotControllerError,
     OverloadedError,
     UnknownPartitionError,
 )
-from wire.fetch import ListOffsetsReply, ListOffsetsRequest, PartitionOffset
-from wire.groups import ListGroupsReply, ListGroupsRequest
+from tidelog.wire.messages.fetch import ListOffsetsReply, ListOffsetsRequest, PartitionOffset
+from tidelog.wire.messages.groups import ListGroupsReply, ListGroupsRequest
+from tidelog.wire.protocol import api
 
 
 async def read_values(client: Client, count: int) -> set[bytes | None]:

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock
 
-from client.client import Client
-from client.config import AllConsumerSettings
-from client.consumer import Consumer
-from coordinator.groups.config import GroupConfig
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
 from tests.client.group_service import GroupService
+from tidelog.client.client import Client
+from tidelog.client.config import AllConsumerSettings
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.coordinator.groups.config import GroupConfig
 
 EARLIEST: AllConsumerSettings = {"auto_offset_reset": "earliest"}
 
@@ -20,7 +20,12 @@ class Town:
     """A cluster with groups, one client, and what its members were given."""
 
     def __init__(
-        self, cluster: FrontedCluster, groups: GroupService, client: Client, nursery: trio.Nursery
+        self,
+        cluster: FrontedCluster,
+        groups: GroupService,
+        client: Client,
+        *,
+        nursery: trio.Nursery,
     ) -> None:
         self.cluster = cluster
         self.groups = groups
@@ -75,6 +80,7 @@ async def town_of(
     time: MockClock,
     partition_count: int = 2,
     node_ids: tuple[int, ...] = (1,),
+    *,
     config: GroupConfig | None = None,
 ) -> AsyncGenerator[Town, None]:
     topics = {"orders": partition_count}
@@ -82,7 +88,7 @@ async def town_of(
         groups = GroupService(cluster, config)
         async with fronted_client(cluster) as client, trio.open_nursery() as nursery:
             nursery.start_soon(groups.run)
-            yield Town(cluster, groups, client, nursery)
+            yield Town(cluster, groups, client, nursery=nursery)
             nursery.cancel_scope.cancel()
 
 

@@ -9,9 +9,9 @@ from typing import Unpack
 
 from trio.testing import MockClock
 
-from client.client import Client, connect
-from client.config import ClientSettings
 from tests.broker.world import ADDRESS, World
+from tidelog.client.client import Client, connect
+from tidelog.client.config import ClientSettings
 
 
 @asynccontextmanager

@@ -6,7 +6,12 @@ from typing import Any, TypeVar, final
 
 import trio
 
-from client.group_membership import (
+from tests.coordinator.raft_life import until
+from tests.coordinator.raft_nodes import PORT, Made, SlowAnswer, watch_roles
+from tests.coordinator.submitting import Cluster
+from tests.simulation.machine.process import Process
+from tests.simulation.machine.world import Simulation, World
+from tidelog.client.consumer.group.membership_protocol import (
     GroupMembership,
     GroupPartition,
     LetGo,
@@ -14,24 +19,16 @@ from client.group_membership import (
     MemberSettings,
     TakeUp,
 )
-from coordinator.cluster.commands import CreateReplicatedTopic
-from coordinator.group_coordinator import Found, GroupCoordinator
-from coordinator.groups.commits import Extent
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.partitions import Partition
-from coordinator.peers import Peers
-from coordinator.raft_node import RaftNode
-from coordinator.replicated import ReplicatedMetadata
-from tests.coordinator.raft_life import until
-from tests.coordinator.raft_nodes import PORT, Made, SlowAnswer, watch_roles
-from tests.coordinator.submitting import Cluster
-from tests.simulation.process import Process
-from tests.simulation.world import Simulation, World
-from wire import api
-from wire.api import Api
-from wire.cluster import ExtentQuestion, LogExtent
-from wire.env import Env
-from wire.errors import (
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.group_coordinator.coordinator import Found, GroupCoordinator
+from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.metadata.commands import CreateReplicatedTopic
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     LeaderNotAvailableError,
@@ -39,7 +36,8 @@ from wire.errors import (
     RequestTimedOutError,
     TidelogError,
 )
-from wire.groups import (
+from tidelog.wire.messages.cluster import ExtentQuestion, LogExtent
+from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
     CommitOffsetsRequest,
     DescribeGroupsRequest,
@@ -51,6 +49,8 @@ from wire.groups import (
     Subscription,
     TopicPartitions,
 )
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
 
 GROUP = "billing"
 ORDERS = b"orders".ljust(16, b".")
@@ -75,7 +75,7 @@ class KnownExtents:
         self.questions: list[ExtentQuestion] = []
 
     def look_up(self, partitions: Iterable[Partition], found: Found) -> None:
-        """See `coordinator.group_coordinator.Extents`."""
+        """See `coordinator.group_coordinator.coordinator.Extents`."""
         logs = {one: self.logs.get(one, WHOLE) for one in partitions if self.is_reachable}
         extents = {
             one: Extent(log.log_start_offset, log.log_end_offset) for one, log in logs.items()
@@ -93,7 +93,7 @@ class KnownExtents:
             answer()
 
     async def ask(self, questions: Sequence[ExtentQuestion]) -> list[LogExtent]:
-        """See `coordinator.group_coordinator.Extents`."""
+        """See `coordinator.group_coordinator.coordinator.Extents`."""
         self.questions += questions
         await trio.lowlevel.checkpoint()
         if self.is_slow:
@@ -150,7 +150,9 @@ class GroupCluster(Cluster):
     def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
         made = super()._make(env, node, nursery)
         assert isinstance(made.state, ReplicatedMetadata)
-        coordinator = GroupCoordinator(env, node, made.state, self.extents, self._config)
+        coordinator = GroupCoordinator(
+            env, node, made.state, extents=self.extents, config=self._config
+        )
         self.coordinators[node.identity.node_id] = coordinator
         answers: dict[Api[Any, Any], SlowAnswer] = {
             **made.slow_answers,

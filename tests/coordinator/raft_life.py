@@ -6,12 +6,12 @@ from typing import final
 
 import trio
 
-from coordinator.raft.errors import ProposalRefusedError
-from coordinator.waiting_commands import LostCommandError, OvertakenCommandError
 from tests.coordinator.raft_nodes import Host
-from tests.simulation.link import LinkQuality
-from tests.simulation.world import World
-from wire.errors import LogOfflineError
+from tests.simulation.machine.link import LinkQuality
+from tests.simulation.machine.world import World
+from tidelog.coordinator.raft.errors import ProposalRefusedError
+from tidelog.coordinator.raft_node.pending_proposals import LostCommandError, OvertakenCommandError
+from tidelog.wire.errors import LogOfflineError
 
 
 async def until(holds: Callable[[], bool], seconds: float = 30.0) -> None:

@@ -7,36 +7,36 @@ from typing import Any, NamedTuple, final
 import msgspec
 import trio
 
-from broker.config import BrokerConfig
-from broker.connection import Connection
-from broker.handlers.raft import RaftHandler
-from broker.memory import MemoryBudget
-from broker.replier import Asking, Replier
-from coordinator.raft.config import RaftConfig
-from coordinator.raft.core import RaftCore
-from coordinator.raft.membership import Identity, Membership
-from coordinator.raft.messages import SnapshotMeta
-from coordinator.raft.ready import HardState, StoredState
-from coordinator.raft_links import RaftLinks
-from coordinator.raft_node import RaftNode
-from coordinator.raft_seams import StateMachine
-from coordinator.raft_storage import (
+from tests.simulation.machine.node import Node
+from tests.simulation.machine.process import Process
+from tests.simulation.machine.world import World
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.handlers.raft import RaftHandler
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.requests.memory_budget import MemoryBudget
+from tidelog.broker.requests.response import Asking, Replier
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import SnapshotMeta
+from tidelog.coordinator.raft.ready import HardState, StoredState
+from tidelog.coordinator.raft_node.interfaces import StateMachine
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.storage import (
     Snapshot,
     Vote,
     found_raft_storage,
     is_founded,
     open_raft_storage,
 )
-from logstore.file_cache import FileCache
-from tests.simulation.node import Node
-from tests.simulation.process import Process
-from tests.simulation.world import World
-from wire import api
-from wire.api import Api
-from wire.connection import Request
-from wire.env import Env, Stream
-from wire.errors import LogOfflineError
-from wire.session import ApiVersions, HelloReply
+from tidelog.coordinator.raft_node.transport import RaftLinks
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.wire.env.env import Env, Stream
+from tidelog.wire.errors import LogOfflineError
+from tidelog.wire.messages.session import ApiVersions, HelloReply
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.connection import Request
 
 PORT = 8433
 CLUSTER_ID = "a cluster"
@@ -191,15 +191,15 @@ class Host:
             vote = Vote(self.identity, CLUSTER_ID, HardState())
             membership = Membership.of_voters(self.first_voters)
             first = Snapshot(SnapshotMeta(0, 0, membership), b"")
-            await env.offload(lambda: found_raft_storage(disk, DIRECTORY, vote, first))
+            await env.offload(lambda: found_raft_storage(disk, DIRECTORY, vote, snapshot=first))
         files = FileCache(disk)
         now_ms = env.clock.now_ms()
         storage, stored, _ = await env.offload(
             lambda: open_raft_storage(DIRECTORY, files, now_ms=now_ms)
         )
         begin = StoredState(stored.vote.hard_state, stored.snapshot.meta, tuple(stored.entries))
-        core = RaftCore(stored.vote.identity, begin, CONFIG, env.random)
-        node = RaftNode(env, core, storage, stored)
+        core = RaftCore(stored.vote.identity, begin, CONFIG, dice=env.random)
+        node = RaftNode(env, core, storage, stored=stored)
         try:
             async with trio.open_nursery() as nursery:
                 made = self._make_state(env, node, nursery)
@@ -220,7 +220,7 @@ class Host:
                         process,
                         node,
                         self.machine.name,
-                        nursery,
+                        nursery=nursery,
                         slow_answers=made.slow_answers,
                     )
                 )
@@ -233,8 +233,8 @@ async def serve_raft(
     process: Process,
     node: Any,  # noqa: ANN401
     name: str,
-    nursery: trio.Nursery,
     *,
+    nursery: trio.Nursery,
     slow_answers: Mapping[Api[Any, Any], SlowAnswer] = {},
 ) -> None:
     """Hand to `node`, a `RaftNode` or what listens like one, all that comes to this machine."""
@@ -245,17 +245,17 @@ async def serve_raft(
     }
     answerer = Answerer(node.identity.node_id, answers)
     answerer.add_slow(slow_answers, nursery)
-    await listen(process.env, name, answerer, nursery)
+    await listen(process.env, name, answerer, nursery=nursery)
 
 
-async def listen(env: Env, name: str, answerer: Answerer, nursery: trio.Nursery) -> None:
+async def listen(env: Env, name: str, answerer: Answerer, *, nursery: trio.Nursery) -> None:
     """Let `answerer` answer whoever connects to this machine; until cancelled."""
     config = BrokerConfig()
     memory = MemoryBudget(config.request_memory_bytes)
     dispatcher: Any = answerer
 
     async def serve(stream: Stream) -> None:
-        await Connection(env, config, stream, dispatcher, memory).run()
+        await Connection(env, config, stream, dispatcher=dispatcher, memory=memory).run()
 
     listener = await env.network.listen(name, PORT)
     while True:

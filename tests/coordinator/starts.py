@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import pytest
 import trio
 
-from broker.config import BrokerConfig
-from broker.connection import Connection
-from broker.data_directory import DataDirectory, open_data_directory
-from broker.memory import MemoryBudget
-from coordinator.cluster_node import ClusterNode
-from coordinator.founding import METADATA_DIRECTORY, Found, open_node
-from logstore.file_cache import FileCache
 from tests.broker.world import World, settle
 from tests.coordinator.raft_nodes import PORT, Answer, Answerer
-from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
-from wire import api
-from wire.api import Api
-from wire.cluster import Peer, PeerStatusReply
-from wire.errors import DataDirectoryError
+from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.partitions.data_directory import DataDirectory, open_data_directory
+from tidelog.broker.requests.memory_budget import MemoryBudget
+from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, Found, open_node
+from tidelog.coordinator.node import ClusterNode
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.wire.errors import DataDirectoryError
+from tidelog.wire.messages.cluster import Peer, PeerStatusReply
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
 
 Addresses = Mapping[int, tuple[str, int]]
 ALONE: Addresses = {}
@@ -46,7 +46,9 @@ async def start(world: World, addresses: Addresses = ALONE, *, node_id: int = 1)
     answers: list[PeerStatusReply] = []
     try:
         files = FileCache(world.disk)
-        found = await open_node(world.env, files, directory, addresses, answers.append)
+        found = await open_node(
+            world.env, files, directory, addresses=addresses, answer=answers.append
+        )
     except (DataDirectoryError, OSError):
         directory.release()
         raise
@@ -75,7 +77,7 @@ async def peers(
         listener = await world.network.listen(f"node{node_id}", PORT)
         while True:
             stream = await listener.accept()
-            connection = Connection(world.env, config, stream, answerer, memory)
+            connection = Connection(world.env, config, stream, dispatcher=answerer, memory=memory)
             nursery.start_soon(connection.run)
 
     async with trio.open_nursery() as nursery:
@@ -98,7 +100,7 @@ def member(
 async def at_work(world: World, found: Found) -> AsyncGenerator[ClusterNode]:
     """Let a node take part, and decide if it is alone, until the end of the block."""
     async with trio.open_nursery() as nursery:
-        node = ClusterNode(world.env, found, ALONE, nursery)
+        node = ClusterNode(world.env, found, ALONE, nursery=nursery)
         nursery.start_soon(node.run)
         await settle()
         await node.wait_first_term()

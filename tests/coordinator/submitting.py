@@ -4,27 +4,27 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from coordinator.addresses import AddressBook
-from coordinator.cluster.commands import Command, Reply
-from coordinator.controller import Controller
-from coordinator.peers import Peers
-from coordinator.raft_node import RaftNode
-from coordinator.registration import BrokerPlace, Registration
-from coordinator.replicated import ReplicatedMetadata
-from coordinator.submission import Submission
 from tests.coordinator.raft_life import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, watch_roles
-from tests.simulation.faulty_disk import StaleHandleError
-from tests.simulation.world import Simulation, World
-from wire import api
-from wire.cluster import DecideReply, DecideRequest
-from wire.env import Env
-from wire.errors import (
+from tests.simulation.machine.faulty_disk import StaleHandleError
+from tests.simulation.machine.world import Simulation, World
+from tidelog.coordinator.controller.address_book import AddressBook
+from tidelog.coordinator.controller.broker_lifecycle import BrokerPlace, Registration
+from tidelog.coordinator.controller.command_client import Submission
+from tidelog.coordinator.controller.controller import Controller
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.metadata.commands import Command, Reply
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
     BrokerNotReadyError,
     DuplicateBrokerError,
     LogOfflineError,
     RequestTimedOutError,
 )
+from tidelog.wire.messages.cluster import DecideReply, DecideRequest
+from tidelog.wire.protocol import api
 
 
 class Cluster:
@@ -54,7 +54,7 @@ class Cluster:
             name=f"node{node.identity.node_id}",
             address_of=addresses.address_of,
         )
-        submission = Submission(node, metadata, controller, peers, addresses)
+        submission = Submission(node, metadata, controller, peers=peers, addresses=addresses)
         self._submissions[node.identity.node_id] = submission
 
         async def decide(request: DecideRequest) -> DecideReply:
@@ -65,7 +65,7 @@ class Cluster:
 
         tasks = [controller.run]
         if self._has_brokers:
-            tasks.append(lambda: self.be_a_broker(env, node, submission, metadata))
+            tasks.append(lambda: self.be_a_broker(env, node, submission, metadata=metadata))
         return Made(
             metadata,
             {
@@ -77,7 +77,7 @@ class Cluster:
         )
 
     async def be_a_broker(
-        self, env: Env, node: RaftNode, submission: Submission, metadata: ReplicatedMetadata
+        self, env: Env, node: RaftNode, submission: Submission, *, metadata: ReplicatedMetadata
     ) -> None:
         """Be the broker of a node, until another one takes its place."""
         node_id = node.identity.node_id
@@ -86,7 +86,7 @@ class Cluster:
             env,
             submission,
             metadata,
-            place,
+            place=place,
             cluster_id=CLUSTER_ID,
             is_only_voter=lambda: node.is_only_voter,
         )

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.coordinator.raft_life import until
-from tests.coordinator.test_cluster_node import Member, live_brokers, play, three
-from tests.simulation.world import World
-from wire.cluster import JoinRequest
-from wire.errors import DuplicateBrokerError
+from tests.coordinator.test_node import Member, live_brokers, play, three
+from tests.simulation.machine.world import World
+from tidelog.wire.errors import DuplicateBrokerError
+from tidelog.wire.messages.cluster import JoinRequest
 
 
 def leading(members: list[Member]) -> Member:

@@ -6,13 +6,6 @@ import msgspec
 import pytest
 from trio.testing import MockClock
 
-from coordinator.founding import METADATA_DIRECTORY
-from coordinator.raft.membership import Identity
-from coordinator.raft.messages import AppendRequest, Entry, EntryId, EntryKind
-from coordinator.raft_storage import CONFIG, OWNER, is_founded
-from logstore.checkpoint import write_small_file
-from logstore.file_cache import FileCache
-from logstore.recovery import open_log
 from tests.broker.world import World, settle
 from tests.coordinator.starts import (
     ALONE,
@@ -28,9 +21,16 @@ from tests.coordinator.starts import (
     refusal,
     start,
 )
-from tests.simulation.faulty_disk import StaleHandleError
-from wire.cluster import Peer, PeerStatusReply
-from wire.record_batch import Columns, encode_batch, parse_header
+from tests.simulation.machine.faulty_disk import StaleHandleError
+from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
+from tidelog.coordinator.raft.membership import Identity
+from tidelog.coordinator.raft.messages import AppendRequest, Entry, EntryId, EntryKind
+from tidelog.coordinator.raft_node.storage import CONFIG, OWNER, is_founded
+from tidelog.logstore.checkpoint import write_small_file
+from tidelog.logstore.recovery.recovery import open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
+from tidelog.wire.messages.cluster import Peer, PeerStatusReply
 
 
 def damage(world: World) -> World:
@@ -69,7 +69,7 @@ async def member_of_theirs(world: World) -> Opened:
     statuses = {2: member(2, THEIRS, Peer(2, b"disk of 2"))}
     async with peers(world, statuses):
         opened = await start(world, THREE)
-    log, _ = open_log(METADATA_DIRECTORY, OWNER, FileCache(world.disk), CONFIG, now_ms=0)
+    log, _ = open_log(METADATA_DIRECTORY, OWNER, FileCache(world.disk), config=CONFIG, now_ms=0)
     batch = memoryview(encode_batch(Columns(1, values=[b"\x00\x90"]), first_timestamp_ms=0))
     header = parse_header(batch)
     assert header is not None

@@ -7,10 +7,10 @@ broken. Whether it is one, `tests/logstore/test_crashes.py` tells.
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from logstore.config import LogConfig
 from tests.golden.regenerate import FOLDER
 from tests.logstore.logs import DIRECTORY, NOW_MS, Opened, new_log, reopen
-from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.logstore.config import LogConfig
 
 FILE = FOLDER / "disk_calls.scenarios"
 

@@ -13,10 +13,10 @@ Fields = Mapping[str, tuple[int, str]]
 def dump_fields(data: bytes, fields: Fields, *, start: int = 0) -> Iterator[str]:
     """Yield a line for each field of what begins at `start`."""
     for name, (offset, letters) in fields.items():
-        yield from dump_field(data, name, start + offset, letters)
+        yield from dump_field(data, name, start + offset, letters=letters)
 
 
-def dump_field(data: bytes, name: str, offset: int, letters: str) -> Iterator[str]:
+def dump_field(data: bytes, name: str, offset: int, *, letters: str) -> Iterator[str]:
     """Yield the lines that explain one field."""
     size = struct.calcsize("<" + letters)
     values: tuple[object, ...] = struct.unpack_from("<" + letters, data, offset)

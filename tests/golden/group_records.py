@@ -8,7 +8,7 @@ from pathlib import Path
 import msgpack
 import msgspec
 
-from coordinator.groups.records import (
+from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     GroupDeleted,
     GroupRecord,
@@ -24,7 +24,7 @@ from coordinator.groups.records import (
     TargetComputed,
     TopicForgotten,
 )
-from wire.groups import PartitionCommit, Subscription, TopicPartitions
+from tidelog.wire.messages.groups import PartitionCommit, Subscription, TopicPartitions
 
 FILE = Path(__file__).parent / "group_records_v1.hex"
 TOPIC_ID = bytes(range(0xA0, 0xB0))

@@ -10,16 +10,22 @@ from typing import cast
 
 import msgpack
 
-from logstore.checkpoint import LogCheckpoint, write_small_file
-from logstore.config import LogConfig
-from logstore.disk import Disk
-from logstore.file_cache import FileCache
-from logstore.log import PartitionLog
-from logstore.recovery import open_log
-from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 from tests.golden.dump import dump_fields, lines, text
-from tests.simulation.faulty_disk import FaultyDisk
-from wire.record_batch import Columns, encode_batch, parse_header, stamp_leader, stamp_replica
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.logstore.checkpoint import LogCheckpoint, write_small_file
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.recovery.recovery import open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
+from tidelog.wire.batch.record_batch import (
+    Columns,
+    encode_batch,
+    parse_header,
+    stamp_leader,
+    stamp_replica,
+)
 
 DIRECTORY = "log"
 OWNER = SegmentHeader(bytes(range(0xA0, 0xB0)), 3, 1000)
@@ -107,7 +113,7 @@ def log_files() -> dict[str, bytes]:
 def _write_log(disk: Disk) -> None:
     disk.make_directory(DIRECTORY)
     write_small_file(disk, f"{DIRECTORY}/checkpoint", _nothing_before(OWNER.base_offset))
-    log, _ = open_log(DIRECTORY, OWNER, FileCache(disk), CONFIG, now_ms=NOW_MS)
+    log, _ = open_log(DIRECTORY, OWNER, FileCache(disk), config=CONFIG, now_ms=NOW_MS)
     _append(log, 0)
     _flush(log)
     _append(log, 1)

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgpack
 import msgspec
 
-from coordinator import catalog
-from coordinator.cluster.records import (
+from tidelog.coordinator.metadata import catalog
+from tidelog.coordinator.metadata.records import (
     Broker,
     BrokerChanged,
     BrokerDrained,
@@ -25,7 +25,7 @@ from coordinator.cluster.records import (
     PartitionsChanged,
     Record,
 )
-from coordinator.cluster.transactions import (
+from tidelog.coordinator.metadata.transactions import (
     AppendedPart,
     OpenTransaction,
     PartsAppended,
@@ -35,7 +35,7 @@ from coordinator.cluster.transactions import (
     TransactionProlonged,
     TransactionsDropped,
 )
-from wire.transactions import StagedPart, StagedPiece
+from tidelog.wire.messages.transactions import StagedPart, StagedPiece
 
 FILE = Path(__file__).parent / "metadata_records_v1.hex"
 TOPIC_ID = bytes(range(0xA0, 0xB0))

@@ -11,8 +11,8 @@ from typing import cast
 import msgpack
 
 from tests.golden.dump import lines, text
-from wire import queue_journal as entries
-from wire.queue_journal import Attempt, Frame
+from tidelog.wire.messages import queue_journal as entries
+from tidelog.wire.messages.queue_journal import Attempt, Frame
 
 FILE = Path(__file__).parent / "queue_journal_v1.hex"
 NOW_MS = 1_700_000_000_000

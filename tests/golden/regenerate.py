@@ -20,9 +20,9 @@ from tests.golden.log_files import log_files
 from tests.golden.small_files import small_files
 from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, sparse_batch, stored_batch
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION
-from wire import api
-from wire.compression import Codec
-from wire.record_batch import Columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns
+from tidelog.wire.protocol import api
 
 FOLDER = Path(__file__).parent
 

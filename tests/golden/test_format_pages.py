@@ -10,9 +10,9 @@ import pytest
 
 from tests.golden.regenerate import FOLDER, PREFIX_FIELDS
 from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE
-from wire import record_batch
-from wire.compression import Codec
-from wire.frame import FrameKind
+from tidelog.wire.batch import record_batch
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.protocol.frame import FrameKind
 
 FORMATS = FOLDER.parent.parent / "docs" / "formats"
 TYPES = {"H": "u16", "I": "u32", "Q": "u64", "q": "i64"}

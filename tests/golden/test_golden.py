@@ -14,11 +14,11 @@ from tests.golden.regenerate import (
 )
 from tests.wire.batches import SAMPLE_COLUMNS
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, IN_OLDER_VERSIONS, OUT_OF_RANGE
-from wire import api
-from wire.batch_columns import decode_columns
-from wire.compression import Codec
-from wire.frame import Frame, FrameDecoder, FrameKind
-from wire.record_batch import Columns, check_produced, has_valid_payload, parse_header
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, check_produced, has_valid_payload, parse_header
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
 
 WRITTEN_NOW = golden_files()
 FRAME_FILES = sorted(path.name for path in (FOLDER / "frames").glob("*.bin"))

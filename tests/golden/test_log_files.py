@@ -5,12 +5,6 @@ import struct
 
 import pytest
 
-from logstore.checkpoint import LogCheckpoint, read_small_file
-from logstore.file_cache import FileCache
-from logstore.index import SegmentIndex
-from logstore.producer_state import AppendedBatch, ProducerState
-from logstore.recovery import open_log
-from logstore.segment_format import SegmentFooter, parse_segment_footer, parse_segment_header
 from tests.golden.dump import Fields
 from tests.golden.log_files import (
     CHECKPOINT_CONTENT,
@@ -28,9 +22,19 @@ from tests.golden.log_files import (
 )
 from tests.golden.regenerate import FOLDER
 from tests.golden.test_format_pages import code_blocks, page, table_rows
-from tests.simulation.faulty_disk import FaultyDisk
-from wire.batch_columns import decode_columns
-from wire.record_batch import parse_header
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file
+from tidelog.logstore.producer_state import AppendedBatch, ProducerState
+from tidelog.logstore.recovery.recovery import open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.segment_format import (
+    SegmentFooter,
+    parse_segment_footer,
+    parse_segment_header,
+)
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import parse_header
 
 WRITTEN_NOW = log_files()
 PAGES = ["segment", "index", "checkpoint"]
@@ -71,7 +75,7 @@ def test_a_log_is_opened_from_the_segment_alone(lost_bytes: int) -> None:
     data = golden("segment")
     disk = disk_with(_00000000000000001000_log=data[: len(data) - lost_bytes])
 
-    log, report = open_log(DIRECTORY, OWNER, FileCache(disk), CONFIG, now_ms=NOW_MS)
+    log, report = open_log(DIRECTORY, OWNER, FileCache(disk), config=CONFIG, now_ms=NOW_MS)
 
     assert (log.log_start_offset, log.log_end_offset) == (1000, 1002)
     assert (report.damage, report.notes, report.truncated_bytes) == ([], [], 0)

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from logstore.checkpoint import LogCheckpoint, parse_small_file
-from logstore.producer_state import ProducerState
 from tests.golden.regenerate import FOLDER
 from tests.golden.small_files import SMALL_FILES, small_files
+from tidelog.logstore.checkpoint import LogCheckpoint, parse_small_file
+from tidelog.logstore.producer_state import ProducerState
 
 
 def checkpoint(name: str) -> LogCheckpoint:

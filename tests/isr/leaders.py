@@ -1,10 +1,10 @@
 """Leaders with followers, to tell stories with."""
 
-from isr.durability import Durability
-from isr.follower_progress import FollowerReport
-from isr.followers import Followers, InSyncWish
-from isr.leader import PartitionLeader
-from isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tidelog.isr.durability import Durability
+from tidelog.isr.follower_progress import FollowerReport
+from tidelog.isr.followers import Followers, InSyncWish
+from tidelog.isr.leader import PartitionLeader
+from tidelog.isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
 
 LAG_MAX_MS = 10_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isr.catch_up_budget import CatchUpBudget
+from tidelog.isr.catch_up_budget import CatchUpBudget
 
 RATE = 1_000_000
 

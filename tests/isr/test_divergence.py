@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isr.divergence import LogShape, find_divergence, find_stale, truncation_offset
-from logstore.leader_epoch import LeaderEpochs
-from wire.errors import OffsetOutOfRangeError
-from wire.replication import Diverging
+from tidelog.isr.divergence import LogShape, find_divergence, find_stale, truncation_offset
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.wire.errors import OffsetOutOfRangeError
+from tidelog.wire.messages.replication import Diverging
 
 
 def shape(*epochs: int, start: int = 0) -> LogShape:

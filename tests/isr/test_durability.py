@@ -2,8 +2,8 @@
 
 import pytest
 
-from isr.durability import Durability, ack_level
-from wire.produce import AckLevel, Acks
+from tidelog.isr.durability import Durability, ack_level
+from tidelog.wire.messages.produce import AckLevel, Acks
 
 
 @pytest.mark.parametrize(

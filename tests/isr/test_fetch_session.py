@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isr.fetch_session import FollowerSession, Key, LeaderSession, Place, SessionWords
-from isr.follower import FetchPosition
-from wire.errors import InvalidRequestError
-from wire.replication import ReplicaFetchRequest, ReplicaIdentity, ReplicaPosition
+from tidelog.isr.fetch_session import FollowerSession, Key, LeaderSession, Place, SessionWords
+from tidelog.isr.follower import FetchPosition
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.replication import ReplicaFetchRequest, ReplicaIdentity, ReplicaPosition
 
 A: Key = (b"a" * 16, 0)
 B: Key = (b"b" * 16, 3)

@@ -1,7 +1,8 @@
 """What an answer means for a follower's log."""
 
-from isr.divergence import LogShape
-from isr.follower import (
+from tests.isr.test_divergence import shape
+from tidelog.isr.divergence import LogShape
+from tidelog.isr.follower import (
     Append,
     Drop,
     FetchPosition,
@@ -10,8 +11,7 @@ from isr.follower import (
     Restart,
     Truncate,
 )
-from tests.isr.test_divergence import shape
-from wire.replication import Diverging
+from tidelog.wire.messages.replication import Diverging
 
 
 def follower(high_watermark: int = 0) -> PartitionFollower:

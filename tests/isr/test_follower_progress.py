@@ -1,7 +1,7 @@
 """How far a leader knows one follower to be."""
 
-from isr.durability import Durability
-from isr.follower_progress import NEVER_MS, FollowerProgress, FollowerReport
+from tidelog.isr.durability import Durability
+from tidelog.isr.follower_progress import NEVER_MS, FollowerProgress, FollowerReport
 
 MEMORY = Durability.REPLICATED
 

@@ -1,10 +1,10 @@
 """Who is in sync, who should be, and who holds back what is committed."""
 
-from isr.durability import Durability
-from isr.follower_progress import FollowerReport
-from isr.followers import JOINING_HOLD_MS, RETRY_MS
-from isr.replica_set import BrokerFacts
 from tests.isr.leaders import LAG_MAX_MS, Led
+from tidelog.isr.durability import Durability
+from tidelog.isr.follower_progress import FollowerReport
+from tidelog.isr.followers import JOINING_HOLD_MS, RETRY_MS
+from tidelog.isr.replica_set import BrokerFacts
 
 
 def test_a_record_is_committed_when_everybody_in_sync_has_it() -> None:

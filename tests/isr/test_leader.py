@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isr.durability import Durability
-from isr.leader import PartitionLeader
 from tests.isr.leaders import Led
-from wire.errors import NotEnoughReplicasError
-from wire.produce import Acks
+from tidelog.isr.durability import Durability
+from tidelog.isr.leader import PartitionLeader
+from tidelog.wire.errors import NotEnoughReplicasError
+from tidelog.wire.messages.produce import Acks
 
 ACKS = pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
 

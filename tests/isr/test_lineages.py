@@ -4,10 +4,10 @@ from typing import final
 
 import pytest
 
-from isr.divergence import LogShape, find_divergence
-from isr.follower import Append, LeaderAnswer, PartitionFollower, Truncate
-from logstore.leader_epoch import LeaderEpochs
-from tests.isr.planted import BY_HIGH_WATERMARK
+from tests.simulation.isr.mutants import BY_HIGH_WATERMARK
+from tidelog.isr.divergence import LogShape, find_divergence
+from tidelog.isr.follower import Append, LeaderAnswer, PartitionFollower, Truncate
+from tidelog.logstore.leader_epochs import LeaderEpochs
 
 
 @final

@@ -1,6 +1,6 @@
 """What a leader is told of its replicas."""
 
-from isr.replica_set import ReplicaSet
+from tidelog.isr.replica_set import ReplicaSet
 
 
 def test_there_are_enough_replicas_from_the_minimum_on() -> None:

@@ -1,11 +1,11 @@
 """Logs with keys for tests of compaction, and what is in them."""
 
-from logstore.compacting import Cleanable, CompactionRound
-from logstore.compaction import CompactionConfig
-from logstore.log import PartitionLog
 from tests.logstore.logs import NOW_MS, OWNER, Opened, Producer, new_log
-from wire.batch_columns import decode_columns
-from wire.record_batch import Columns, check_produced, encode_batch, parse_header
+from tidelog.logstore.compaction.cleaner_run import Cleanable, CompactionRound
+from tidelog.logstore.compaction.policy import CompactionConfig
+from tidelog.logstore.log import PartitionLog
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch, parse_header
 
 EAGER = CompactionConfig(min_dirty_ratio=0.0)
 MEMORY_BYTES = 1 << 20
@@ -63,7 +63,7 @@ def begin(
 ) -> CompactionRound:
     """Begin a round."""
     return CompactionRound(
-        opened.log, OWNER, opened.disk, config, memory_bytes=MEMORY_BYTES, now_ms=now_ms
+        opened.log, OWNER, opened.disk, config=config, memory_bytes=MEMORY_BYTES, now_ms=now_ms
     )
 
 

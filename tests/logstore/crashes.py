@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from logstore.log import PartitionLog
 from tests.logstore.logs import NOW_MS, SMALL, Opened, new_log, read_all
-from tests.simulation.faulty_disk import FaultyDisk, StaleHandleError
+from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
+from tidelog.logstore.log import PartitionLog
 
 POWER_CUTS = range(6)
 """Seeds: enough for every way in which unsynced changes survive."""

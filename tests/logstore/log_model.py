@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from tests.logstore.logs import Producer
-from wire.errors import DuplicateSequenceError, FencedProducerError, OutOfOrderSequenceError
+from tidelog.wire.errors import DuplicateSequenceError, FencedProducerError, OutOfOrderSequenceError
 
 WINDOW = 5
 

@@ -4,18 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from logstore.config import LogConfig
-from logstore.disk import Disk
-from logstore.file_cache import FileCache
-from logstore.flush import Flush
-from logstore.log import Appended, PartitionLog
-from logstore.recovery import RecoveryReport, open_log
-from logstore.segment import segment_path
-from logstore.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
-from tests.simulation.faulty_disk import FaultyDisk
-from wire.batch_columns import decode_columns
-from wire.errors import CorruptRecordError
-from wire.record_batch import (
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.log import Appended, PartitionLog
+from tidelog.logstore.recovery.recovery import RecoveryReport, open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.segment import segment_path
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import (
     BatchHeader,
     Columns,
     check_produced,
@@ -24,6 +23,7 @@ from wire.record_batch import (
     stamp_leader,
     stamp_replica,
 )
+from tidelog.wire.errors import CorruptRecordError
 
 TOPIC_ID = b"topic-of-flights"
 OWNER = SegmentHeader(TOPIC_ID, 3, 0)
@@ -153,7 +153,7 @@ def new_log(config: LogConfig = SMALL, *, disk: FaultyDisk | None = None) -> Ope
 
 def reopen(disk: FaultyDisk, config: LogConfig = SMALL, *, now_ms: int = NOW_MS) -> Opened:
     """Open the log that is on a disk."""
-    log, report = open_log(DIRECTORY, OWNER, FileCache(disk), config, now_ms=now_ms)
+    log, report = open_log(DIRECTORY, OWNER, FileCache(disk), config=config, now_ms=now_ms)
     return Opened(disk, log, report, config)
 
 

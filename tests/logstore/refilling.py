@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Container
 
-from logstore.log import LogStatus, PartitionLog
-from logstore.producer_state import ProducerState
 from tests.logstore.logs import (
     NOW_MS,
     Image,
@@ -19,8 +17,10 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
-from wire.errors import CorruptRecordError
-from wire.record_batch import HEADER_SIZE, parse_header, stamp_replica
+from tidelog.logstore.log import LogStatus, PartitionLog
+from tidelog.logstore.producer_state import ProducerState
+from tidelog.wire.batch.record_batch import HEADER_SIZE, parse_header, stamp_replica
+from tidelog.wire.errors import CorruptRecordError
 
 COUNT = 70
 """Offsets of the log; each batch has one."""
@@ -101,7 +101,7 @@ def batches_of(source: PartitionLog, offset: int, end_offset: int) -> bytearray:
     return data
 
 
-def refill(log: PartitionLog, source: PartitionLog, offset: int, end_offset: int) -> None:
+def refill(log: PartitionLog, source: PartitionLog, offset: int, *, end_offset: int) -> None:
     """Fill these offsets."""
     batches = memoryview(batches_of(source, offset, end_offset))
     log.refill(offset, end_offset, batches, now_ms=NOW_MS)
@@ -112,7 +112,7 @@ def refill_all(log: PartitionLog, source: PartitionLog, *, at_once: int = COUNT)
     while log.damage:
         damaged = log.damage[0]
         end_offset = min(damaged.end_offset, damaged.offset + at_once)
-        refill(log, source, damaged.offset, end_offset)
+        refill(log, source, damaged.offset, end_offset=end_offset)
 
 
 def note_all_damage(log: PartitionLog) -> None:

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from logstore.checkpoint import (
+from tests.logstore.crashes import POWER_CUTS, crash
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.logstore.checkpoint import (
     DamagedFileError,
     LogCheckpoint,
     read_small_file,
     write_small_file,
 )
-from logstore.damage import DamagedRange
-from logstore.producer_state import AppendedBatch, ProducerState
-from tests.logstore.crashes import POWER_CUTS, crash
-from tests.simulation.faulty_disk import FaultyDisk
-from wire.errors import DataDirectoryError
+from tidelog.logstore.damage import DamagedRange
+from tidelog.logstore.producer_state import AppendedBatch, ProducerState
+from tidelog.wire.errors import DataDirectoryError
 
 PATH = "topic/checkpoint"
 CONTENT = LogCheckpoint(

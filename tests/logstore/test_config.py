@@ -2,8 +2,8 @@
 
 import pytest
 
-from logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
-from wire.errors import PartitionFullError
+from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
+from tidelog.wire.errors import PartitionFullError
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -18,7 +18,7 @@ from tests.logstore.logs import (
     read_all,
     reopen,
 )
-from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.machine.faulty_disk import FaultyDisk
 
 
 def append_and_flush(story: Story) -> None:

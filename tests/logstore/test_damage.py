@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.damage import DamagedRange, DamagedRanges
+from tidelog.logstore.damage import DamagedRange, DamagedRanges
 
 RANGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=8)
 
@@ -42,7 +42,7 @@ def test_what_is_known_is_no_news() -> None:
     until=st.integers(0, 31),
 )
 def test_it_agrees_with_a_set_of_offsets(
-    pairs: list[tuple[int, int]], start: int, end: int, offset: int, until: int
+    pairs: list[tuple[int, int]], start: int, end: int, *, offset: int, until: int
 ) -> None:
     damage, naive = DamagedRanges(), set[int]()
     for low, high in pairs:

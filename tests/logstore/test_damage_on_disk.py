@@ -6,13 +6,6 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
-from logstore.config import LogConfig
-from logstore.damage import DamagedRange
-from logstore.file_cache import FileCache
-from logstore.log import LogStatus
-from logstore.recovery import open_log
-from logstore.segment_format import SEGMENT_FOOTER_SIZE, SEGMENT_HEADER_SIZE, SegmentHeader
 from tests.logstore.logs import (
     CHECKPOINT,
     DIRECTORY,
@@ -33,15 +26,26 @@ from tests.logstore.logs import (
     reopen,
     stored,
 )
-from wire.errors import CorruptRecordError
-from wire.record_batch import HEADER_SIZE
+from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.damage import DamagedRange
+from tidelog.logstore.log import LogStatus
+from tidelog.logstore.recovery.recovery import open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.segment_format import (
+    SEGMENT_FOOTER_SIZE,
+    SEGMENT_HEADER_SIZE,
+    SegmentHeader,
+)
+from tidelog.wire.batch.record_batch import HEADER_SIZE
+from tidelog.wire.errors import CorruptRecordError
 
 BITS = range(8) if os.environ.get("HYPOTHESIS_PROFILE") == "thorough" else None
 """Which bits to flip in each byte; `None` for one that depends on its position."""
 FIRST, SECOND = name_of(0), name_of(6)
 
 
-def flips(image: Image, name: str, start: int, end: int) -> Iterator[tuple[int, Image]]:
+def flips(image: Image, name: str, start: int, *, end: int) -> Iterator[tuple[int, Image]]:
     """Yield images in which one bit of a file is flipped, at each of these positions."""
     for position in range(start, end):
         for bit in BITS or [position % 8]:
@@ -91,7 +95,7 @@ def vouched() -> Image:
 
 def test_a_flipped_bit_below_a_later_durable_position_is_damage(flushed: Image) -> None:
     bounds = batch_bounds(flushed[SECOND])
-    for position, image in flips(flushed, SECOND, SEGMENT_HEADER_SIZE, bounds[-2]):
+    for position, image in flips(flushed, SECOND, SEGMENT_HEADER_SIZE, end=bounds[-2]):
         hit = 6 + sum(bound <= position for bound in bounds) - 1
 
         opened = reopen(disk_of(image))
@@ -105,7 +109,7 @@ def test_a_flipped_bit_below_a_later_durable_position_is_damage(flushed: Image) 
 
 def test_a_flipped_bit_before_a_durable_segment_is_damage(flushed: Image) -> None:
     bounds = batch_bounds(flushed[FIRST])
-    for position, image in flips(flushed, FIRST, SEGMENT_HEADER_SIZE, bounds[-1]):
+    for position, image in flips(flushed, FIRST, SEGMENT_HEADER_SIZE, end=bounds[-1]):
         hit = sum(bound <= position for bound in bounds) - 1
 
         opened = reopen(disk_of(image))
@@ -118,7 +122,7 @@ def test_a_flipped_bit_before_a_durable_segment_is_damage(flushed: Image) -> Non
 def test_a_flipped_bit_in_a_header_or_footer_of_a_segment_harms_no_record(flushed: Image) -> None:
     size = len(flushed[FIRST])
     for start, end in (0, SEGMENT_HEADER_SIZE), (size - SEGMENT_FOOTER_SIZE, size):
-        for _, image in flips(flushed, FIRST, start, end):
+        for _, image in flips(flushed, FIRST, start, end=end):
             opened = reopen(disk_of(image))
 
             assert not opened.report.damage
@@ -132,7 +136,7 @@ def test_a_flipped_bit_below_the_recovery_point_is_found_by_reading(
 ) -> None:
     bounds = batch_bounds(vouched[name])
     first_offset = 0 if name == FIRST else 6
-    for position, image in flips(vouched, name, 0, len(vouched[name])):
+    for position, image in flips(vouched, name, 0, end=len(vouched[name])):
         opened = reopen(disk_of(image))
 
         records = read_all(opened.log)
@@ -272,7 +276,7 @@ def test_without_a_checkpoint_the_start_of_a_doubtful_log_is_lost() -> None:
     before.disk.remove(CHECKPOINT)
     files = FileCache(before.disk.kill())
 
-    log, report = open_log(DIRECTORY, OWNER, files, SMALL, now_ms=NOW_MS, is_doubtful=True)
+    log, report = open_log(DIRECTORY, OWNER, files, config=SMALL, now_ms=NOW_MS, is_doubtful=True)
 
     assert report.damage == [DamagedRange(0, bases[1])]
     assert (log.log_start_offset, log.log_end_offset) == (0, 100)
@@ -287,7 +291,7 @@ def test_without_a_checkpoint_a_mark_tells_what_was_deleted_of_a_doubtful_log() 
     before.disk.remove(CHECKPOINT)
     files = FileCache(before.disk.kill())
 
-    log, report = open_log(DIRECTORY, OWNER, files, SMALL, now_ms=NOW_MS, is_doubtful=True)
+    log, report = open_log(DIRECTORY, OWNER, files, config=SMALL, now_ms=NOW_MS, is_doubtful=True)
 
     assert not report.damage
     assert log.log_start_offset == removal.end_offset

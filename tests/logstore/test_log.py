@@ -2,10 +2,6 @@
 
 import pytest
 
-from logstore.config import LogConfig
-from logstore.disk import Disk
-from logstore.log import Appended, LogStatus
-from logstore.producer_state import ProducerPosition
 from tests.logstore.logs import (
     NOW_MS,
     SMALL,
@@ -19,7 +15,12 @@ from tests.logstore.logs import (
     records_in,
     run,
 )
-from wire.errors import (
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.log import Appended, LogStatus
+from tidelog.logstore.producer_state import ProducerPosition
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.errors import (
     CorruptRecordError,
     DuplicateSequenceError,
     FencedProducerError,
@@ -28,7 +29,6 @@ from wire.errors import (
     OutOfOrderSequenceError,
     RecordTooLargeError,
 )
-from wire.record_batch import parse_header
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -12,9 +12,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from logstore.config import LogConfig
-from logstore.flush import Flush
-from logstore.segment_format import SEGMENT_HEADER_SIZE
 from tests.logstore.crashes import crash
 from tests.logstore.log_model import ModelBatch, ModelLog
 from tests.logstore.logs import (
@@ -27,8 +24,11 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
-from wire.errors import CorruptRecordError
-from wire.record_batch import parse_header
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.errors import CorruptRecordError
 
 SIZES = st.sampled_from([1, 30, 200, 700])
 COUNTS = st.integers(1, 3)
@@ -66,7 +66,9 @@ class LogMachine(RuleBasedStateMachine):
     def log_end(self) -> int:
         return self.opened.log.log_end_offset
 
-    def new_batch(self, count: int, size: int, timestamp_ms: int, producer: Producer) -> ModelBatch:
+    def new_batch(
+        self, count: int, size: int, timestamp_ms: int, *, producer: Producer
+    ) -> ModelBatch:
         self.count += 1
         value = b"%06d" % self.count + b"." * size
         return ModelBatch(self.model.end, (value,) * count, timestamp_ms, producer)
@@ -80,7 +82,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(count=COUNTS, size=SIZES, timestamp_ms=st.integers(0, 50))
     def append(self, count: int, size: int, timestamp_ms: int) -> None:
-        batch = self.new_batch(count, size, timestamp_ms, Producer())
+        batch = self.new_batch(count, size, timestamp_ms, producer=Producer())
 
         assert self.append_to_log(batch) == (self.model.end, False)
 
@@ -94,7 +96,7 @@ class LogMachine(RuleBasedStateMachine):
         size=SIZES,
     )
     def append_as_a_producer(
-        self, producer_id: int, epoch_step: int, back: int, count: int, size: int
+        self, producer_id: int, epoch_step: int, back: int, *, count: int, size: int
     ) -> None:
         """Append the next batch, one too far, or one that was appended some batches ago."""
         known = self.model.producers().get(producer_id)
@@ -109,7 +111,7 @@ class LogMachine(RuleBasedStateMachine):
             elif known.batches:
                 sequence = known.batches[-1].next_sequence + (2 if back < 0 else 0)
         producer = Producer(producer_id, max(epoch, 0), sequence)
-        batch = self.new_batch(count, size, 10, producer)
+        batch = self.new_batch(count, size, 10, producer=producer)
         verdict = self.model.verdict(producer, count)
 
         if isinstance(verdict, ModelBatch):
@@ -251,9 +253,11 @@ class LogMachine(RuleBasedStateMachine):
         assert found == self.model.find_time(timestamp_ms, high_watermark)
 
     @rule(after_calls=CRASH_CALLS, count=COUNTS, size=SIZES, seed=st.none() | SEEDS)
-    def crash(self, after_calls: int | None, count: int, size: int, seed: int | None) -> None:
+    def crash(self, after_calls: int | None, count: int, size: int, *, seed: int | None) -> None:
         """End the process, maybe while it appends and flushes; maybe the power goes as well."""
-        doing = None if after_calls is None else self.new_batch(count, size, 10, Producer())
+        doing = (
+            None if after_calls is None else self.new_batch(count, size, 10, producer=Producer())
+        )
         batches = list(self.model.batches)
         if doing is not None:
             batches.append(doing)

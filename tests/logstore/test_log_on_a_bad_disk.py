@@ -5,9 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from logstore.config import LogConfig
-from logstore.log import LogStatus, PartitionLog
-from logstore.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 from tests.logstore.logs import (
     CHECKPOINT,
     NOW_MS,
@@ -19,7 +16,10 @@ from tests.logstore.logs import (
     numbered,
     read_all,
 )
-from wire.errors import DiskFullError, LogOfflineError
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.log import LogStatus, PartitionLog
+from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
+from tidelog.wire.errors import DiskFullError, LogOfflineError
 
 
 def fill(opened: Opened, room: int = 0) -> None:

@@ -2,9 +2,6 @@
 
 import pytest
 
-from logstore.config import LogConfig
-from logstore.damage import DamagedRange
-from logstore.log import LogStatus
 from tests.logstore.logs import (
     NOW_MS,
     Opened,
@@ -18,7 +15,10 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
-from wire.errors import OffsetOutOfRangeError, PartitionFullError
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.damage import DamagedRange
+from tidelog.logstore.log import LogStatus
+from tidelog.wire.errors import OffsetOutOfRangeError, PartitionFullError
 
 DAY_MS = 24 * 3600 * 1000
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from logstore.damage import DamagedRange
-from logstore.segment_format import SEGMENT_HEADER_SIZE
 from tests.logstore.logs import new_log, numbered, stored
-from wire.errors import CorruptRecordError
+from tidelog.logstore.damage import DamagedRange
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
+from tidelog.wire.errors import CorruptRecordError
 
 
 def _position_of(number: int) -> int:

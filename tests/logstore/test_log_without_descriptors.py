@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from logstore.config import LogConfig
-from logstore.disk import NO_DESCRIPTOR_ERRNOS
-from logstore.log import LogStatus
 from tests.logstore.logs import Opened, expected, new_log, numbered, read_all, reopen
-from tests.simulation.file_tree import os_error
-from wire.errors import OverloadedError
+from tests.simulation.machine.file_tree import os_error
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
+from tidelog.logstore.log import LogStatus
+from tidelog.wire.errors import OverloadedError
 
 _OPENING = {"open", "create", "sync_directory"}
 _ROLLING = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -22,7 +22,7 @@ _ROLLING = LogConfig(segment_bytes=1000, index_interval_bytes=100)
 class Descriptors:
     """Are all taken from the call `first` on that needs one, for the next `count` such calls."""
 
-    def __init__(self, opened: Opened, first: int, count: int, number: int) -> None:
+    def __init__(self, opened: Opened, first: int, count: int, *, number: int) -> None:
         self._left = (first, count)
         self._number = number
         opened.disk.before_call = self._before
@@ -74,7 +74,7 @@ def test_a_log_goes_on_when_descriptors_were_missing_at_any_call(number: int, co
     first, were_missed = 0, True
     while were_missed:
         opened = new_log(_ROLLING)
-        descriptors = Descriptors(opened, first, count, number)
+        descriptors = Descriptors(opened, first, count, number=number)
 
         live(opened)
 
@@ -95,7 +95,7 @@ def test_a_read_that_finds_no_descriptor_is_refused_and_no_more() -> None:
     opened = reopen(opened.disk, _ROLLING)
     assert opened.log.segment_count > 2
     opened.log._files.clear()
-    Descriptors(opened, 0, 2, errno.EMFILE)
+    Descriptors(opened, 0, 2, number=errno.EMFILE)
 
     with pytest.raises(OverloadedError, match="too many are open"):
         opened.log.read(0, bytes_max=1, high_watermark=24)

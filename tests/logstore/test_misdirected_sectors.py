@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 
-from logstore.config import LogConfig
 from tests.logstore.logs import (
     Image,
     Opened,
@@ -18,7 +17,8 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
-from wire.errors import CorruptRecordError
+from tidelog.logstore.config import LogConfig
+from tidelog.wire.errors import CorruptRecordError
 
 SECTOR_BYTES = 512
 CONFIG = LogConfig(

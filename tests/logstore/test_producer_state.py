@@ -7,23 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.producer_state import (
+from tests.logstore.log_model import ModelBatch, ModelLog, ModelProducer
+from tests.logstore.logs import Producer, header_of
+from tidelog.logstore.producer_state import (
     KEPT_AT_LEAST_MS,
     PRODUCERS_MAX,
     WINDOW_BATCHES,
     ProducerState,
     ProducerStates,
 )
-from tests.logstore.log_model import ModelBatch, ModelLog, ModelProducer
-from tests.logstore.logs import Producer, header_of
-from wire.errors import (
+from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.errors import (
     DuplicateSequenceError,
     FencedProducerError,
     OutOfOrderSequenceError,
     OverloadedError,
 )
-from wire.produce import BROKER_PRODUCER_IDS_FROM, STAGED_PRODUCER_ID
-from wire.record_batch import BatchHeader
+from tidelog.wire.messages.produce import BROKER_PRODUCER_IDS_FROM, STAGED_PRODUCER_ID
 
 NOW_MS = 1_000_000
 
@@ -250,6 +250,7 @@ def test_what_is_learned_later_leads_to_the_same_as_if_it_had_been_appended(
     batches: list[tuple[int, int]],
     epoch_begins: set[int],
     hole: tuple[int, int],
+    *,
     cut: int | None,
     seed: int,
 ) -> None:
@@ -416,10 +417,12 @@ def test_it_agrees_with_a_list_of_all_batches(
         else:
             assert not isinstance(what, str)
             producer = what if isinstance(what, Producer) else next_of(model, what)
-            send_to_both(states, model, producer, number)
+            send_to_both(states, model, producer, count=number)
 
 
-def send_to_both(states: ProducerStates, model: ModelLog, producer: Producer, count: int) -> None:
+def send_to_both(
+    states: ProducerStates, model: ModelLog, producer: Producer, *, count: int
+) -> None:
     header = header_of([b"value"] * count, producer=producer)
     verdict = model.verdict(producer, count)
     if isinstance(verdict, type):

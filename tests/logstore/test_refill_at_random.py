@@ -5,8 +5,6 @@ from random import Random
 
 import pytest
 
-from logstore.config import LogConfig
-from logstore.log import PartitionLog
 from tests.logstore.logs import (
     NOW_MS,
     Image,
@@ -18,7 +16,9 @@ from tests.logstore.logs import (
     reopen,
 )
 from tests.logstore.refilling import batches_of, note_all_damage, sent_by
-from wire.errors import InvalidBatchError
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.log import PartitionLog
+from tidelog.wire.errors import InvalidBatchError
 
 CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=300, batch_bytes_max=2500)
 SECTOR_BYTES = 512

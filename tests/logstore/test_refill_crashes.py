@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 
-from logstore.damage import DamagedRange, DamagedRanges
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.logstore.logs import Image, Opened, disk_of, image_of, read_all, reopen
 from tests.logstore.refilling import (
@@ -19,6 +18,7 @@ from tests.logstore.refilling import (
     refill_all,
     source_of,
 )
+from tidelog.logstore.damage import DamagedRange, DamagedRanges
 
 SOURCE = source_of()
 WHOLE = read_all(SOURCE.log)

@@ -2,8 +2,6 @@
 
 import pytest
 
-from logstore.batch_run import check_run
-from logstore.log import PartitionLog
 from tests.logstore.logs import (
     NOW_MS,
     SMALL,
@@ -16,8 +14,10 @@ from tests.logstore.logs import (
     read_all,
     reopen,
 )
-from wire.errors import DiskFullError, OutOfOrderSequenceError
-from wire.record_batch import parse_header
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.segments.batch_run import check_run
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.errors import DiskFullError, OutOfOrderSequenceError
 
 
 def fetch(leader: PartitionLog, offset: int, *, bytes_max: int = 700) -> bytearray:

@@ -5,9 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
-from logstore.config import LogConfig
-from logstore.damage import DamagedRange
 from tests.logstore.logs import (
     CHECKPOINT,
     NOW_MS,
@@ -21,9 +18,12 @@ from tests.logstore.logs import (
     records_in,
     reopen,
 )
-from wire.errors import CorruptRecordError
-from wire.record_batch import parse_header
-from wire.sparse_batch import encode_empty
+from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.damage import DamagedRange
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.batch.sparse_batch import encode_empty
+from tidelog.wire.errors import CorruptRecordError
 
 
 def found_offset(opened: Opened, timestamp_ms: int, *, high_watermark: int) -> int | None:
@@ -43,7 +43,7 @@ def found_offset(opened: Opened, timestamp_ms: int, *, high_watermark: int) -> i
     high_watermark=st.integers(0, 40),
 )
 def test_it_agrees_with_a_look_at_every_record(
-    timestamps: list[int], timestamp_ms: int, start: int, high_watermark: int
+    timestamps: list[int], timestamp_ms: int, start: int, *, high_watermark: int
 ) -> None:
     opened = new_log(LogConfig(segment_bytes=1500, index_interval_bytes=300))
     for timestamp in timestamps:

@@ -6,10 +6,10 @@ have written there is damage like any other.
 
 import pytest
 
-from logstore.segment_format import SEGMENT_HEADER_SIZE
 from tests.logstore.logs import Opened, new_log, numbered, read_all, reopen
 from tests.logstore.refilling import check_whole, note_all_damage, refill_all
-from tests.simulation.disk_damage import durable_state
+from tests.simulation.machine.disk_damage import durable_state
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 
 KEPT, END = 10, 60
 SIZES = [KEPT + 1, 25, END, END + 20]

@@ -10,7 +10,7 @@ import pytest
 from tests.logstore.compacting import Records, begin, compact, keyed_log, rows_of, swap_ready
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.logstore.logs import DIRECTORY, Opened, reopen
-from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.machine.faulty_disk import FaultyDisk
 
 
 def states(count: int) -> list[Records]:

@@ -5,8 +5,6 @@ from random import Random
 
 import pytest
 
-from logstore.log import Appended
-from logstore.segment_format import SegmentFooter
 from tests.logstore.logs import (
     Image,
     Opened,
@@ -22,6 +20,8 @@ from tests.logstore.logs import (
     reopen,
     stored,
 )
+from tidelog.logstore.log import Appended
+from tidelog.logstore.segments.segment_format import SegmentFooter
 
 FIRST = name_of(0)
 DURABLE_COUNT = 3

@@ -3,13 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import pyspark_tidelog
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+from tests.paths import ROOT
 
 
 def run_python(code: str) -> str:
@@ -59,8 +57,9 @@ def test_the_source_is_found_and_can_be_registered() -> None:
 def test_options_and_offsets_need_neither_spark_nor_arrow_nor_trio() -> None:
     said = run_python(
         "import sys\n"
-        "import spark_connector.options, spark_connector.read_options, spark_connector.offsets\n"
-        "import spark_connector.lag, spark_connector.stream_source\n"
+        "import tidelog.spark_connector.options\n"
+        "import tidelog.spark_connector.read.read_options, tidelog.spark_connector.read.offsets\n"
+        "import tidelog.spark_connector.lag, tidelog.spark_connector.read.stream_source\n"
         "print(*sorted({'pyspark', 'pyarrow', 'trio', 'pandas', 'numpy'} & sys.modules.keys()))"
     )
 

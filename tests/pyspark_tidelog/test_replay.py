@@ -1,4 +1,4 @@
-"""The replay of the demo says in one line what it lacks; `tests/spark` runs it with Spark."""
+"""The replay of the demo without Spark; `tests/system/spark` runs it with Spark."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from typing import NoReturn
 import pytest
 
 from pyspark_tidelog import replay
-from spark_connector.java import ADVICE, JavaMissingError
+from tidelog.spark_connector.java import ADVICE, JavaMissingError
 
 
 def ignore(number: int, handler: object) -> None:
@@ -42,7 +42,9 @@ def test_what_spark_does_not_like_is_told_in_the_line_that_says_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: str) -> NoReturn:
-        raise RuntimeError("[PYTHON] it failed\nTraceback:\n  wire.errors.ConfigError: no topic\nX")
+        raise RuntimeError(
+            "[PYTHON] it failed\nTraceback:\n  tidelog.wire.errors.ConfigError: no topic\nX"
+        )
 
     monkeypatch.setattr(replay, "failure", None)
     monkeypatch.setattr(replay, "prepare_java", lambda: None)
@@ -50,4 +52,4 @@ def test_what_spark_does_not_like_is_told_in_the_line_that_says_it(
 
     found = replay.replay("127.0.0.1:1", "flights", "delays")
 
-    assert found == {"missing": "Spark failed: wire.errors.ConfigError: no topic"}
+    assert found == {"missing": "Spark failed: tidelog.wire.errors.ConfigError: no topic"}

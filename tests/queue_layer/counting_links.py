@@ -2,7 +2,7 @@
 
 from typing import final
 
-from queue_layer.next_in_group import LinksInMemory
+from tidelog.queue_layer.collections.group_links import LinksInMemory
 
 
 @final

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Final
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import MakeOrder, RecordFields
-from queue_layer.frames import FRAME_BYTES_MAX
-from queue_layer.outcome import Outcome, Reply
-from queue_layer.queue_partition import QueuePartition
-from queue_layer.receipts import Receipts
-from queue_layer.receiving import ReceiveCommand
-from queue_layer.standard_order import StandardOrder
-from wire.queue_journal import Frame, decode, encode
-from wire.queues import (
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.frames import FRAME_BYTES_MAX
+from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.queue_layer.outcome import Outcome, Reply
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.messages.queue_journal import Frame, decode, encode
+from tidelog.wire.messages.queues import (
     MessageState,
     PartitionReceived,
     Refused,

@@ -1,10 +1,10 @@
 """FIFO queues to which messages of groups are sent, each group by one letter."""
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
-from queue_layer.groups import GroupOrder
 from tests.queue_layer.driver import Driver, offsets_of
-from wire.queues import PartitionReceived
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.wire.messages.queues import PartitionReceived
 
 FIFO = QueueConfig(is_fifo=True)
 

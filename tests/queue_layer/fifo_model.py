@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import final
 
-from wire.queues import MessageState, SettleAction
+from tidelog.wire.messages.queues import MessageState, SettleAction
 
 
 @final
@@ -95,7 +95,7 @@ class FifoModel:
             message.visible_at_ms = self.now_ms + timeout_ms
 
     def settle(
-        self, offsets: list[int], lease_id: int, action: SettleAction, delay_ms: int | None
+        self, offsets: list[int], lease_id: int, action: SettleAction, *, delay_ms: int | None
     ) -> list[int]:
         """Settle messages; return those for which it is refused."""
         refused: list[int] = []

@@ -3,10 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from queue_layer.config import QueueConfig
-from wire.error_code import ErrorCode
-from wire.queue_journal import NO_TARGET, Target
-from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, MessageState, PartitionReceived, SettleAction
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.queue_journal import NO_TARGET, Target
+from tidelog.wire.messages.queues import (
+    VISIBILITY_TIMEOUT_MS_MAX,
+    MessageState,
+    PartitionReceived,
+    SettleAction,
+)
 
 
 @dataclass
@@ -132,7 +137,7 @@ class ListModel:
         return ErrorCode.RECEIPT_EXPIRED if is_over else None
 
     def settle(
-        self, offset: int, action: SettleAction, delay_ms: int, lease_id: int
+        self, offset: int, action: SettleAction, delay_ms: int, *, lease_id: int
     ) -> ErrorCode | None:
         """Settle one message; return why not, if not."""
         refusal = self.refusal(offset, action, lease_id)

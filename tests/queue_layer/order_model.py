@@ -5,7 +5,7 @@ from itertools import islice
 
 from hypothesis import strategies as st
 
-from queue_layer.delivery_order import DeliveryOrder, RecordFields
+from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, RecordFields
 
 RECORDS = 24
 Change = tuple[str, int, int, int]
@@ -28,7 +28,7 @@ def chosen(order: DeliveryOrder, limit: int, turn: int = 1) -> list[int]:
 
 
 def check_order(
-    order: DeliveryOrder, fields: Sequence[RecordFields] | None, told: list[Change], limit: int
+    order: DeliveryOrder, fields: Sequence[RecordFields] | None, told: list[Change], *, limit: int
 ) -> None:
     """Tell an order of changes, as a queue does, and check after each what it offers."""
     order.came(0, RECORDS, fields)

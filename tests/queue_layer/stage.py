@@ -22,15 +22,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, final
 
-from queue_layer.config import QueueConfig, ReceiveDurability
-from queue_layer.delivery_order import RecordFields
-from queue_layer.orders import order_for
-from queue_layer.outcome import Outcome, Reply
-from queue_layer.queue_partition import QueuePartition
-from queue_layer.receipts import Receipts
-from queue_layer.receiving import ReceiveCommand
-from wire.queue_journal import Target, decode, encode
-from wire.queues import MessageState, SettleAction, Settlement
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.config import QueueConfig, ReceiveDurability
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.factory import order_for
+from tidelog.queue_layer.outcome import Outcome, Reply
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.messages.queue_journal import Target, decode, encode
+from tidelog.wire.messages.queues import MessageState, SettleAction, Settlement
 
 _TARGET: Final[Target] = (b"dead letters", 0)
 _S: Final = 1000

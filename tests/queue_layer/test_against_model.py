@@ -15,17 +15,17 @@ from hypothesis.stateful import (
     rule,
 )
 
-from client.queue_history import QueueHistory
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
-from queue_layer.orders import order_for
-from queue_layer.receiving import ReceiveCommand, ReceivePlan
-from queue_layer.redriving import RedriveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tests.queue_layer.list_model import ListModel, Message
-from wire.error_code import ErrorCode
-from wire.queue_journal import Target, decode
-from wire.queues import MessageState, PartitionReceived, Run, SettleAction
+from tidelog.client.queue.inspect.history import QueueHistory
+from tidelog.queue_layer.commands.receive import ReceiveCommand, ReceivePlan
+from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.factory import order_for
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.queue_journal import Target, decode
+from tidelog.wire.messages.queues import MessageState, PartitionReceived, Run, SettleAction
 
 OTHER: Final[Target] = (b"where it came from", 0)
 HOUR: Final = 3600 * SECOND
@@ -152,7 +152,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         delay_ms=st.sampled_from([0, 1, SECOND, 40 * SECOND, 12 * HOUR]),
         chosen=st.sets(st.integers(0, 20), max_size=4),
     )
-    def settle(self, place: int, action: SettleAction, delay_ms: int, chosen: set[int]) -> None:
+    def settle(self, place: int, action: SettleAction, delay_ms: int, *, chosen: set[int]) -> None:
         place %= len(self.receipts)
         received = self.receipts[place]
         runs = [(run.first_offset, run.count) for run in received.runs]
@@ -165,7 +165,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         expected = {
             offset: code
             for offset in wanted
-            if (code := self.model.settle(offset, action, delay_ms, lease_id)) is not None
+            if (code := self.model.settle(offset, action, delay_ms, lease_id=lease_id)) is not None
         }
         assert settled.error is None
         assert expected == {

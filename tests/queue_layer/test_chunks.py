@@ -2,14 +2,14 @@
 
 import pytest
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import MakeOrder, RecordFields
-from queue_layer.groups import GroupOrder
-from queue_layer.orders import order_for
-from queue_layer.standard_order import StandardOrder
 from tests.queue_layer.driver import SECOND, Driver
-from wire.error_code import ErrorCode
-from wire.queues import MessageState
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
+from tidelog.queue_layer.ordering.factory import order_for
+from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.queues import MessageState
 
 PART = RecordFields(is_chunk=True)
 ORDERS: list[MakeOrder] = [

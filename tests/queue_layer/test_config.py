@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_layer.config import ExponentialBackoff, FixedBackoff, QueueConfig
 from tests.queue_layer.driver import TARGET
-from wire.errors import InvalidConfigError
-from wire.queues import VISIBILITY_TIMEOUT_MS_MAX
+from tidelog.queue_layer.config import ExponentialBackoff, FixedBackoff, QueueConfig
+from tidelog.wire.errors import InvalidConfigError
+from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from types import FrameType
 
 import pytest
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
-from queue_layer.queue_partition import QueuePartition
-from queue_layer.receipts import Receipts
 from tests.queue_layer.driver import KEY, QUEUE_ID, SECOND, START_MS, Driver
-from wire.queue_journal import Frame, Sought
-from wire.queues import SettleAction
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.messages.queue_journal import Frame, Sought
+from tidelog.wire.messages.queues import SettleAction
 
 FEW, MANY = 100, 1_000_000
 RECEIPTS = Receipts(queue_id=QUEUE_ID, partition=7, key=KEY)

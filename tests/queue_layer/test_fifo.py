@@ -2,15 +2,15 @@
 
 import pytest
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
-from queue_layer.groups import GroupOrder
 from tests.queue_layer.counting_links import CountingLinks
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tests.queue_layer.fifo_driver import FIFO, fifo, send
-from wire.error_code import ErrorCode
-from wire.queue_journal import decode
-from wire.queues import (
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.queue_journal import decode
+from tidelog.wire.messages.queues import (
     MessageState,
     PartitionReceived,
     SettleAction,

@@ -5,14 +5,14 @@ from typing import final
 
 import pytest
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
-from queue_layer.groups import GroupOrder
-from queue_layer.receiving import ReceiveCommand
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tests.queue_layer.fifo_model import FifoModel
-from wire.queue_journal import encode
-from wire.queues import PartitionReceived, SettleAction
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.wire.messages.queue_journal import encode
+from tidelog.wire.messages.queues import PartitionReceived, SettleAction
 
 CONFIG = QueueConfig(is_fifo=True, dead_letter_target=TARGET)
 STEPS = 250
@@ -66,7 +66,7 @@ class Pair:
             delay_ms = self.random.choice([0, 5, 20]) * SECOND
         settled = self.driver.settle(received, action, *offsets, delay_ms=delay_ms)
         refused = offsets_of([run for refused in settled.refused for run in refused.runs])
-        assert sorted(refused) == self.model.settle(offsets, lease_id, action, delay_ms)
+        assert sorted(refused) == self.model.settle(offsets, lease_id, action, delay_ms=delay_ms)
 
     def wait(self) -> None:
         self.driver.wait(self.random.randrange(8) * SECOND)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from queue_layer.receiving import ReceiveCommand
 from tests.queue_layer.driver import SECOND, START_MS, Driver
 from tests.queue_layer.fifo_driver import fifo, offsets, send
-from wire.errors import InvalidRequestError
-from wire.queue_journal import encode
-from wire.queues import VISIBILITY_TIMEOUT_MS_MAX, PartitionReceived, SettleAction
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queue_journal import encode
+from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX, PartitionReceived, SettleAction
 
 
 def attempt(driver: Driver, name: str, max_messages: int = 10) -> PartitionReceived:

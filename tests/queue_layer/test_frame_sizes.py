@@ -5,20 +5,20 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logstore.config import LogConfig
-from queue_layer.config import ExponentialBackoff, QueueConfig
-from queue_layer.delivery_order import MakeOrder, RecordFields
-from queue_layer.frames import FRAME_BYTES_MAX
-from queue_layer.groups import GroupOrder
-from queue_layer.queue_partition import QueuePartition
-from queue_layer.receiving import ReceiveCommand
-from queue_layer.redriving import RedriveCommand
-from queue_layer.settling import REASON_LENGTH_MAX
-from queue_layer.standard_order import StandardOrder
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
-from wire.queue_journal import NO_TARGET, Deleted, Died, Frame, encode
-from wire.queues import SettleAction
-from wire.record_batch import Columns, encode_batch
+from tidelog.logstore.config import LogConfig
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.queue_layer.commands.settle import REASON_LENGTH_MAX
+from tidelog.queue_layer.config import ExponentialBackoff, QueueConfig
+from tidelog.queue_layer.frames import FRAME_BYTES_MAX
+from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
+from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.messages.queue_journal import NO_TARGET, Deleted, Died, Frame, encode
+from tidelog.wire.messages.queues import SettleAction
 
 HOUR_MS: Final = 3600 * SECOND
 START: Final = 1 << 40

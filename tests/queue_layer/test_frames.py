@@ -1,7 +1,7 @@
 """What was decided at once, cut into frames."""
 
-from queue_layer.frames import FRAME_BYTES_MAX, frames_of
-from wire.queue_journal import AnyEntry, Died, Frame, Purged, Sought, encode
+from tidelog.queue_layer.frames import FRAME_BYTES_MAX, frames_of
+from tidelog.wire.messages.queue_journal import AnyEntry, Died, Frame, Purged, Sought, encode
 
 NOW_MS = 1_700_000_000_000
 TARGET = (b"dead letter topic", 3)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
 from tests.queue_layer.driver import SECOND, START_MS, Driver, offsets_of
-from wire.error_code import ErrorCode
-from wire.queues import PartitionReceived, SettleAction, Settled
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.queues import PartitionReceived, SettleAction, Settled
 
 PART = RecordFields(is_chunk=True)
 MESSAGE = RecordFields()

@@ -1,7 +1,7 @@
 """What a command comes to, as frames."""
 
-from queue_layer.outcome import Outcome
-from wire.queue_journal import Frame, Sought
+from tidelog.queue_layer.outcome import Outcome
+from tidelog.wire.messages.queue_journal import Frame, Sought
 
 
 def test_entries_of_one_command_are_one_frame() -> None:

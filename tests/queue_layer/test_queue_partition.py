@@ -1,10 +1,10 @@
 """A partition of a queue as its shell drives it: loading, time, purge, seek, trim, snapshots."""
 
-from queue_layer.config import QueueConfig
-from queue_layer.delivery_order import RecordFields
 from tests.queue_layer.driver import SECOND, START_MS, Driver
-from wire.queue_journal import decode
-from wire.queues import SettleAction
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.wire.messages.queue_journal import decode
+from tidelog.wire.messages.queues import SettleAction
 
 
 def test_a_queue_begins_where_it_was_told_to() -> None:

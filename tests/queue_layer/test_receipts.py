@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queue_layer.receipts import Receipt, Receipts
 from tests.queue_layer.driver import KEY, QUEUE_ID
-from wire.errors import InvalidReceiptError
+from tidelog.queue_layer.receipts import Receipt, Receipts
+from tidelog.wire.errors import InvalidReceiptError
 
 
 def receipts(*, queue_id: bytes = QUEUE_ID, partition: int = 7, key: bytes = KEY) -> Receipts:

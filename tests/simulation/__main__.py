@@ -16,8 +16,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from tests.simulation.broker.plans import to_json
 from tests.simulation.kinds import KINDS, Kind
-from tests.simulation.mutation import (
+from tests.simulation.mutations.measure import (
     SEEDS_MAX,
     Trial,
     objections,
@@ -26,7 +27,6 @@ from tests.simulation.mutation import (
     table_row,
     try_mutants,
 )
-from tests.simulation.plans import to_json
 from tests.simulation.report import LifeReport
 from tests.simulation.shrink import ShrinkBudget
 from tests.simulation.swarm import (

@@ -10,7 +10,7 @@ from traceback import format_exception
 from typing import final
 
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.faulty_disk import StaleHandleError
+from tests.simulation.machine.faulty_disk import StaleHandleError
 
 _LOGGER = logging.getLogger("tidelog.broker")
 

@@ -8,21 +8,23 @@ from typing import Any, Final, Generic, final
 
 import msgspec
 
-from tests.broker.staging.planted import DROPPED_EARLY
-from tests.simulation import compacted, planned_life, plans
+from tests.simulation.broker import compacted, plans
+from tests.simulation.broker import run as planned_life
+from tests.simulation.broker.simplifications import SIMPLIFICATIONS
+from tests.simulation.broker.sometimes import PROBES
 from tests.simulation.checkers.book import Checker
-from tests.simulation.cluster import life as cluster_life
 from tests.simulation.cluster import plans as cluster_plans
+from tests.simulation.cluster import run as cluster_life
 from tests.simulation.cluster.minutes import NodeChecker
 from tests.simulation.cluster.mutants import MUTANTS as CLUSTER_MUTANTS
 from tests.simulation.cluster.replication_mutants import MUTANTS as REPLICATION_MUTANTS
 from tests.simulation.cluster.simplifications import SIMPLIFICATIONS as CLUSTER_SIMPLIFICATIONS
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
-from tests.simulation.mutant import Mutant
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.planted_in_compaction import MUTANTS as COMPACTION_MUTANTS
-from tests.simulation.queues import life as queue_life
+from tests.simulation.mutations.compaction import MUTANTS as COMPACTION_MUTANTS
+from tests.simulation.mutations.mutant import Mutant
 from tests.simulation.queues import plans as queue_plans
+from tests.simulation.queues import run as queue_life
 from tests.simulation.queues.book import QueueChecker
 from tests.simulation.queues.mutants import MUTANTS as QUEUE_MUTANTS
 from tests.simulation.queues.planted_again import MUTANTS as PLANTED_AGAIN
@@ -30,8 +32,7 @@ from tests.simulation.queues.simplifications import SIMPLIFICATIONS as QUEUE_SIM
 from tests.simulation.queues.sometimes import PROBES as QUEUE_PROBES
 from tests.simulation.report import LifeReport, PlanType
 from tests.simulation.shrink import Simplification
-from tests.simulation.simplifications import SIMPLIFICATIONS
-from tests.simulation.sometimes import PROBES
+from tests.simulation.staged_batches.mutants import DROPPED_EARLY
 
 _HERE = Path(__file__).parent
 
@@ -46,7 +47,7 @@ class Kind(Generic[PlanType]):
     draw_plan: Callable[[int, float], PlanType]
     """Expands a seed, and the seconds that the faults go on."""
     live: Callable[..., LifeReport[PlanType]]
-    """See `tests.simulation.planned_life.live`."""
+    """See `tests.simulation.broker.run.live`."""
     probes: Mapping[str, str]
     """What a good swarm reaches."""
     simplifications: Sequence[Simplification[PlanType]]

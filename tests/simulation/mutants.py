@@ -2,7 +2,9 @@
 
 from typing import Final
 
-from tests.simulation import planted_in_broker, planted_in_client, planted_in_logstore
+from tests.simulation.mutations import broker as planted_in_broker
+from tests.simulation.mutations import client as planted_in_client
+from tests.simulation.mutations import logstore as planted_in_logstore
 
 MUTANTS: Final = (
     *planted_in_logstore.MUTANTS,

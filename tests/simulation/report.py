@@ -6,9 +6,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from tests.simulation.broker.plans import LifePlan
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.clock import DeadlockError, EventBudgetError
-from tests.simulation.plans import LifePlan
+from tests.simulation.machine.clock import DeadlockError, EventBudgetError
 
 PlanType = TypeVar("PlanType", bound=LifePlan)
 

@@ -15,7 +15,7 @@ from typing import Generic, final
 
 import msgspec
 
-from tests.simulation.plans import Fault
+from tests.simulation.broker.plans import Fault
 from tests.simulation.report import LifeReport, PlanType
 
 Run = Callable[[PlanType], LifeReport[PlanType]]
@@ -145,6 +145,7 @@ def shrink(
     report: LifeReport[PlanType],
     run: Run[PlanType],
     simplifications: Sequence[Simplification[PlanType]],
+    *,
     budget: ShrinkBudget | None = None,
 ) -> Shrunk[PlanType]:
     """Return a smaller plan that fails in the same way as `report`, or the same one."""

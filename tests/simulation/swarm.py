@@ -10,9 +10,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final, final
 
+from tests.simulation.broker.plans import to_json
 from tests.simulation.children import workers
 from tests.simulation.kinds import KINDS, Kind
-from tests.simulation.plans import to_json
 from tests.simulation.report import LifeReport, PlanType
 from tests.simulation.shrink import shrink
 

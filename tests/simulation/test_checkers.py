@@ -4,44 +4,8 @@ from math import inf
 
 import pytest
 
-from tests.simulation.checkers.admin_promises import (
-    DeletedStays,
-    PartitionsStay,
-    SettingsStay,
-    TopicsStay,
-)
-from tests.simulation.checkers.book import (
-    Acknowledged,
-    Book,
-    Checker,
-    DamageReported,
-    ViolationError,
-)
-from tests.simulation.checkers.broker_promises import (
-    CleanStopKeeps,
-    DamageIsReal,
-    DurableStays,
-    HonestStatus,
-    LogStartRises,
-    RotIsFound,
-)
-from tests.simulation.checkers.compaction_promises import OnlySupersededGoes
-from tests.simulation.checkers.consumer_promises import ConsumersReadAll
-from tests.simulation.checkers.log_promises import (
-    AcknowledgedStays,
-    BelowHighWatermark,
-    Contiguous,
-    HighWatermarkRises,
-    NoDuplicates,
-    NothingPhantom,
-    NoTrespass,
-    ProducerOrder,
-    StableOffsets,
-    TimeIsFound,
-)
-from tests.simulation.checkers.loss_promises import LossIsBounded
-from tests.simulation.keys import Superseded
-from tests.simulation.stories import (
+from tests.simulation.broker.keys import Superseded
+from tests.simulation.broker.stories import (
     DIRECTORY,
     RULES,
     Story,
@@ -81,7 +45,43 @@ from tests.simulation.stories import (
     topics,
     trespassed,
 )
-from wire.errors import (
+from tests.simulation.checkers.admin_promises import (
+    DeletedStays,
+    PartitionsStay,
+    SettingsStay,
+    TopicsStay,
+)
+from tests.simulation.checkers.book import (
+    Acknowledged,
+    Book,
+    Checker,
+    DamageReported,
+    ViolationError,
+)
+from tests.simulation.checkers.broker_promises import (
+    CleanStopKeeps,
+    DamageIsReal,
+    DurableStays,
+    HonestStatus,
+    LogStartRises,
+    RotIsFound,
+)
+from tests.simulation.checkers.compaction_promises import OnlySupersededGoes
+from tests.simulation.checkers.consumer_promises import ConsumersReadAll
+from tests.simulation.checkers.log_promises import (
+    AcknowledgedStays,
+    BelowHighWatermark,
+    Contiguous,
+    HighWatermarkRises,
+    NoDuplicates,
+    NothingPhantom,
+    NoTrespass,
+    ProducerOrder,
+    StableOffsets,
+    TimeIsFound,
+)
+from tests.simulation.checkers.loss_promises import LossIsBounded
+from tidelog.wire.errors import (
     DiskFullError,
     LogOfflineError,
     NotLeaderError,
@@ -89,7 +89,7 @@ from wire.errors import (
     ShuttingDownError,
     UnexpectedServerError,
 )
-from wire.produce import AckLevel
+from tidelog.wire.messages.produce import AckLevel
 
 COMPACTED = Superseded([0])
 

@@ -2,11 +2,11 @@
 
 import logging
 
-from broker.queues.supervision import supervising
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.defects import no_defect_unheard
-from tests.simulation.faulty_disk import StaleHandleError
-from wire.errors import BrokerError, UnexpectedServerError
+from tests.simulation.machine.faulty_disk import StaleHandleError
+from tidelog.broker.queues.supervision import supervising
+from tidelog.wire.errors import BrokerError, UnexpectedServerError
 
 LOGGER = logging.getLogger("tidelog.broker")
 

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from tests.simulation.plans import Plan, draw_plan
+from tests.simulation.broker.plans import Plan, draw_plan
+from tests.simulation.broker.simplifications import SIMPLIFICATIONS
 from tests.simulation.report import LifeReport
 from tests.simulation.shrink import ShrinkBudget, shrink
-from tests.simulation.simplifications import SIMPLIFICATIONS
 
 
 def pretended_life(plan: Plan) -> LifeReport[Plan]:
@@ -45,7 +45,10 @@ def test_what_does_not_matter_besides_is_made_simple() -> None:
 
 def test_shrinking_ends_after_so_many_lives() -> None:
     shrunk = shrink(
-        pretended_life(failing_plan()), pretended_life, SIMPLIFICATIONS, ShrinkBudget(lives=3)
+        pretended_life(failing_plan()),
+        pretended_life,
+        SIMPLIFICATIONS,
+        budget=ShrinkBudget(lives=3),
     )
 
     assert shrunk.run_count <= 3
@@ -55,7 +58,7 @@ def test_shrinking_ends_after_so_many_lives() -> None:
 def test_shrinking_ends_when_there_are_few_enough_faults() -> None:
     report = pretended_life(failing_plan())
 
-    shrunk = shrink(report, pretended_life, SIMPLIFICATIONS, ShrinkBudget(faults_enough=4))
+    shrunk = shrink(report, pretended_life, SIMPLIFICATIONS, budget=ShrinkBudget(faults_enough=4))
 
     assert len(shrunk.report.plan.faults) <= 4
     assert shrunk.run_count < shrink(report, pretended_life, SIMPLIFICATIONS).run_count

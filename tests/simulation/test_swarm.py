@@ -5,11 +5,11 @@ What fails here was broken by the change that is being tested, and not by chance
 
 import pytest
 
+from tests.simulation.broker.plans import draw_plan
+from tests.simulation.broker.sometimes import PROBES
 from tests.simulation.kinds import BROKER, KINDS, find_mutant
-from tests.simulation.mutant import Mutant
-from tests.simulation.mutation import is_objection
-from tests.simulation.plans import draw_plan
-from tests.simulation.sometimes import PROBES
+from tests.simulation.mutations.measure import is_objection
+from tests.simulation.mutations.mutant import Mutant
 from tests.simulation.swarm import (
     EASY_PROBES,
     LIVES_FOR_EASY_PROBES,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.random_streams import RandomStreams
+from tests.simulation.machine.random_streams import RandomStreams
 from tests.simulation.trace import Trace
 
 

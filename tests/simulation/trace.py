@@ -43,14 +43,14 @@ class Trace:
             self._show(line)
 
     def spawned(self, number: int, name: str) -> None:
-        """See `tests.simulation.scheduler.StepRecorder`."""
+        """See `tests.simulation.machine.scheduler.StepRecorder`."""
         line = f"{self._now():.6f} scheduler task {number} is {name}"
         self._add(line)
         if self._show_step is not None:
             self._show_step(line)
 
     def step(self, number: int) -> None:
-        """See `tests.simulation.scheduler.StepRecorder`."""
+        """See `tests.simulation.machine.scheduler.StepRecorder`."""
         self._add(str(number))
         if self._show_step is not None:
             self._show_step(f"{self._now():.6f} scheduler step of {number}")

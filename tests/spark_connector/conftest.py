@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_connector.pool import close_idle
 from tests.spark_connector.town import Town
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
+from tidelog.spark_connector.connection.pool import close_idle
 
 _numbers = itertools.count()
 

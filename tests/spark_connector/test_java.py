@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_connector.java import (
+from tidelog.spark_connector.java import (
     ADVICE,
     JavaMissingError,
     prepare_java,

@@ -4,8 +4,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from client.metadata import TopicPartition
-from spark_connector.lag import lag
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.lag import lag
 
 IDS = {"@ids": {"orders": "00" * 16}}
 PROGRESS: dict[str, list[dict[str, Any]]] = {

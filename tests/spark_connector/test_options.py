@@ -4,15 +4,15 @@ import pickle
 
 import pytest
 
-from client.address import Address
-from spark_connector.options import (
+from tidelog.client.cluster.address import Address
+from tidelog.spark_connector.options import (
     CONNECTION_NAMES,
     ConnectionOptions,
     GivenOptions,
     WriteOptions,
     parse_object,
 )
-from wire.errors import ConfigError
+from tidelog.wire.errors import ConfigError
 
 NAMES = ("count", "isOn", "delay", "shape", *CONNECTION_NAMES)
 SERVERS = {"bootstrap.servers": "here:1"}

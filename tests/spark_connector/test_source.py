@@ -7,10 +7,10 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType
 
-from spark_connector.batch_reader import BatchReader
-from spark_connector.source import TidelogSource
-from spark_connector.stream_reader import StreamReader
-from wire.errors import ConfigError
+from tidelog.spark_connector.read.batch_reader import BatchReader
+from tidelog.spark_connector.read.stream_reader import StreamReader
+from tidelog.spark_connector.source import TidelogSource
+from tidelog.wire.errors import ConfigError
 
 OPTIONS = {"bootstrap.servers": "here:1", "subscribe": "orders"}
 SOME = StructType().add("value", BinaryType()).add("offset", LongType())

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from spark_connector.offsets import Slice
-from spark_connector.options import ConnectionOptions, GivenOptions
-from spark_connector.read_options import READ_NAMES, ReadOptions
 from tidelog import blocking
-from wire.compression import Codec
-from wire.record_batch import Headers
+from tidelog.spark_connector.options import ConnectionOptions, GivenOptions
+from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.read_options import READ_NAMES, ReadOptions
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Headers
 
 
 @final

@@ -4,8 +4,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tidelog.blocking.thread import TrioThread
 from tidelog.embedded import open_broker
-from tidelog.trio_thread import TrioThread
 
 
 @contextmanager

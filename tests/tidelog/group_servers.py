@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager, contextmanager
 import trio
 from trio.testing import MockClock
 
-from coordinator.groups.config import GroupConfig
 from tests.broker.world import World
 from tests.client.fronts import FrontedCluster
 from tests.client.group_service import GroupService
-from tidelog.trio_thread import TrioThread
-from wire.tcp import TcpNetwork
+from tidelog.blocking.thread import TrioThread
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.wire.env.tcp import TcpNetwork
 
 QUICK = GroupConfig(
     heartbeat_interval_ms=200,

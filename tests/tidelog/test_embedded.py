@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import resolve_config
-from client.client import connect
+from tidelog.broker.config.broker_config import resolve_config
+from tidelog.client.client import connect
 from tidelog.embedded import open_broker, open_configured_broker
-from wire.errors import ConfigError, DataDirectoryError
+from tidelog.wire.errors import ConfigError, DataDirectoryError
 
 
 async def test_it_serves_while_the_block_runs_and_keeps_its_data(tmp_path: Path) -> None:

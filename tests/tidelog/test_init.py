@@ -6,8 +6,8 @@ import sys
 import pytest
 
 import tidelog
-from client.client import connect
-from wire.errors import TidelogError
+from tidelog.client.client import connect
+from tidelog.wire.errors import TidelogError
 
 
 def run_python(code: str) -> str:
@@ -23,14 +23,15 @@ def test_a_public_name_is_the_one_of_the_package_behind() -> None:
 
 def test_importing_it_loads_neither_trio_nor_the_client() -> None:
     loaded = run_python(
-        "import sys, tidelog; print([n for n in ('trio', 'client.client') if n in sys.modules])"
+        "import sys, tidelog; "
+        "print([n for n in ('trio', 'tidelog.client.client') if n in sys.modules])"
     )
 
     assert loaded == "[]"
 
 
 def test_a_star_import_brings_every_public_name() -> None:
-    assert run_python("from tidelog import *; print(connect.__module__)") == "client.client"
+    assert run_python("from tidelog import *; print(connect.__module__)") == "tidelog.client.client"
 
 
 def test_the_public_names_are_listed() -> None:

@@ -8,10 +8,16 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from wire.batch_columns import decode_columns
-from wire.compression import Codec
-from wire.record_batch import Columns, encode_batch, parse_header, stamp_leader, stamp_replica
-from wire.sparse_batch import encode_sparse
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import (
+    Columns,
+    encode_batch,
+    parse_header,
+    stamp_leader,
+    stamp_replica,
+)
+from tidelog.wire.batch.sparse_batch import encode_sparse
 
 HEADER_FIELDS = {
     "sync_marker": (0, "I"),

@@ -4,9 +4,9 @@ from typing import final
 
 from tests.wire.samples import EXCHANGES
 from tests.wire.streams import FakeStream
-from wire import api
-from wire.connection import Request, ServerConnection
-from wire.session import ApiVersions, HelloReply, MetadataReply
+from tidelog.wire.messages.session import ApiVersions, HelloReply, MetadataReply
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.connection import Request, ServerConnection
 
 APIS = [exchange.api for exchange in EXCHANGES]
 OFFERED = [ApiVersions(served.key, served.min_version, served.max_version) for served in APIS]

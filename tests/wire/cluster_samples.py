@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from tests.wire.group_samples import TOPIC_ID
-from wire.cluster_admin import (
+from tidelog.wire.errors import LeaderNotAvailableError
+from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
     AlterClusterReply,
     AlterClusterRequest,
@@ -21,8 +22,7 @@ from wire.cluster_admin import (
     UnregisterBrokerReply,
     UnregisterBrokerRequest,
 )
-from wire.errors import LeaderNotAvailableError
-from wire.reassignment import (
+from tidelog.wire.messages.reassignment import (
     DescribeMovesReply,
     DescribeMovesRequest,
     DrainBrokerReply,

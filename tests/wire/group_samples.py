@@ -1,7 +1,7 @@
 """One instance of every message of consumer groups, with every field different from its default."""
 
-from wire.errors import OffsetOutOfRangeError, PartitionNotOwnedError, UnknownGroupError
-from wire.groups import (
+from tidelog.wire.errors import OffsetOutOfRangeError, PartitionNotOwnedError, UnknownGroupError
+from tidelog.wire.messages.groups import (
     AssignedTopic,
     CommitOffsetsReply,
     CommitOffsetsRequest,

@@ -1,8 +1,8 @@
 """Samples of messages about what happened to the messages of a queue."""
 
 from tests.wire.group_samples import TOPIC_ID
-from wire.errors import OffsetOutOfRangeError
-from wire.fetch import (
+from tidelog.wire.errors import OffsetOutOfRangeError
+from tidelog.wire.messages.fetch import (
     FetchReply,
     FetchRequest,
     ListOffsetsReply,

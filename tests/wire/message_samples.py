@@ -1,9 +1,9 @@
 """Samples of receiving and settling messages, and of what people ask about them."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
-from wire.error_code import ErrorCode
-from wire.errors import ErrorDetail
-from wire.queues import (
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorDetail
+from tidelog.wire.messages.queues import (
     CancelReply,
     CancelRequest,
     CountMessagesReply,

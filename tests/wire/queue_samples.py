@@ -1,7 +1,7 @@
 """Samples of the administration of queues."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
-from wire.queue_admin import (
+from tidelog.wire.messages.queue_admin import (
     AlterQueueReply,
     AlterQueueRequest,
     CreateQueueReply,

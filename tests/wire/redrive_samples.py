@@ -1,9 +1,9 @@
 """Samples of messages about redrives, and of how far those are who move the messages."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
-from wire.errors import NotLeaderError
-from wire.produce import DescribeProducerReply, DescribeProducerRequest
-from wire.redrives import (
+from tidelog.wire.errors import NotLeaderError
+from tidelog.wire.messages.produce import DescribeProducerReply, DescribeProducerRequest
+from tidelog.wire.messages.redrives import (
     DescribeRedriveReply,
     DescribeRedriveRequest,
     RedriveDescription,

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from wire.errors import CorruptBatchError
-from wire.replication import (
+from tidelog.wire.errors import CorruptBatchError
+from tidelog.wire.messages.replication import (
     Diverging,
     FollowedPartition,
     ReplicaDurable,

@@ -16,9 +16,8 @@ from tests.wire import (
     transaction_samples,
 )
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
-from wire import api
-from wire.api import AnyApi, Api
-from wire.cluster import (
+from tidelog.wire.errors import CorruptBatchError, OffsetOutOfRangeError
+from tidelog.wire.messages.cluster import (
     DecideReply,
     DecideRequest,
     ExtentQuestion,
@@ -37,8 +36,7 @@ from wire.cluster import (
     RaftSnapshotReply,
     RaftSnapshotRequest,
 )
-from wire.errors import CorruptBatchError, OffsetOutOfRangeError
-from wire.fetch import (
+from tidelog.wire.messages.fetch import (
     FetchReply,
     FetchRequest,
     ListOffsetsReply,
@@ -49,7 +47,8 @@ from wire.fetch import (
     PartitionOffset,
     PartitionOffsetAt,
 )
-from wire.produce import (
+from tidelog.wire.messages.offset_ranges import TopicExtents, TopicExtentsReply, TopicExtentsRequest
+from tidelog.wire.messages.produce import (
     AckLevel,
     Acks,
     InitProducerReply,
@@ -59,7 +58,7 @@ from wire.produce import (
     ProduceReply,
     ProduceRequest,
 )
-from wire.session import (
+from tidelog.wire.messages.session import (
     ApiVersions,
     BrokerAddress,
     HelloReply,
@@ -69,7 +68,8 @@ from wire.session import (
     PartitionMetadata,
     TopicMetadata,
 )
-from wire.topic_extents import TopicExtents, TopicExtentsReply, TopicExtentsRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import AnyApi, Api
 
 CORRELATION_ID = 0x0102_0304
 VERSION = 1

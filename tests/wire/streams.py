@@ -5,13 +5,13 @@ from typing import final
 
 import trio
 
-from wire.env import BytesLike, FileRegionSource
-from wire.errors import ConnectionLostError
+from tidelog.wire.env.env import BytesLike, FileRegionSource
+from tidelog.wire.errors import ConnectionLostError
 
 
 @final
 class FakeStream:
-    """Sends as much as the test allows and receives what the test feeds; see `wire.env.Stream`."""
+    """Sends as much as the test allows and receives what the test feeds; see `env.Stream`."""
 
     peer = "peer:1"
     local = ("local", 2)
@@ -105,7 +105,7 @@ class FakeStream:
 
 @final
 class FakeFile:
-    """A file without a descriptor; see `wire.env.FileRegionSource`."""
+    """A file without a descriptor; see `wire.env.env.FileRegionSource`."""
 
     def __init__(self, data: bytes) -> None:
         """Hold `data`."""

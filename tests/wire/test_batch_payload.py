@@ -4,10 +4,10 @@ import msgpack
 import pytest
 
 from tests.wire.batches import HEADER_SIZE, decoded, lie, sample_batch, with_payload
-from wire.batch_columns import decode_columns, decode_timestamp_deltas
-from wire.compression import CODEC_NAMES, Codec
-from wire.errors import WireFormatError
-from wire.record_batch import Columns, check_produced, encode_batch, parse_header
+from tidelog.wire.batch.batch_columns import decode_columns, decode_timestamp_deltas
+from tidelog.wire.batch.compression import CODEC_NAMES, Codec
+from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch, parse_header
+from tidelog.wire.errors import WireFormatError
 
 CODECS = list(CODEC_NAMES.values())
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wire.errors import OffsetOutOfRangeError
+from tidelog.wire.errors import OffsetOutOfRangeError
 
 
 def test_a_number_that_the_broker_did_not_say_is_none() -> None:

@@ -20,14 +20,14 @@ from tests.wire.batches import HEADER_SIZE, reseal, sample_batch, with_payload
 from tests.wire.brokers import APIS
 from tests.wire.memory import at_most_allocated
 from tests.wire.samples import EXCHANGES
-from wire import api
-from wire.batch_columns import decode_columns
-from wire.compression import Codec
-from wire.connection import ClientConnection, Request, ServerConnection
-from wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
-from wire.frame import PREFIX_SIZE, FrameDecoder
-from wire.record_batch import Columns, check_produced, parse_header
-from wire.session import ApiVersions, HelloRequest
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, check_produced, parse_header
+from tidelog.wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
+from tidelog.wire.messages.session import ApiVersions, HelloRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.connection import ClientConnection, Request, ServerConnection
+from tidelog.wire.protocol.frame import PREFIX_SIZE, FrameDecoder
 
 KiB = 1024
 FRAME_BYTES_MAX = 64 * KiB
@@ -125,7 +125,9 @@ any_frame = st.sampled_from(FRAMES)
 chunk_sizes = st.sampled_from([1, 7, 100, 100 * KiB])
 
 
-def received(decoder: FrameDecoder, data: bytes, at_once: int, take: Callable[[], object]) -> int:
+def received(
+    decoder: FrameDecoder, data: bytes, at_once: int, *, take: Callable[[], object]
+) -> int:
     """Hand over the data, take whatever `take` returns, and return how much that was."""
     count = 0
     rest = memoryview(data)
@@ -143,13 +145,13 @@ def received(decoder: FrameDecoder, data: bytes, at_once: int, take: Callable[[]
 @fuzz
 @given(st.lists(any_frame, max_size=3), edits, chunk_sizes, st.booleans())
 def test_a_frame_decoder_takes_any_bytes(
-    frames: list[bytes], changes: list[Edit], at_once: int, repair: bool
+    frames: list[bytes], changes: list[Edit], at_once: int, *, repair: bool
 ) -> None:
     data = damaged(b"".join(frames), changes)
     decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
 
     with at_most_allocated(3 * FRAME_BYTES_MAX + 300 * KiB), suppress(WireFormatError):
-        received(decoder, repaired(data) if repair else data, at_once, decoder.next_frame)
+        received(decoder, repaired(data) if repair else data, at_once, take=decoder.next_frame)
 
     assert decoder.capacity <= PREFIX_SIZE + FRAME_BYTES_MAX + 128 * KiB
 
@@ -157,7 +159,7 @@ def test_a_frame_decoder_takes_any_bytes(
 @fuzz
 @given(any_frame, edits, chunk_sizes, st.booleans())
 def test_a_server_takes_any_bytes(
-    frame: bytes, changes: list[Edit], at_once: int, introduced: bool
+    frame: bytes, changes: list[Edit], at_once: int, *, introduced: bool
 ) -> None:
     data = repaired(damaged(frame, changes))
     server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
@@ -165,7 +167,7 @@ def test_a_server_takes_any_bytes(
         data = HELLO + data
 
     with at_most_allocated(message_memory(data)), suppress(WireFormatError):
-        received(server.decoder, data, at_once, server.next_request)
+        received(server.decoder, data, at_once, take=server.next_request)
 
 
 @fuzz
@@ -182,7 +184,7 @@ def test_a_server_answers_any_message_in_a_good_frame(
     server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
     data = repaired(prefix + bytes(4) + header + b"bytes" * attached)
 
-    count = received(server.decoder, HELLO + data, 100 * KiB, server.next_request)
+    count = received(server.decoder, HELLO + data, 100 * KiB, take=server.next_request)
 
     assert count == 2, "it is a request or is refused, and the connection goes on"
 
@@ -197,7 +199,7 @@ def test_a_client_takes_any_bytes(place: int, changes: list[Edit], at_once: int)
         client.send_request(exchange.api, exchange.request)
 
     with at_most_allocated(message_memory(data)), suppress(WireFormatError):
-        received(client.decoder, data, at_once, client.next_reply)
+        received(client.decoder, data, at_once, take=client.next_reply)
 
 
 BATCHES = [

@@ -9,15 +9,15 @@ import trio
 
 from tests.wire.batches import stored_batch
 from tests.wire.brokers import APIS, HELLO_REPLY
-from wire import api
-from wire.connection import RefusedRequest, Request, ServerConnection
-from wire.env import Stream
-from wire.errors import ConnectionLostError, WireFormatError
-from wire.fetch import FetchReply, FetchRequest, PartitionFetched
-from wire.outbox import FileRegion, Outbox
-from wire.rpc import RpcConnection, open_rpc
-from wire.session import HelloRequest
-from wire.tcp import TcpListener, TcpNetwork
+from tidelog.wire.env.env import Stream
+from tidelog.wire.env.tcp import TcpListener, TcpNetwork
+from tidelog.wire.errors import ConnectionLostError, WireFormatError
+from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetched
+from tidelog.wire.messages.session import HelloRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
+from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+from tidelog.wire.protocol.write_buffer import FileRegion, Outbox
 
 BATCH_COUNT = 20_000
 BATCH = bytes(stored_batch())
@@ -25,7 +25,7 @@ REGION_BYTES = len(BATCH) * BATCH_COUNT
 
 
 class LogFile(NamedTuple):
-    """A real file; see `wire.env.FileRegionSource`."""
+    """A real file; see `wire.env.env.FileRegionSource`."""
 
     file: BinaryIO
 

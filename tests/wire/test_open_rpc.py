@@ -11,10 +11,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.wire.brokers import HELLO_REPLY, FakeBroker
 from tests.wire.streams import FakeStream
-from wire.diagnosis import diagnose
-from wire.env import Listener, Stream
-from wire.errors import ConnectError, ConnectionLostError, NotLeaderError, WireFormatError
-from wire.rpc import RpcConnection, connect_stream, open_rpc
+from tidelog.wire.env.connect_errors import diagnose
+from tidelog.wire.env.env import Listener, Stream
+from tidelog.wire.errors import ConnectError, ConnectionLostError, NotLeaderError, WireFormatError
+from tidelog.wire.protocol.rpc import RpcConnection, connect_stream, open_rpc
 
 
 class FakeNetwork:

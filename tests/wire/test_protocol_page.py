@@ -4,23 +4,23 @@ import re
 import types
 import typing
 from enum import IntEnum
-from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.paths import ROOT
 from tests.wire.samples import EXCHANGES, Exchange
-from wire.api import ApiKey
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     ERROR_CLASSES,
     ErrorDetail,
 )
-from wire.fetch import OffsetAt
-from wire.groups import ResetTo
-from wire.produce import AckLevel, Acks
+from tidelog.wire.messages.fetch import OffsetAt
+from tidelog.wire.messages.groups import ResetTo
+from tidelog.wire.messages.produce import AckLevel, Acks
+from tidelog.wire.protocol.api import ApiKey
 
-PAGE = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
 TYPES: dict[object, str] = {
     int: "int",
     float: "float",

@@ -3,8 +3,13 @@
 import msgspec
 
 from tests.wire.group_samples import TOPIC_ID
-from wire.topic_usage import PartitionUsage, TopicUsage, TopicUsageReply, TopicUsageRequest
-from wire.topics import (
+from tidelog.wire.messages.topic_usage import (
+    PartitionUsage,
+    TopicUsage,
+    TopicUsageReply,
+    TopicUsageRequest,
+)
+from tidelog.wire.messages.topics import (
     AddPartitionsReply,
     AddPartitionsRequest,
     AlterTopicReply,

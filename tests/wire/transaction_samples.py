@@ -1,9 +1,9 @@
 """Samples of messages about staged writes."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
-from wire.errors import TransactionGoneError
-from wire.produce import AckLevel, PartitionAppended, PartitionBatch, ProduceReply
-from wire.transactions import (
+from tidelog.wire.errors import TransactionGoneError
+from tidelog.wire.messages.produce import AckLevel, PartitionAppended, PartitionBatch, ProduceReply
+from tidelog.wire.messages.transactions import (
     AbortTransactionReply,
     AbortTransactionRequest,
     BeginTransactionReply,

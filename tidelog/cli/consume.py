@@ -7,15 +7,15 @@ from typing import BinaryIO, Literal, TypedDict, Unpack
 import click
 import trio
 
-from client.client import Client
-from client.config import OffsetReset, ReadFrom
-from client.consumer import Consumer
-from client.metadata import TopicPartition
-from client.record import RecordBatch
-from tidelog.cli.connection import broker_option, open_client
+from tidelog.cli.client import broker_option, open_client
 from tidelog.cli.options import examples, read_moment
-from tidelog.cli.record_format import FormatBatch, json_format, raw_format
-from wire.errors import OffsetOutOfRangeError
+from tidelog.cli.output.record_format import FormatBatch, json_format, raw_format
+from tidelog.client.client import Client
+from tidelog.client.config import OffsetReset, ReadFrom
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import OffsetOutOfRangeError
 
 
 class _Options(TypedDict):
@@ -137,7 +137,9 @@ async def _consume(topic: str, broker: str, options: _Options) -> None:
         format_batch = raw_format(None if separator is None else separator.encode())
     async with open_client(broker) as client:
         if options["group_id"] is not None:
-            await _consume_in_group(client, topic, options["group_id"], options, format_batch)
+            await _consume_in_group(
+                client, topic, options["group_id"], options=options, format_batch=format_batch
+            )
             return
         partition = options["partition"]
         partitions = None if partition is None else [partition]
@@ -150,11 +152,11 @@ async def _consume(topic: str, broker: str, options: _Options) -> None:
             await _seek(consumer, options)
             until = await consumer.end_offsets() if options["until_end"] else None
             _check_offset(options["offset"], until)
-            await _print(consumer, until, options["count_max"], format_batch)
+            await _print(consumer, until, options["count_max"], format_batch=format_batch)
 
 
 async def _consume_in_group(
-    client: Client, topic: str, group_id: str, options: _Options, format_batch: FormatBatch
+    client: Client, topic: str, group_id: str, *, options: _Options, format_batch: FormatBatch
 ) -> None:
     await client.admin.describe_topics([topic])  # A group would wait for a topic to come.
     is_assigned = trio.Event()
@@ -177,7 +179,7 @@ async def _consume_in_group(
         if options["until_end"]:
             await is_assigned.wait()
             until = await consumer.end_offsets()
-        if await _print(consumer, until, options["count_max"], format_batch):
+        if await _print(consumer, until, options["count_max"], format_batch=format_batch):
             await consumer.commit()
 
 
@@ -185,6 +187,7 @@ async def _print(
     consumer: Consumer,
     until: Mapping[TopicPartition, int] | None,
     count_max: int | None,
+    *,
     format_batch: FormatBatch,
 ) -> bool:
     """Print records; return whether it was stopped by `count_max`."""

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from tidelog.cli.options import examples, json_option
+from tidelog.cli.output.tables import print_facts, print_json
 from tidelog.cli.signals import on_signal
-from tidelog.cli.tables import print_facts, print_json
 from tidelog.demo.flights import Flights, load_flights
 from tidelog.demo.spark_story import SparkReport
 from tidelog.demo.story import Report, run_demo

@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from typing import final
 
-from wire.errors import TidelogError
+from tidelog.wire.errors import TidelogError
 
 
 @final

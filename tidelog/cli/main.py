@@ -22,26 +22,32 @@ _INTERRUPTED = 128 + signal.SIGINT
 _BROKEN_PIPE = 128 + signal.SIGPIPE
 
 COMMANDS = {
-    "serve": LazyCommand("tidelog.cli.serve", "serve", "Run a broker."),
-    "topic": LazyCommand("tidelog.cli.topic", "topic", "Create, inspect, change, delete topics."),
+    "serve": LazyCommand("tidelog.cli.serve.serve", "serve", "Run a broker."),
+    "topic": LazyCommand(
+        "tidelog.cli.topic.topic", "topic", "Create, inspect, change, delete topics."
+    ),
     "produce": LazyCommand(
         "tidelog.cli.produce", "produce", "Write lines to a topic, each as a record."
     ),
     "consume": LazyCommand(
         "tidelog.cli.consume", "consume", "Print the records of a topic, each on a line."
     ),
-    "queue": LazyCommand("tidelog.cli.queue", "queue", "Create, inspect, change, delete queues."),
-    "group": LazyCommand("tidelog.cli.group", "group", "Inspect, move, delete consumer groups."),
+    "queue": LazyCommand(
+        "tidelog.cli.queue.queue", "queue", "Create, inspect, change, delete queues."
+    ),
+    "group": LazyCommand(
+        "tidelog.cli.group.group", "group", "Inspect, move, delete consumer groups."
+    ),
     "transaction": LazyCommand(
         "tidelog.cli.transaction", "transaction", "Look at batches that become visible together."
     ),
     "cluster": LazyCommand(
-        "tidelog.cli.cluster",
+        "tidelog.cli.cluster.cluster",
         "cluster",
         "See how the cluster stands, change it, elect leaders, move replicas.",
     ),
-    "log": LazyCommand("tidelog.cli.log", "log", "Look into the files of a stopped broker."),
-    "config": LazyCommand("tidelog.cli.config", "config", "Show the settings of a broker."),
+    "log": LazyCommand("tidelog.cli.log.log", "log", "Look into the files of a stopped broker."),
+    "config": LazyCommand("tidelog.cli.serve.config", "config", "Show the settings of a broker."),
     "demo": LazyCommand("tidelog.cli.demo", "demo", "Show the whole story, on throwaway data."),
 }
 

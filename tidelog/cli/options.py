@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeVar, cast, final
 
 import click
 
-from tidelog.cli.times import parse_since_ms
-from wire.real_env import RealClock
+from tidelog.cli.output.times import parse_since_ms
+from tidelog.wire.env.real_env import RealClock
 
 if TYPE_CHECKING:
-    from client.offsets import OffsetPlace
+    from tidelog.client.cluster.list_offsets import OffsetPlace
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 

@@ -2,25 +2,26 @@
 
 import os
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Literal, TypedDict, Unpack, final
 
 import click
 import trio
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from client.config import Compression
-from client.producer import Producer
-from tidelog.cli.connection import broker_option, open_client
+from tidelog.cli.client import broker_option, open_client
 from tidelog.cli.errors import CommandError
 from tidelog.cli.line_reader import LineReader
 from tidelog.cli.options import Seconds, examples, json_option, read_headers
-from tidelog.cli.produce_progress import show_progress
+from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.signals import Interruption, on_signal
-from tidelog.cli.tables import counted, print_json
-from wire.errors import TidelogError
+from tidelog.client.config import Compression
+from tidelog.client.producer.producer import Producer
+from tidelog.wire.errors import TidelogError
 
 _ACKS: dict[str, Literal["all", 1, 0]] = {"0": 0, "1": 1, "all": "all"}
 _STANDARD_INPUT = (None, "-")
@@ -96,7 +97,7 @@ def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
     if options["key_separator"] == "":
         raise click.UsageError("--key-separator must not be empty")
     with _open_input(options["file"]) as descriptor:
-        trio.run(_produce, topic, broker, options, descriptor)
+        trio.run(partial(_produce, topic, broker, options, descriptor=descriptor))
 
 
 @contextmanager
@@ -120,7 +121,7 @@ def _open_input(file: str | None) -> Generator[int]:
         yield sys.stdin.fileno()
 
 
-async def _produce(topic: str, broker: str, options: _Options, descriptor: int) -> None:
+async def _produce(topic: str, broker: str, options: _Options, *, descriptor: int) -> None:
     reading, delivering = trio.CancelScope(), trio.CancelScope()
 
     def end() -> None:
@@ -243,3 +244,44 @@ class _Sending:
                 f"line {self.count + 1:,} has no key separator {self._separator.decode()!r}"
             )
         return key or None, value
+
+
+_INTERVAL_S = 0.1
+
+
+@asynccontextmanager
+async def show_progress(
+    acknowledged_count: Callable[[], int], console: Console
+) -> AsyncGenerator[None, None]:
+    """Show what was acknowledged, and how fast, while the block runs; nothing stays of it.
+
+    Nothing is shown where the console is not a terminal.
+    """
+    if not console.is_terminal:
+        yield
+        return
+    progress = Progress(
+        SpinnerColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.completed:,.0f} records acknowledged"),
+        TextColumn("{task.fields[rate]:,.0f}/s"),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+    )
+    task = progress.add_task("", total=None, rate=0.0)
+
+    async def keep_showing() -> None:
+        last_count, last_at = 0, trio.current_time()
+        while True:
+            await trio.sleep(_INTERVAL_S)
+            count, now = acknowledged_count(), trio.current_time()
+            progress.update(task, completed=count, rate=(count - last_count) / (now - last_at))
+            progress.refresh()
+            last_count, last_at = count, now
+
+    with progress:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_showing)
+            yield
+            nursery.cancel_scope.cancel()

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import click
 
-from tidelog.cli.asking import ask
-from tidelog.cli.connection import broker_option
+from tidelog.cli.client import ask, broker_option
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import examples, json_option
-from tidelog.cli.tables import print_json, print_table
-from tidelog.cli.times import moment_text
-from wire.transactions import TransactionDescription, TransactionStatus
+from tidelog.cli.output.tables import print_json, print_table
+from tidelog.cli.output.times import moment_text
+from tidelog.wire.messages.transactions import TransactionDescription, TransactionStatus
 
 _NUMBERS = ("OPEN BATCH", "LAST BATCH")
 

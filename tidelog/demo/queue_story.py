@@ -9,9 +9,9 @@ from typing import final
 
 import trio
 
-from client.client import Client
-from client.queue import Queue
-from client.queue_message import Message
+from tidelog.client.client import Client
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message
 from tidelog.demo.errors import DemoFailedError
 from tidelog.demo.flights import Flights
 
@@ -32,7 +32,7 @@ class QueueReport:
 
 
 async def work_through(
-    client: Client, topic: str, flights: Flights, progressed: Callable[[int], None]
+    client: Client, topic: str, flights: Flights, *, progressed: Callable[[int], None]
 ) -> QueueReport:
     """Make a queue of a topic that is there, and work until nothing is left.
 

@@ -34,7 +34,7 @@ class SparkReport:
 
 
 async def replay_with_spark(
-    address: str, topic: str, queue: str, values: Sequence[bytes]
+    address: str, topic: str, queue: str, *, values: Sequence[bytes]
 ) -> SparkReport | str:
     """Have Spark read a topic, and return what it found, or in one line why it could not.
 

@@ -10,8 +10,8 @@ from typing import Protocol, final
 
 import trio
 
-from client.client import Client, connect
-from client.producer import Producer
+from tidelog.client.client import Client, connect
+from tidelog.client.producer.producer import Producer
 from tidelog.demo.broker_process import open_broker_process
 from tidelog.demo.errors import DemoFailedError
 from tidelog.demo.flights import Flights
@@ -132,7 +132,7 @@ class _Demo:
                     client,
                     TOPIC,
                     self._flights,
-                    lambda count: self._audience.progressed(
+                    progressed=lambda count: self._audience.progressed(
                         "worked through", count, len(self._flights.values)
                     ),
                 )
@@ -140,7 +140,9 @@ class _Demo:
             spark = await self._replay_with_spark(address)
             nursery.cancel_scope.cancel()
         for found in (consumed, replayed):
-            verdict = verify(self._flights.keys, self._flights.values, self._acknowledged, found)
+            verdict = verify(
+                self._flights.keys, self._flights.values, self._acknowledged, consumed=found
+            )
             if not verdict.is_flawless:
                 raise DemoFailedError(verdict.summary())
         if self._recovered_at is None:
@@ -165,7 +167,7 @@ class _Demo:
             return ""
         self._audience.spark_starts()
         self.state = "Spark has not replayed the flights"
-        return await replay_with_spark(address, TOPIC, QUEUE, self._flights.values)
+        return await replay_with_spark(address, TOPIC, QUEUE, values=self._flights.values)
 
     async def _run_brokers(self, task_status: trio.TaskStatus[str]) -> None:
         async with open_broker_process(self._data_dir) as first:

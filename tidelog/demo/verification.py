@@ -66,6 +66,7 @@ def verify(
     keys: Sequence[bytes | None],
     values: Sequence[bytes],
     acknowledged: Mapping[int, Place],
+    *,
     consumed: Sequence[Consumed],
 ) -> Verdict:
     """Compare what was produced, what was acknowledged, and what was read.

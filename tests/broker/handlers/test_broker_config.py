@@ -1,10 +1,10 @@
 """What a broker says of its settings."""
 
-from broker.config import FIELDS, BrokerConfig
-from broker.handlers.broker_config import BrokerConfigHandler
-from broker.live_config import LiveConfig
-from coordinator.cluster.settings import BROKER_SETTINGS, cluster_config
-from wire.cluster_admin import BrokerSetting, DescribeConfigRequest
+from tidelog.broker.config.broker_config import FIELDS, BrokerConfig
+from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.broker.handlers.broker_config import BrokerConfigHandler
+from tidelog.coordinator.metadata.cluster_config import BROKER_SETTINGS, cluster_config
+from tidelog.wire.messages.cluster_admin import BrokerSetting, DescribeConfigRequest
 
 
 async def test_every_setting_is_listed_with_its_value_and_source() -> None:

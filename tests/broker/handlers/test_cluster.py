@@ -4,20 +4,22 @@ from typing import Final
 
 import pytest
 
-from broker.handlers import cluster as handlers
-from broker.handlers.cluster import ClusterHandler
-from coordinator.cluster.commands import CreateQueue, CreateReplicatedTopic
-from coordinator.cluster.records import Partition
 from tests.coordinator.raft_life import until
-from tests.coordinator.test_cluster_node import (
+from tests.coordinator.test_node import (
     Member,
     live_brokers,
     play,
     three,
     voters,
 )
-from tests.simulation.world import World
-from wire.cluster_admin import (
+from tests.simulation.machine.world import World
+from tidelog.broker.handlers import cluster as handlers
+from tidelog.broker.handlers.cluster import ClusterHandler
+from tidelog.coordinator.metadata.commands import CreateQueue, CreateReplicatedTopic
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import InvalidRequestError, NotControllerError, UnknownTopicError
+from tidelog.wire.messages.cluster_admin import (
     AlterClusterRequest,
     DescribeClusterReply,
     DescribeClusterRequest,
@@ -26,9 +28,7 @@ from wire.cluster_admin import (
     TopicToElect,
     UnregisterBrokerRequest,
 )
-from wire.error_code import ErrorCode
-from wire.errors import InvalidRequestError, NotControllerError, UnknownTopicError
-from wire.reassignment import DrainBrokerRequest
+from tidelog.wire.messages.reassignment import DrainBrokerRequest
 
 TOPIC_ID: Final = b"orders of a test"
 START_MS: Final = 1_500_000_000_000

@@ -21,16 +21,16 @@ from tests.broker.asking import (
 )
 from tests.broker.world import World, settle
 from tests.wire.memory import at_most_allocated
-from wire import api
-from wire.errors import (
+from tidelog.wire.batch.record_batch import has_valid_payload, parse_header
+from tidelog.wire.errors import (
     CorruptRecordError,
     LogOfflineError,
     OffsetOutOfRangeError,
     UnknownPartitionError,
     UnknownTopicIdError,
 )
-from wire.fetch import FetchReply, FetchRequest, PartitionFetch
-from wire.record_batch import has_valid_payload, parse_header
+from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
+from tidelog.wire.protocol import api
 
 NO_TOPIC = b"\x00" * 16
 LONG_MS = 60_000

@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from client.client import Client
-from tests.broker.replication.lives import Writer
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -17,10 +15,12 @@ from tests.broker.replication.three_brokers import (
 )
 from tests.coordinator.raft_life import until
 from tests.logstore.logs import records_in
-from tests.simulation.process import Process
-from wire import api
-from wire.error_code import ErrorCode
-from wire.fetch import FetchRequest, PartitionFetch, PartitionFetched
+from tests.simulation.machine.process import Process
+from tests.simulation.three_brokers.runs import Writer
+from tidelog.client.client import Client
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionFetched
+from tidelog.wire.protocol import api
 
 Ask = Callable[[int, bool, int], Awaitable[tuple[PartitionFetched, dict[int, bytes]]]]
 """Asks at an offset, as a follower or not, and waits for so many milliseconds."""

@@ -2,25 +2,25 @@
 
 from typing import cast
 
-from broker.handlers.groups import CommitHandler
-from broker.replier import Replier
-from tests.broker.test_replier import FakeAsking
+from tests.broker.requests.test_response import FakeAsking
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
 from tests.coordinator.raft_life import until
-from wire import api
-from wire.api import AnyApi
-from wire.connection import Request
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tidelog.broker.handlers.groups import CommitHandler
+from tidelog.broker.requests.response import Replier
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     ErrorDetail,
 )
-from wire.frame import FrameDecoder, FrameKind
-from wire.groups import (
+from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
     CommitOffsetsRequest,
     PartitionCommit,
     PartitionCommitted,
 )
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import AnyApi
+from tidelog.wire.protocol.connection import Request
+from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
 
 
 async def answer(

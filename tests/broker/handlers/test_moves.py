@@ -2,12 +2,12 @@
 
 import trio
 
-from client.client import Client
-from client.cluster_admin import MovingReplica
 from tests.broker.replication.test_throttle import is_moving, make_narrow_topic, replicas
 from tests.broker.replication.three_brokers import TOPIC, ThreeBrokers, live
 from tests.coordinator.raft_life import until
-from wire.reassignment import PartitionMove
+from tidelog.client.admin.cluster import MovingReplica
+from tidelog.client.client import Client
+from tidelog.wire.messages.reassignment import PartitionMove
 
 
 def test_a_move_is_followed_from_its_beginning_to_its_end() -> None:

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from broker.handlers.offsets import find_first_at_or_after, time_of
 from tests.broker.asking import (
     batch_of,
     create_topic,
@@ -23,18 +22,19 @@ from tests.broker.asking import (
 from tests.broker.world import START_MS, World, settle
 from tests.wire.batches import decoded, lie, with_payload
 from tests.wire.memory import at_most_allocated
-from wire import api
-from wire.compression import Codec, compress
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tidelog.broker.handlers.offsets import find_first_at_or_after, time_of
+from tidelog.wire.batch.compression import Codec, compress
+from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
+from tidelog.wire.batch.sparse_batch import encode_sparse
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     CorruptRecordError,
     InvalidRequestError,
     LogOfflineError,
     UnknownPartitionError,
 )
-from wire.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
-from wire.record_batch import Columns, encode_batch, parse_header
-from wire.sparse_batch import encode_sparse
+from tidelog.wire.messages.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
+from tidelog.wire.protocol import api
 
 
 def batch_at(*times_ms: int, codec: Codec = Codec.NONE) -> bytearray:
@@ -84,7 +84,7 @@ async def test_the_first_record_at_or_after_a_time_is_found(
             await produce(client, topic, batch)
 
         async def found(at_ms: int) -> tuple[int | None, int | None]:
-            answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms)
+            answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=at_ms)
             return answer.offset, answer.timestamp_ms
 
         assert await found(0) == (0, 1000)
@@ -112,7 +112,7 @@ def test_a_search_in_a_batch_agrees_with_looking_at_every_record(
     header = parse_header(data)
     assert header is not None
 
-    answer = find_first_at_or_after(header, data, at_ms, deleted_count)
+    answer = find_first_at_or_after(header, data, at_ms, log_start_offset=deleted_count)
 
     late = (
         offset for offset, time in enumerate(times) if time >= at_ms and offset >= deleted_count
@@ -139,7 +139,7 @@ def test_of_a_batch_with_gaps_a_record_that_is_left_is_found(
     header = parse_header(data)
     assert header is not None
 
-    answer = find_first_at_or_after(header, data, at_ms, log_start_offset)
+    answer = find_first_at_or_after(header, data, at_ms, log_start_offset=log_start_offset)
 
     assert (answer.offset, answer.timestamp_ms) == found
 
@@ -159,7 +159,7 @@ async def test_deleted_records_are_not_found(mock_clock: MockClock) -> None:
         await produce(client, topic, batch_at(100, 200, 300))
         await delete_records(client, topic, 1)
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, 50)
+        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=50)
 
         assert (answer.offset, answer.timestamp_ms) == (1, 200)
 
@@ -173,7 +173,7 @@ async def test_what_is_not_committed_is_not_found(mock_clock: MockClock) -> None
         submit_produce(client, topic, batch_at(200))
         await settle()
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, 150)
+        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=150)
 
         assert (answer.offset, answer.timestamp_ms) == (None, None)
         world.work.let_all_sync()
@@ -226,7 +226,7 @@ def bomb(codec: Codec, count: int, *, record_count: int) -> bytearray:
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
 @pytest.mark.parametrize(("count", "record_count"), [(6 << 20, 6 << 20), (6 << 20, 10)])
 async def test_a_decompression_bomb_does_not_go_off_in_a_search_by_time(
-    codec: Codec, count: int, record_count: int, mock_clock: MockClock
+    codec: Codec, count: int, record_count: int, *, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
@@ -234,7 +234,7 @@ async def test_a_decompression_bomb_does_not_go_off_in_a_search_by_time(
         await produce(client, topic, bomb(codec, count, record_count=record_count))
 
         with at_most_allocated(96 << 20):
-            answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, 5)
+            answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=5)
 
         # Where the batch begins is still a place to begin.
         assert (answer.offset, answer.timestamp_ms) == (0, START_MS)
@@ -262,7 +262,7 @@ async def test_a_payload_that_nobody_can_read_is_still_a_place_to_begin(
         batch = with_payload(batch_of(b"x", b"y"), padded)
         await produce(client, topic, batch)
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, START_MS)
+        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=START_MS)
 
         assert (answer.offset, answer.timestamp_ms) == (0, START_MS)
 
@@ -275,7 +275,7 @@ async def test_a_header_that_promises_younger_records_than_there_are_leads_to_it
         topic = await create_topic(client)
         await produce(client, topic, lie(batch_at(100, 200), max_timestamp_ms=900))
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, 500)
+        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=500)
 
         assert (answer.offset, answer.timestamp_ms) == (0, 100)
 
@@ -291,11 +291,11 @@ async def test_damage_on_the_way_of_a_search_is_told_and_remembered(mock_clock: 
 
     async with world.broker(), world.client() as client:
         with pytest.raises(CorruptRecordError) as refusal:
-            await list_offset(client, topic, OffsetAt.TIMESTAMP, 150)
+            await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=150)
 
         assert (refusal.value.offset, refusal.value.next_offset) == (2, 4)
         assert (await describe(client)).status == "damaged"
-        assert (await list_offset(client, topic, OffsetAt.TIMESTAMP, 250)).offset == 4
+        assert (await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=250)).offset == 4
 
 
 async def test_a_disk_that_fails_under_a_search_takes_its_partition_offline(
@@ -308,7 +308,7 @@ async def test_a_disk_that_fails_under_a_search_takes_its_partition_offline(
         world.disk.fail("read_at", nth=2, count=1 << 30)  # The first one finds the batch.
 
         with pytest.raises(LogOfflineError):
-            await list_offset(client, topic, OffsetAt.TIMESTAMP, 150)
+            await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=150)
 
         assert (await describe(client)).status == "offline"
         assert (await fetch(client, topic, partition=1)).records == []

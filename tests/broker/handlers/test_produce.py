@@ -22,15 +22,15 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import World, settle
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     DiskFullError,
     DuplicateSequenceError,
     FencedProducerError,
     LogOfflineError,
     OutOfOrderSequenceError,
 )
-from wire.produce import AckLevel, Acks
+from tidelog.wire.messages.produce import AckLevel, Acks
 
 NO_TOPIC = b"\x00" * 16
 
@@ -45,7 +45,7 @@ NO_TOPIC = b"\x00" * 16
     ],
 )
 async def test_the_reply_says_what_is_true_of_the_records(
-    acks: Acks, durability: str, level: AckLevel, mock_clock: MockClock
+    acks: Acks, durability: str, level: AckLevel, *, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:

@@ -5,10 +5,10 @@ from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, create_topic, produce, submit, submit_produce
 from tests.broker.world import World, settle
-from wire import api
-from wire.errors import UnknownTopicIdError
-from wire.produce import DescribeProducerReply, DescribeProducerRequest
-from wire.rpc import RpcConnection
+from tidelog.wire.errors import UnknownTopicIdError
+from tidelog.wire.messages.produce import DescribeProducerReply, DescribeProducerRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 
 async def described(client: RpcConnection, topic: bytes) -> DescribeProducerReply:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from client.client import Client
 from tests.broker.replication.three_brokers import NODES, ThreeBrokers, live, make_topic
 from tests.coordinator.raft_life import until
-from wire.errors import UnknownQueueError
+from tidelog.client.client import Client
+from tidelog.wire.errors import UnknownQueueError
 
 JOURNAL = "queue@q"
 

@@ -4,9 +4,9 @@ from typing import Any, final
 
 import pytest
 
-from broker.handlers.raft import RaftHandler
-from coordinator.raft.membership import Identity, Membership
-from coordinator.raft.messages import (
+from tidelog.broker.handlers.raft import RaftHandler
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import (
     AppendReply,
     EntryId,
     Message,
@@ -15,8 +15,13 @@ from coordinator.raft.messages import (
     VoteRequest,
     encode,
 )
-from wire.cluster import RaftReply, RaftRequest, RaftSnapshotReply, RaftSnapshotRequest
-from wire.errors import InvalidRequestError
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.cluster import (
+    RaftReply,
+    RaftRequest,
+    RaftSnapshotReply,
+    RaftSnapshotRequest,
+)
 
 ME, OTHER = Identity(1, b"mine"), Identity(2, b"other")
 VOTE = VoteRequest(OTHER, ME, 3, EntryId(5, 2), is_transfer=False)
@@ -47,7 +52,7 @@ def handler() -> tuple[RaftHandler, Listener]:
 
 
 def piece(
-    position: int, total: int, offer: Message = OFFER, cluster_id: str = "ours"
+    position: int, total: int, offer: Message = OFFER, *, cluster_id: str = "ours"
 ) -> RaftSnapshotRequest:
     return RaftSnapshotRequest(cluster_id, encode(offer), position, total)
 

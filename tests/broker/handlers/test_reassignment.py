@@ -2,17 +2,17 @@
 
 import pytest
 
-from broker.handlers.reassignment import ReassignmentHandler
 from tests.broker.handlers.test_cluster import create, partition
 from tests.coordinator.raft_life import until
-from tests.coordinator.test_cluster_node import Member, live_brokers, play, three
-from tests.simulation.world import World
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tests.coordinator.test_node import Member, live_brokers, play, three
+from tests.simulation.machine.world import World
+from tidelog.broker.handlers.reassignment import ReassignmentHandler
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     InvalidRequestError,
     UnknownTopicError,
 )
-from wire.reassignment import PartitionMove, PartitionMoved, ReassignRequest
+from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, ReassignRequest
 
 
 async def moved(member: Member, request: ReassignRequest) -> list[PartitionMoved]:

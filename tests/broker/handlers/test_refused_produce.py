@@ -13,8 +13,7 @@ from tests.broker.asking import (
 )
 from tests.broker.world import World
 from tests.wire.batches import lie
-from wire import api
-from wire.errors import (
+from tidelog.wire.errors import (
     CorruptBatchError,
     InvalidBatchError,
     InvalidRequestError,
@@ -22,7 +21,8 @@ from wire.errors import (
     UnknownPartitionError,
     UnknownTopicIdError,
 )
-from wire.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.protocol import api
 
 NO_TOPIC = b"\x00" * 16
 

@@ -6,22 +6,22 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from broker.config import BrokerConfig
-from broker.handlers.session import SessionHandler
 from tests.broker.asking import batch_of, create_topic, delete_topic, produce
 from tests.broker.world import ADDRESS, World, settle
-from tests.coordinator.cluster.clusters import Cluster
-from wire import api
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tests.coordinator.metadata.clusters import Cluster
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.handlers.session import SessionHandler
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     FencedProducerError,
     InvalidRequestError,
     LeaderNotAvailableError,
     from_wire,
 )
-from wire.produce import InitProducerRequest
-from wire.rpc import RpcConnection
-from wire.session import BrokerAddress, MetadataRequest
+from tidelog.wire.messages.produce import InitProducerRequest
+from tidelog.wire.messages.session import BrokerAddress, MetadataRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 
 async def new_producer_id(client: RpcConnection) -> int:

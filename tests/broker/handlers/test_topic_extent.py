@@ -16,16 +16,16 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import World, settle
-from wire import api
-from wire.errors import (
+from tidelog.wire.errors import (
     DiskFullError,
     OffsetOutOfRangeError,
     UnknownTopicError,
     UnknownTopicIdError,
 )
-from wire.topics import (
+from tidelog.wire.messages.topics import (
     DescribeTopicsRequest,
 )
+from tidelog.wire.protocol import api
 
 
 async def test_describing_says_how_far_a_partition_reaches(mock_clock: MockClock) -> None:

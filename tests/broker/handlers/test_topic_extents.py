@@ -6,7 +6,6 @@ from functools import partial
 import trio
 from trio.testing import MockClock
 
-from client.client import Client
 from tests.broker.asking import batch_of, create_topic, delete_records, submit, submit_produce
 from tests.broker.asking import produce as produce_to
 from tests.broker.replication.three_brokers import (
@@ -20,10 +19,11 @@ from tests.broker.replication.three_brokers import (
 )
 from tests.broker.world import World, settle
 from tests.coordinator.raft_life import until
-from tests.simulation.process import Process
-from wire import api
-from wire.rpc import RpcConnection
-from wire.topic_extents import TopicExtents, TopicExtentsRequest
+from tests.simulation.machine.process import Process
+from tidelog.client.client import Client
+from tidelog.wire.messages.offset_ranges import TopicExtents, TopicExtentsRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 PARTITIONS = 6
 

@@ -4,10 +4,10 @@ from trio.testing import MockClock
 
 from tests.broker.asking import alter_topic, create_topic, submit
 from tests.broker.world import World
-from wire import api
-from wire.cluster_admin import AlterClusterRequest
-from wire.rpc import RpcConnection
-from wire.topics import DescribeTopicsRequest, TopicDescription
+from tidelog.wire.messages.cluster_admin import AlterClusterRequest
+from tidelog.wire.messages.topics import DescribeTopicsRequest, TopicDescription
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 
 async def described(client: RpcConnection) -> TopicDescription:

@@ -2,13 +2,13 @@
 
 from trio.testing import MockClock
 
-from client.client import Client
-from logstore.growth import SHORTEST_MS
 from tests.broker.asking import batch_of, create_topic, delete_records, produce, submit
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live, make_topic
 from tests.broker.world import START_MS, World
-from wire import api
-from wire.topic_usage import TopicUsage, TopicUsageRequest
+from tidelog.client.client import Client
+from tidelog.logstore.retention.ingest_rate import SHORTEST_MS
+from tidelog.wire.messages.topic_usage import TopicUsage, TopicUsageRequest
+from tidelog.wire.protocol import api
 
 PARTITIONS = 6
 

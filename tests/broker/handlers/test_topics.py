@@ -21,8 +21,7 @@ from tests.broker.asking import (
     submit_produce,
 )
 from tests.broker.world import World, settle
-from wire import api
-from wire.errors import (
+from tidelog.wire.errors import (
     DiskFullError,
     InvalidConfigError,
     InvalidTopicError,
@@ -32,15 +31,16 @@ from wire.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
-from wire.rpc import RpcConnection
-from wire.session import MetadataRequest
-from wire.topics import (
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.topics import (
     AlterTopicReply,
     AlterTopicRequest,
     CreateTopicReply,
     CreateTopicRequest,
     DescribeTopicsRequest,
 )
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 
 def submit_create(

@@ -2,13 +2,13 @@
 
 import msgspec
 
-from broker.inspection.dumping import DumpOptions, dump
-from broker.inspection.lines import Line, OffsetRange
-from broker.inspection.verdicts import Verdict
-from broker.inspection.verifying import verify
-from logstore.config import LogConfig
 from tests.logstore.logs import DIRECTORY, Opened, Producer, new_log, numbered
-from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.inspection.dump import DumpOptions, dump
+from tidelog.broker.inspection.findings import Verdict
+from tidelog.broker.inspection.rows import Line, OffsetRange
+from tidelog.broker.inspection.verify import verify
+from tidelog.logstore.config import LogConfig
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200, checkpoint_bytes=1 << 30)
 """Segments of four batches, every other one of which is in the index."""

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from broker.inspection.repairing import repair_indexes
 from tests.broker.inspection.stored_logs import bad_files, paths_of, verdicts
 from tests.logstore.crashes import Story, crashes
 from tests.logstore.logs import reopen
-from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.inspection.repair import repair_indexes
 
 
 def rolling(story: Story) -> None:

@@ -3,20 +3,20 @@
 import msgspec
 import pytest
 
-from broker.inspection.contents import content_lines
-from broker.inspection.lines import Line, OffsetRange
-from broker.inspection.places import Content
 from tests.logstore.logs import stored
-from wire.errors import WireFormatError
-from wire.queue_journal import Deleted, Frame, Undone, encode
-from wire.record_batch import parse_header
+from tidelog.broker.inspection.contents import content_lines
+from tidelog.broker.inspection.file_kinds import Content
+from tidelog.broker.inspection.rows import Line, OffsetRange
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.errors import WireFormatError
+from tidelog.wire.messages.queue_journal import Deleted, Frame, Undone, encode
 
 
 def shown(values: list[bytes], content: Content) -> list[Line]:
     batch = stored(values, base_offset=5, leader_epoch=2)
     header = parse_header(batch)
     assert header is not None
-    return list(content_lines("f", header, batch, content, OffsetRange()))
+    return list(content_lines("f", header, batch, content=content, wanted=OffsetRange()))
 
 
 def test_an_entry_of_a_journal_is_shown_by_name() -> None:

@@ -1,7 +1,7 @@
 """Entries of an index beside batches."""
 
-from broker.inspection.index_check import IndexCheck
-from logstore.index import SegmentIndex
+from tidelog.broker.inspection.index_check import IndexCheck
+from tidelog.logstore.segments.offset_index import SegmentIndex
 
 BATCHES = ((10, 64, 0), (12, 164, 500), (15, 264, 900))
 """Offset, position, and the largest timestamp before."""

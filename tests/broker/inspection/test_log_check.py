@@ -4,10 +4,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 from tests.broker.inspection.stored_logs import bad_files, stored_log, verdicts
 from tests.logstore.compacting import compact, keyed_log
 from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, numbered
+from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 
 
 def test_a_tail_that_was_never_durable_is_told_from_damage() -> None:

@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
-from logstore.index import SegmentIndex
-from logstore.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 from tests.broker.inspection.stored_logs import stored_log, verdicts
 from tests.logstore.logs import CHECKPOINT
+from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 
 
 def test_an_index_that_says_what_is_not_so_is_noticed() -> None:

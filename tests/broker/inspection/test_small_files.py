@@ -5,16 +5,16 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from broker.data_directory import CleanShutdown, NodeIdentity
-from broker.inspection.places import FileKind
-from broker.inspection.small_files import SMALL_FILES, small_file_line
-from broker.replica_manifest import ManifestContent, ReplicaInDoubt
-from coordinator.raft.membership import Identity, Membership
-from coordinator.raft.messages import SnapshotMeta
-from coordinator.raft.ready import HardState
-from coordinator.raft_storage import Snapshot, Vote
-from logstore.checkpoint import write_small_file
-from tests.simulation.faulty_disk import FaultyDisk
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.inspection.file_kinds import FileKind
+from tidelog.broker.inspection.small_files import SMALL_FILES, small_file_line
+from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity
+from tidelog.broker.partitions.replica_manifest import ManifestContent, ReplicaInDoubt
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import SnapshotMeta
+from tidelog.coordinator.raft.ready import HardState
+from tidelog.coordinator.raft_node.storage import Snapshot, Vote
+from tidelog.logstore.checkpoint import write_small_file
 
 VOTER = Identity(1, b"a disk")
 CONTENTS = {

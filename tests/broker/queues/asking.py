@@ -5,16 +5,16 @@
 
 from typing import Any, NamedTuple
 
-from broker.server import Broker
-from coordinator.cluster.commands import CreateQueue, QueueAnswer
 from tests.broker.asking import Pending, raise_if, submit
 from tests.broker.world import START_MS
 from tests.broker.world import settle as let_happen
-from wire import api
-from wire.batch_columns import decode_columns
-from wire.compression import Codec
-from wire.errors import from_wire
-from wire.queues import (
+from tidelog.broker.server import Broker
+from tidelog.coordinator.metadata.commands import CreateQueue, QueueAnswer
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, encode_batch, has_valid_payload, parse_header
+from tidelog.wire.errors import from_wire
+from tidelog.wire.messages.queues import (
     DEDUPLICATION_ID_HEADER,
     SENT_TO_HEADER,
     CountMessagesRequest,
@@ -36,8 +36,8 @@ from wire.queues import (
     SettleReply,
     SettleRequest,
 )
-from wire.record_batch import Columns, encode_batch, has_valid_payload, parse_header
-from wire.rpc import RpcConnection
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 
 class Message(NamedTuple):
@@ -161,8 +161,8 @@ def submit_settle(
     client: RpcConnection,
     queue_id: bytes,
     messages: list[Message],
-    action: SettleAction = SettleAction.DELETE,
     *,
+    action: SettleAction = SettleAction.DELETE,
     delay_ms: int | None = None,
 ) -> Pending[SettleReply]:
     """Settle messages, all of one receipt and partition in one settlement."""
@@ -181,12 +181,14 @@ async def settle(
     client: RpcConnection,
     queue_id: bytes,
     messages: list[Message],
-    action: SettleAction = SettleAction.DELETE,
     *,
+    action: SettleAction = SettleAction.DELETE,
     delay_ms: int | None = None,
 ) -> None:
     """Settle messages; raise what went wrong with any."""
-    reply = await submit_settle(client, queue_id, messages, action, delay_ms=delay_ms).reply()
+    reply = await submit_settle(
+        client, queue_id, messages, action=action, delay_ms=delay_ms
+    ).reply()
     for result in reply.results:
         raise_if(result.error)
         for refused in result.refused:
@@ -218,7 +220,7 @@ async def purge(client: RpcConnection, queue_id: bytes, partition: int = 0) -> i
     return reply.results[0].count
 
 
-async def seek(client: RpcConnection, queue_id: bytes, offset: int, partition: int = 0) -> int:
+async def seek(client: RpcConnection, queue_id: bytes, offset: int, *, partition: int = 0) -> int:
     reply = await submit(client, api.SEEK_QUEUE, SeekRequest(queue_id, partition, offset)).reply()
     raise_if(reply.results[0].error)
     return reply.results[0].count

@@ -1,8 +1,8 @@
 """Large messages as clients send them, in few words."""
 
 from tests.broker.world import START_MS
-from wire.large_messages import ChunkMap, chunk_header, chunks_header
-from wire.record_batch import Columns, Headers, encode_batch
+from tidelog.wire.batch.large_messages import ChunkMap, chunk_header, chunks_header
+from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch
 
 BODY = "0123456789abcdef"
 PARTS = (b"one ", b"two ", b"three")

@@ -15,8 +15,8 @@ from tests.broker.queues.asking import (
 )
 from tests.broker.queues.chunks import BODY, chunk, message
 from tests.broker.world import START_MS, World
-from wire.large_messages import chunk_header
-from wire.record_batch import Columns, encode_batch, parse_header
+from tidelog.wire.batch.large_messages import chunk_header
+from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
 
 
 def test_a_batch_of_chunks_says_so_in_its_header() -> None:

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import trio
 
-from client.client import Client
 from tests.broker.queues.asking import Message, purge, received, submit_receive, submit_settle
 from tests.broker.queues.workers import JOURNAL, Workers
 from tests.broker.replication.three_brokers import (
@@ -18,9 +17,10 @@ from tests.broker.replication.three_brokers import (
     produce,
 )
 from tests.coordinator.raft_life import until
-from tests.simulation.process import Process
-from wire.errors import BrokerError, NotLeaderError, TidelogError
-from wire.queues import SettleAction
+from tests.simulation.machine.process import Process
+from tidelog.client.client import Client
+from tidelog.wire.errors import BrokerError, NotLeaderError, TidelogError
+from tidelog.wire.messages.queues import SettleAction
 
 MESSAGES = 60
 

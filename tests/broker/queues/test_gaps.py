@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import pytest
 from trio.testing import MockClock
 
-from broker.server import Broker
 from tests.broker.asking import batch_of, produce
 from tests.broker.queues.asking import (
     create_queue,
@@ -22,8 +21,9 @@ from tests.broker.queues.asking import (
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import decoded
-from wire.record_batch import Columns, encode_batch, parse_header, stamp_append_time
-from wire.sparse_batch import encode_sparse
+from tidelog.broker.server import Broker
+from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header, stamp_append_time
+from tidelog.wire.batch.sparse_batch import encode_sparse
 
 
 def append_left(broker: Broker, values: Sequence[bytes], *places: int) -> None:

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 import trio
 
-from client.client import Client
 from tests.broker.replication.three_brokers import ThreeBrokers, live
 from tests.coordinator.raft_life import until
+from tidelog.client.client import Client
 
 MESSAGES = 40
 PARTITIONS = 2

@@ -6,11 +6,11 @@ from random import Random
 import pytest
 import trio
 
-from client.client import Client
-from client.queue import Queue
 from tests.broker.queues.workers import JOURNAL
 from tests.broker.replication.three_brokers import NODES, ThreeBrokers, host_of, live
 from tests.coordinator.raft_life import until
+from tidelog.client.client import Client
+from tidelog.client.queue.queue import Queue
 
 IDS = 40
 SENDS = 4
@@ -28,7 +28,7 @@ def has_told(told: dict[int, set[int]], count: int) -> bool:
 
 
 async def send_numbers(
-    queue: Queue, numbers: list[int], told: dict[int, set[int]], random: Random
+    queue: Queue, numbers: list[int], told: dict[int, set[int]], *, random: Random
 ) -> None:
     """Send ids in this order, and note where each message is said to be."""
     for number in numbers:
@@ -51,7 +51,7 @@ def test_each_id_is_there_once_and_in_order_whoever_leads_and_dies(seed: int) ->
         async def work(client: Client) -> None:
             nonlocal done_count
             queue = client.queue("orders")
-            await send_numbers(queue, list(range(IDS)), told, random)
+            await send_numbers(queue, list(range(IDS)), told, random=random)
             done_count += 1
 
         await brokers.with_client(make_queue)
@@ -93,11 +93,11 @@ def test_a_leader_that_was_deposed_acknowledges_no_send_and_its_message_is_sent_
 
         async def work(client: Client) -> None:
             queue = client.queue("orders")
-            await send_numbers(queue, [0], told, random)
+            await send_numbers(queue, [0], told, random=random)
             others = [host_of(node) for node in NODES if node != first]
             heal = brokers.world.network.partition([host_of(first)], others)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(send_numbers, queue, [1, 2, 1, 0], told, random)
+                nursery.start_soon(partial(send_numbers, queue, [1, 2, 1, 0], told, random=random))
                 await brokers.leads(other_than=first)
                 heal()
 

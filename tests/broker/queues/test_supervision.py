@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 import pytest
 from trio.testing import MockClock
 
-from broker.queues.journal import Journal
-from broker.queues.sent_windows import SentWindow
 from tests.broker.asking import batch_of, fetch_all, produce, submit
 from tests.broker.queues.asking import (
     create_queue,
@@ -19,12 +17,14 @@ from tests.broker.queues.asking import (
 )
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
-from wire import api
-from wire.errors import UnexpectedServerError
-from wire.queue_admin import AlterQueueRequest
-from wire.queues import RedriveRequest, SettleAction
-from wire.redrives import DescribeRedriveRequest
-from wire.rpc import RpcConnection
+from tidelog.broker.queues.handlers.deduplication_windows import SentWindow
+from tidelog.broker.queues.partition.journal import Journal
+from tidelog.wire.errors import UnexpectedServerError
+from tidelog.wire.messages.queue_admin import AlterQueueRequest
+from tidelog.wire.messages.queues import RedriveRequest, SettleAction
+from tidelog.wire.messages.redrives import DescribeRedriveRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def restarted(mock_clock: MockClock) -> AsyncGenerator[tuple[World, RpcCon
         queue = await create_queue(broker, retention_ms="1h")
         for value in (b"a", b"b", b"c", b"d"):
             await produce(client, topic_of(broker), batch_of(value))
-        await settle(client, queue, await receive(client, queue, 2), SettleAction.REJECT)
+        await settle(client, queue, await receive(client, queue, 2), action=SettleAction.REJECT)
 
     world = world.after_crash()
     async with world.broker(), world.client() as client:

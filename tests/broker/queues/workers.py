@@ -6,10 +6,10 @@ import trio
 
 from tests.broker.queues.asking import Message, received, submit_receive, submit_settle
 from tests.broker.replication.three_brokers import ThreeBrokers, connected
-from tests.simulation.process import Process
-from wire.errors import TidelogError
-from wire.queues import SettleAction
-from wire.rpc import RpcConnection
+from tests.simulation.machine.process import Process
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.messages.queues import SettleAction
+from tidelog.wire.protocol.rpc import RpcConnection
 
 JOURNAL = "queue@orders"
 
@@ -89,7 +89,7 @@ class Workers:
     ) -> None:
         """Delete or reject messages, and note which ones are."""
         self.in_doubt |= {message.offset for message in messages}
-        reply = await submit_settle(client, self._queue_id, messages, action).reply()
+        reply = await submit_settle(client, self._queue_id, messages, action=action).reply()
         for result, message in zip(reply.results, messages, strict=False):
             if result.error is None and not result.refused:
                 now = trio.current_time()

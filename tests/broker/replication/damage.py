@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from client.client import Client
 from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers
 from tests.coordinator.raft_life import until
-from wire.errors import CorruptRecordError
+from tidelog.client.client import Client
+from tidelog.wire.errors import CorruptRecordError
 
 SEGMENT_BYTES: Final = 1 << 20
 VALUE: Final = b"-" * 20_000
@@ -48,7 +48,7 @@ def segments(brokers: ThreeBrokers, node_id: int) -> list[str]:
     return sorted(path for path in paths if marks[0] in f"/{path}" and path.endswith(marks[1]))
 
 
-def flip(brokers: ThreeBrokers, node_id: int, path: str, position: int | None = None) -> None:
+def flip(brokers: ThreeBrokers, node_id: int, path: str, *, position: int | None = None) -> None:
     """Flip a bit of a file, in its middle if it is not said where."""
     disk = brokers.machines[node_id].disk
     middle = len(disk.durable_bytes(path)) // 2

@@ -2,8 +2,6 @@
 
 import trio
 
-from client.client import Client
-from tests.broker.replication.lives import Writer
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -13,6 +11,8 @@ from tests.broker.replication.three_brokers import (
     produce,
 )
 from tests.coordinator.raft_life import until
+from tests.simulation.three_brokers.runs import Writer
+from tidelog.client.client import Client
 
 PARTITIONS = 6
 

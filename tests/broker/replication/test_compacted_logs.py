@@ -1,8 +1,5 @@
 """Replicas that are compacted, each by itself, and whoever comes back after that."""
 
-from client.client import Client
-from client.producer import Producer
-from logstore.log import PartitionLog
 from tests.broker.replication.damage import (
     flip,
     is_damaged,
@@ -13,7 +10,10 @@ from tests.broker.replication.damage import (
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live
 from tests.coordinator.raft_life import until
 from tests.logstore.compacting import rows_of
-from wire.record_batch import parse_header
+from tidelog.client.client import Client
+from tidelog.client.producer.producer import Producer
+from tidelog.logstore.log import PartitionLog
+from tidelog.wire.batch.record_batch import parse_header
 
 KEYS = 5
 BEFORE, IN_ALL = 63, 263

@@ -4,8 +4,6 @@
 
 import pytest
 
-from broker.replication.fetcher import _bounds_in
-from client.client import Client
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -15,7 +13,9 @@ from tests.broker.replication.three_brokers import (
     produce,
 )
 from tests.coordinator.raft_life import until
-from wire.errors import BrokerError, NotLeaderError, OffsetOutOfRangeError
+from tidelog.broker.replication.fetcher import _bounds_in
+from tidelog.client.client import Client
+from tidelog.wire.errors import BrokerError, NotLeaderError, OffsetOutOfRangeError
 
 
 def test_a_follower_knows_what_is_committed_soon_after() -> None:

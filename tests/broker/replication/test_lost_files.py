@@ -7,12 +7,12 @@ from random import Random
 import pytest
 import trio
 
-from client.client import Client
-from logstore.checkpoint import CHECKPOINT_NAME
 from tests.broker.replication.damage import consume, make_topic, produce, segments, with_records
 from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
 from tests.coordinator.raft_life import until
-from wire.errors import TidelogError
+from tidelog.client.client import Client
+from tidelog.logstore.checkpoint import CHECKPOINT_NAME
+from tidelog.wire.errors import TidelogError
 
 _LONG_S = 15.0
 """Longer than a start waits for anybody, and than a session lasts."""

@@ -8,13 +8,6 @@ from typing import Final
 import pytest
 import trio
 
-from broker.handlers import offsets
-from broker.handlers.topic_extents import extent_of
-from broker.partition import Partition
-from client.client import Client
-from isr.follower_progress import FollowerReport
-from isr.followers import Followers
-from isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
 from tests.broker.logs import TOPIC_ID, append, config_of, flush, open_partition_log
 from tests.broker.replication.three_brokers import (
     NODES,
@@ -27,13 +20,20 @@ from tests.broker.replication.three_brokers import (
     produce,
 )
 from tests.coordinator.raft_life import until
-from tests.simulation.faulty_disk import FaultyDisk
-from tests.simulation.process import Process
-from wire import api
-from wire.compression import Codec
-from wire.errors import LeaderNotAvailableError, OutOfOrderSequenceError, from_wire
-from wire.produce import Acks, PartitionAppended, PartitionBatch, ProduceRequest
-from wire.record_batch import Columns, encode_batch
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tests.simulation.machine.process import Process
+from tidelog.broker.handlers import offsets
+from tidelog.broker.handlers.topic_extents import extent_of
+from tidelog.broker.partitions.partition import Partition
+from tidelog.client.client import Client
+from tidelog.isr.follower_progress import FollowerReport
+from tidelog.isr.followers import Followers
+from tidelog.isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.errors import LeaderNotAvailableError, OutOfOrderSequenceError, from_wire
+from tidelog.wire.messages.produce import Acks, PartitionAppended, PartitionBatch, ProduceRequest
+from tidelog.wire.protocol import api
 
 PRODUCER_ID: Final = 4711
 
@@ -151,7 +151,7 @@ def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
     """I47: elected is not ready; followers report first what earlier leaders acknowledged."""
     config = config_of("fsync")
     log = open_partition_log(FaultyDisk(), config)
-    partition = Partition(TOPIC_ID, 0, log, config, unheard)
+    partition = Partition(TOPIC_ID, 0, log, config=config, probe=unheard)
     append(log, b"a")
     flush(log)
     three = ReplicaSet((1, 2, 3), (1, 2), 0, 2)

@@ -6,8 +6,6 @@ from contextlib import AsyncExitStack
 import pytest
 import trio
 
-from client.client import Client
-from tests.broker.replication.lives import Writer
 from tests.broker.replication.three_brokers import (
     NODES,
     PORT,
@@ -19,11 +17,13 @@ from tests.broker.replication.three_brokers import (
     produce,
 )
 from tests.coordinator.raft_life import until
-from tests.simulation.process import Process
-from wire import api
-from wire.rpc import open_rpc
-from wire.session import MetadataReply, MetadataRequest
-from wire.topics import CreateTopicRequest
+from tests.simulation.machine.process import Process
+from tests.simulation.three_brokers.runs import Writer
+from tidelog.client.client import Client
+from tidelog.wire.messages.session import MetadataReply, MetadataRequest
+from tidelog.wire.messages.topics import CreateTopicRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import open_rpc
 
 
 async def while_writing(

@@ -2,10 +2,10 @@
 
 import trio
 
-from client.client import Client
-from coordinator.cluster.commands import AlterClusterConfig
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live
 from tests.coordinator.raft_life import until
+from tidelog.client.client import Client
+from tidelog.coordinator.metadata.commands import AlterClusterConfig
 
 RATE = 100_000
 VALUE = b"v" * 10_000

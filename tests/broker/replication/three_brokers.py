@@ -12,18 +12,18 @@ from typing import TypeVar, final
 
 import trio
 
-from broker.config import BrokerConfig
-from broker.partition import Partition
-from broker.server import Broker, open_broker
-from client.client import Client, connect
-from coordinator.cluster.commands import PartitionAnswers, Reassignment, ReassignReplicas
-from coordinator.cluster.state import ClusterState
 from tests.coordinator.raft_life import until
 from tests.logstore.logs import records_in
-from tests.simulation.node import Node
-from tests.simulation.process import Process
-from tests.simulation.world import Simulation, World
-from wire.rpc import RpcConnection, open_rpc
+from tests.simulation.machine.node import Node
+from tests.simulation.machine.process import Process
+from tests.simulation.machine.world import Simulation, World
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.server import Broker, open_broker
+from tidelog.client.client import Client, connect
+from tidelog.coordinator.metadata.commands import PartitionAnswers, Reassignment, ReassignReplicas
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 
 Result = TypeVar("Result")
 

@@ -5,9 +5,9 @@
 
 from trio.testing import MockClock
 
-from broker.staging.handlers import StagingHandlers
 from tests.broker.world import World
-from wire import api
+from tidelog.broker.staging.handlers import StagingHandlers
+from tidelog.wire.protocol import api
 
 
 async def test_every_api_of_staged_writes_is_served(mock_clock: MockClock) -> None:

@@ -4,13 +4,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.slices import SliceReader
-from broker.staging.pieces import PieceReader, PiecesLostError
 from tests.broker.asking import create_topic
-from tests.broker.staging.stagers import begin, replica, stage
 from tests.broker.world import World, settle
-from wire.errors import LeaderNotAvailableError
-from wire.transactions import StagedPiece
+from tests.simulation.staged_batches.stagers import begin, replica, stage
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.staging.pieces import PieceReader, PiecesLostError
+from tidelog.wire.errors import LeaderNotAvailableError
+from tidelog.wire.messages.transactions import StagedPiece
 
 
 async def test_a_piece_is_what_its_producer_has_in_its_range_and_nothing_else(

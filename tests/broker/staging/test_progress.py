@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.staging.progress import UNCOMMITTED_MAX, appended_count, sequence_of
-from logstore.producer_state import WINDOW_BATCHES
-from wire.record_batch import SEQUENCE_END
+from tidelog.broker.staging.progress import UNCOMMITTED_MAX, appended_count, sequence_of
+from tidelog.logstore.producer_state import WINDOW_BATCHES
+from tidelog.wire.batch.record_batch import SEQUENCE_END
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,17 @@
 import pytest
 from trio.testing import MockClock
 
-from broker.staging import server as staging_server
 from tests.broker.asking import create_topic, submit
-from tests.broker.staging.stagers import begin, commit, replica, stage
 from tests.broker.world import World, settle
-from wire import api
-from wire.errors import LeaderNotAvailableError, OverloadedError, RequestTimedOutError
-from wire.transactions import AbortTransactionRequest, CommitTransactionRequest, StagedPart
+from tests.simulation.staged_batches.stagers import begin, commit, replica, stage
+from tidelog.broker.staging import server as staging_server
+from tidelog.wire.errors import LeaderNotAvailableError, OverloadedError, RequestTimedOutError
+from tidelog.wire.messages.transactions import (
+    AbortTransactionRequest,
+    CommitTransactionRequest,
+    StagedPart,
+)
+from tidelog.wire.protocol import api
 
 
 def _do_nothing(*args: object) -> None:

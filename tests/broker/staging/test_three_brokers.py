@@ -8,16 +8,16 @@ from random import Random
 import pytest
 import trio
 
-from client.client import Client
-from client.staging import StagedTask
 from tests.broker.replication.three_brokers import ThreeBrokers, live, make_topic
 from tests.coordinator.raft_life import until
-from wire.errors import StaleTransactionError, TidelogError, TransactionGoneError
+from tidelog.client.client import Client
+from tidelog.client.transactions.staging import StagedTask
+from tidelog.wire.errors import StaleTransactionError, TidelogError, TransactionGoneError
 
 PARTITIONS = 2
 
 
-async def stage(client: Client, batch_id: int, task: int, count: int = 20) -> StagedTask:
+async def stage(client: Client, batch_id: int, task: int, *, count: int = 20) -> StagedTask:
     """Stage records of one task in all partitions."""
     async with client.staged("job", batch_id).task() as staging:
         for partition in range(PARTITIONS):

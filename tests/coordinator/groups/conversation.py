@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from coordinator.groups.commits import CommitResult, Extent
-from coordinator.groups.group import Group, Member
-from coordinator.groups.partitions import Partition
-from coordinator.groups.records import GroupRecord
-from coordinator.groups.state_machine import ConsumerGroups
-from coordinator.groups.targets import TopicShape
-from wire.groups import (
+from tidelog.coordinator.groups.commits import CommitResult, Extent
+from tidelog.coordinator.groups.group import Group, Member
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.wire.messages.groups import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Reader, assign
-from coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Reader, assign
+from tidelog.coordinator.groups.partitions import Partition
 
 A, B, C = (bytes([number]) * 16 for number in range(3))
 

@@ -11,8 +11,8 @@ from tests.coordinator.groups.conversation import (
     Conversation,
     results,
 )
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     GroupNotEmptyError,
     InvalidRequestError,
     OffsetOutOfRangeError,
@@ -20,7 +20,12 @@ from wire.errors import (
     UnknownMemberError,
     UnknownTopicIdError,
 )
-from wire.groups import NO_MEMBER_EPOCH, CommitOffsetsRequest, PartitionCommit, Subscription
+from tidelog.wire.messages.groups import (
+    NO_MEMBER_EPOCH,
+    CommitOffsetsRequest,
+    PartitionCommit,
+    Subscription,
+)
 
 
 def settled(*member_ids: str) -> Conversation:
@@ -263,7 +268,7 @@ def test_an_empty_group_is_moved_by_a_reset() -> None:
             ("orders", PartitionCommit(ORDERS, 1, 30)),
         ],
         talk.extents(),
-        NOW_MS,
+        now_ms=NOW_MS,
     )
     talk.carry_out(outcome.records)
 
@@ -278,7 +283,7 @@ def test_a_topic_that_members_want_to_read_is_not_reset(subscription: Subscripti
 
     with pytest.raises(GroupNotEmptyError, match="among them a; stop them first"):
         talk.state.reset_offsets(
-            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.extents(), NOW_MS
+            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.extents(), now_ms=NOW_MS
         )
 
 
@@ -292,7 +297,7 @@ def test_a_topic_that_members_have_not_let_go_of_is_not_reset() -> None:
 
     with pytest.raises(GroupNotEmptyError):
         talk.state.reset_offsets(
-            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.extents(), NOW_MS
+            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.extents(), now_ms=NOW_MS
         )
 
 
@@ -301,7 +306,7 @@ def test_another_topic_is_reset_while_members_read() -> None:
     extents = {(PAYMENTS, 0): talk.extents()[ORDERS, 0]}
 
     outcome = talk.state.reset_offsets(
-        GROUP, [("payments", PartitionCommit(PAYMENTS, 0, 20))], extents, NOW_MS
+        GROUP, [("payments", PartitionCommit(PAYMENTS, 0, 20))], extents, now_ms=NOW_MS
     )
     talk.carry_out(outcome.records)
 
@@ -316,8 +321,8 @@ def test_a_reset_is_carried_out_as_a_whole_or_not_at_all() -> None:
     ]
 
     with pytest.raises(OffsetOutOfRangeError):
-        talk.state.reset_offsets(GROUP, offsets, talk.extents(), NOW_MS)
+        talk.state.reset_offsets(GROUP, offsets, talk.extents(), now_ms=NOW_MS)
     with pytest.raises(UnknownTopicIdError):
-        talk.state.reset_offsets(GROUP, offsets, {}, NOW_MS)
+        talk.state.reset_offsets(GROUP, offsets, {}, now_ms=NOW_MS)
 
     assert GROUP not in talk.state.groups

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.groups.config import GroupConfig
-from wire.errors import ConfigError
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.wire.errors import ConfigError
 
 
 def test_the_defaults_fit_together() -> None:

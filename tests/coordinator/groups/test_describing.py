@@ -1,15 +1,15 @@
 """What people and programs are told of groups."""
 
-from coordinator.groups.describing import (
+from tests.coordinator.groups.conversation import GROUP, NOW_MS, ORDERS, Conversation
+from tidelog.coordinator.groups.describing import (
     describe_group,
     fetch_offsets,
     list_groups,
     partitions_of,
 )
-from coordinator.groups.lag import PartitionLog
-from tests.coordinator.groups.conversation import GROUP, NOW_MS, ORDERS, Conversation
-from wire.error_code import ErrorCode
-from wire.groups import GroupListing, TopicPartitions
+from tidelog.coordinator.groups.lag import PartitionLog
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.groups import GroupListing, TopicPartitions
 
 
 def working_group() -> Conversation:
@@ -40,7 +40,7 @@ def test_a_description_says_who_reads_what_and_how_far_behind() -> None:
         (ORDERS, 1): PartitionLog(10, 100),
     }
 
-    group = describe_group(talk.state.groups, GROUP, logs, NOW_MS)
+    group = describe_group(talk.state.groups, GROUP, logs, now_ms=NOW_MS)
 
     (member,) = group.members
     assert (member.member_id, member.instance_id, member.state) == ("a", "one", "stable")
@@ -57,14 +57,14 @@ def test_a_member_that_lets_go_is_described_with_what_it_still_has() -> None:
     talk.target()
     talk.say("a")
 
-    first, second = describe_group(talk.state.groups, GROUP, {}, NOW_MS).members
+    first, second = describe_group(talk.state.groups, GROUP, {}, now_ms=NOW_MS).members
 
     assert (first.state, first.assigned) == ("unrevoked", [TopicPartitions(ORDERS, [0, 1])])
     assert first.revoking == second.target == [TopicPartitions(ORDERS, [2])]
 
 
 def test_a_group_that_is_not_there_is_described_by_an_error() -> None:
-    group = describe_group({}, GROUP, {}, NOW_MS)
+    group = describe_group({}, GROUP, {}, now_ms=NOW_MS)
 
     assert group.error is not None
     assert group.error.code == ErrorCode.UNKNOWN_GROUP

@@ -1,9 +1,9 @@
 """Groups are forgotten when they are empty, idle for long, and have nothing left to do."""
 
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.expiry import CONFIRMATION_MS, GroupExpiry
-from coordinator.groups.group import Group
 from tests.coordinator.groups.conversation import Conversation
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.expiry import CONFIRMATION_MS, GroupExpiry
+from tidelog.coordinator.groups.group import Group
 
 WEEK_MS = 7 * 86_400_000
 

@@ -1,7 +1,7 @@
 """One group's state; what its records do to it is shown by the tests of the commands as well."""
 
-from coordinator.groups.group import Group
 from tests.coordinator.groups.conversation import GROUP, ORDERS, Conversation
+from tidelog.coordinator.groups.group import Group
 
 
 def test_the_state_of_a_group_follows_its_members() -> None:

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.state_machine import ConsumerGroups
 from tests.coordinator.groups.conversation import BOTH, GROUP, NOW_MS, Conversation
-from wire.errors import (
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.wire.errors import (
     FencedInstanceError,
     InvalidRequestError,
     OverloadedError,
     UnknownMemberError,
 )
-from wire.groups import HeartbeatRequest, Subscription
+from tidelog.wire.messages.groups import HeartbeatRequest, Subscription
 
 
 def test_who_joins_begins_with_nothing_at_the_epoch_of_its_joining() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.groups.lag import Lag, PartitionLog, group_lag, partition_lag
+from tidelog.coordinator.groups.lag import Lag, PartitionLog, group_lag, partition_lag
 
 NOW_MS = 100_000
 

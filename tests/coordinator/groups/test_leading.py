@@ -2,14 +2,14 @@
 
 import pytest
 
-from coordinator.groups.leading import GroupLeading
-from coordinator.groups.outcome import Outcome
-from coordinator.groups.records import AssignmentChanged, GroupRecord, TargetComputed
-from coordinator.groups.sessions import Expired
-from coordinator.groups.state_machine import ConsumerGroups
-from coordinator.groups.targets import TopicShape
-from tests.coordinator.groups.world import World
-from wire.groups import HeartbeatRequest, Subscription
+from tests.simulation.groups.world import World
+from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.records import AssignmentChanged, GroupRecord, TargetComputed
+from tidelog.coordinator.groups.sessions import Expired
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.wire.messages.groups import HeartbeatRequest, Subscription
 
 ORDERS = TopicShape(b"orders".ljust(16, b"."), 4)
 TOPICS = {"orders": ORDERS}

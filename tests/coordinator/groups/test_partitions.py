@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.partitions import pack, require_moderate, unpack
-from wire.errors import InvalidRequestError
-from wire.fields import LIST_LENGTH_MAX
-from wire.groups import TopicPartitions
+from tidelog.coordinator.groups.partitions import pack, require_moderate, unpack
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.groups import TopicPartitions
 
 partitions = st.tuples(st.sampled_from([b"a" * 16, b"b" * 16]), st.integers(0, 9))
 

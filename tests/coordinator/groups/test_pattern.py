@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.pattern import PATTERN_LENGTH_MAX, TopicPattern
-from wire.errors import InvalidRequestError
+from tidelog.coordinator.groups.pattern import PATTERN_LENGTH_MAX, TopicPattern
+from tidelog.wire.errors import InvalidRequestError
 
 names = st.text(alphabet="abc-_.1", max_size=8)
 atoms = st.sampled_from(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.records import AssignmentChanged
 from tests.coordinator.groups.conversation import Conversation
+from tidelog.coordinator.groups.records import AssignmentChanged
 
 
 def two_members_of_which_one_must_let_go() -> Conversation:

@@ -4,8 +4,8 @@ from typing import get_args
 
 import msgspec
 
-from coordinator.groups.records import GroupRecord
 from tests.golden.group_records import FILE, RECORDS, line
+from tidelog.coordinator.groups.records import GroupRecord
 
 LINES = FILE.read_text(encoding="utf-8").splitlines()
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from coordinator.groups.commits import Extent
-from coordinator.groups.resetting import ResetLog, plan_resets, reset_offset
 from tests.coordinator.groups.conversation import ORDERS, Conversation
-from wire.error_code import ErrorCode
-from wire.errors import (
+from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.resetting import ResetLog, plan_resets, reset_offset
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
     InvalidRequestError,
     LeaderNotAvailableError,
 )
-from wire.groups import PartitionReset, ResetTo
+from tidelog.wire.messages.groups import PartitionReset, ResetTo
 
 LOG = Extent(10, 100)
 
@@ -30,7 +30,7 @@ LOG = Extent(10, 100)
     ],
 )
 def test_a_reset_leads_to_an_offset(
-    to: ResetTo, value: int, found: int | None, offset: int
+    to: ResetTo, value: int, found: int | None, *, offset: int
 ) -> None:
     reset = PartitionReset(b"t" * 16, 0, int(to), value)
 

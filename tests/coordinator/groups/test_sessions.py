@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.config import GroupConfig
-from coordinator.groups.sessions import Expired, MemberKey, Sessions, Sign
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.sessions import Expired, MemberKey, Sessions, Sign
 
 CONFIG = GroupConfig()
 A, B = ("g", "a"), ("g", "b")

@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.groups.records import GroupRecord
-from coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
-from coordinator.groups.targets import TopicShape
 from tests.coordinator.groups.conversation import (
     BOTH,
     GROUP,
@@ -18,8 +15,11 @@ from tests.coordinator.groups.conversation import (
     PAYMENTS,
     Conversation,
 )
-from wire.errors import BrokerError, GroupNotEmptyError, UnknownGroupError
-from wire.groups import HeartbeatRequest, PartitionCommit, Subscription
+from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.wire.errors import BrokerError, GroupNotEmptyError, UnknownGroupError
+from tidelog.wire.messages.groups import HeartbeatRequest, PartitionCommit, Subscription
 
 records_decoder = msgspec.msgpack.Decoder(list[GroupRecord])
 
@@ -41,7 +41,7 @@ steps = st.one_of(
 )
 
 
-def take_step(talk: Conversation, name: str, member_id: str, value: object) -> None:
+def take_step(talk: Conversation, name: str, member_id: str, *, value: object) -> None:
     match name, value:
         case "join", Subscription():
             talk.join(member_id, value)
@@ -60,13 +60,13 @@ def take_step(talk: Conversation, name: str, member_id: str, value: object) -> N
             talk.epochs.setdefault(member_id, 0)
             talk.commit(member_id, (value % 4, 10 + value), (value, 20))
         case _, int():
-            talk.carry_out(administered(talk, name, member_id, value))
+            talk.carry_out(administered(talk, name, member_id, value=value))
         case _:
             raise AssertionError(name)
 
 
 def administered(
-    talk: Conversation, name: str, member_id: str, value: int
+    talk: Conversation, name: str, member_id: str, *, value: int
 ) -> Sequence[GroupRecord]:
     match name:
         case "fence":
@@ -78,7 +78,7 @@ def administered(
             return talk.state.forget_topic(ORDERS).records
         case "reset":
             offsets = [("orders", PartitionCommit(ORDERS, value % 4, 15))]
-            return talk.state.reset_offsets(GROUP, offsets, talk.extents(), NOW_MS).records
+            return talk.state.reset_offsets(GROUP, offsets, talk.extents(), now_ms=NOW_MS).records
         case _:
             return talk.state.delete_group(GROUP).records
 
@@ -99,7 +99,7 @@ def test_records_and_snapshots_say_everything(taken: list[tuple[str, str, object
         answers: list[str] = []
         for one in (talk, other):
             try:
-                take_step(one, name, member_id, value)
+                take_step(one, name, member_id, value=value)
             except BrokerError as error:
                 answers.append(f"{type(error).__name__}: {error}")
         assert len(set(answers)) <= 1
@@ -118,7 +118,7 @@ def test_the_invariants_of_a_group_hold(taken: list[tuple[str, str, object]]) ->
     epochs = (0, 0)
     for name, member_id, value in taken:
         try:
-            take_step(talk, name, member_id, value)
+            take_step(talk, name, member_id, value=value)
         except BrokerError:
             continue
         group = talk.state.groups.get(GROUP)

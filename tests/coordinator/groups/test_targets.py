@@ -2,10 +2,10 @@
 
 import pytest
 
-from coordinator.groups.records import TargetComputed
-from coordinator.groups.targets import TopicShape, is_concerned, is_outdated, wants_topic
 from tests.coordinator.groups.conversation import BOTH, GROUP, ORDERS, PAYMENTS, Conversation
-from wire.groups import Subscription
+from tidelog.coordinator.groups.records import TargetComputed
+from tidelog.coordinator.groups.targets import TopicShape, is_concerned, is_outdated, wants_topic
+from tidelog.wire.messages.groups import Subscription
 
 
 def test_a_target_is_computed_once_for_an_epoch() -> None:

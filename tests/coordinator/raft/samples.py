@@ -1,7 +1,7 @@
 """Identities, entries and messages for the tests of Raft."""
 
-from coordinator.raft.membership import Identity, Membership
-from coordinator.raft.messages import Entry, EntryId, EntryKind, SnapshotMeta
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import Entry, EntryId, EntryKind, SnapshotMeta
 
 A, B, C, D = (Identity(node_id, b"disk-%d" % node_id) for node_id in range(1, 5))
 B_WITH_NEW_DISK = Identity(2, b"another")

@@ -2,18 +2,6 @@
 
 from random import Random
 
-from coordinator.raft.config import RaftConfig
-from coordinator.raft.core import RaftCore
-from coordinator.raft.membership import Identity, Membership
-from coordinator.raft.messages import (
-    AppendReply,
-    AppendRequest,
-    Message,
-    PreVoteReply,
-    VoteReply,
-)
-from coordinator.raft.ready import HardState, StoredState
-from coordinator.raft.role import Role
 from tests.coordinator.raft.samples import (
     NOTHING,
     A,
@@ -22,6 +10,18 @@ from tests.coordinator.raft.samples import (
     entries,
     snapshot,
 )
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import (
+    AppendReply,
+    AppendRequest,
+    Message,
+    PreVoteReply,
+    VoteReply,
+)
+from tidelog.coordinator.raft.ready import HardState, StoredState
+from tidelog.coordinator.raft.role import Role
 
 NEW = StoredState(HardState(), NOTHING)
 CONFIG = RaftConfig(
@@ -36,7 +36,7 @@ def node(
     identity: Identity = A,
     is_damaged: bool = False,
 ) -> RaftCore:
-    return RaftCore(identity, stored, CONFIG, Random(1), is_damaged=is_damaged)
+    return RaftCore(identity, stored, CONFIG, dice=Random(1), is_damaged=is_damaged)
 
 
 def stored(term: int, *terms: int, voted_for: Identity | None = None) -> StoredState:

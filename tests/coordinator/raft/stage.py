@@ -27,11 +27,12 @@ from dataclasses import replace
 from random import Random
 from typing import final
 
-from coordinator.raft.config import RaftConfig
-from coordinator.raft.core import RaftCore
-from coordinator.raft.errors import ProposalRefusedError
-from coordinator.raft.membership import Identity, Membership
-from coordinator.raft.messages import (
+from tests.simulation.raft.disk import RaftDisk
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.errors import ProposalRefusedError
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import (
     AppendRefusal,
     AppendReply,
     AppendRequest,
@@ -44,9 +45,8 @@ from coordinator.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from coordinator.raft.ready import AddLearner, MembershipChange, Promote, Remove, Write
-from coordinator.raft.role import Role
-from tests.coordinator.raft.disk import RaftDisk
+from tidelog.coordinator.raft.ready import AddLearner, MembershipChange, Promote, Remove, Write
+from tidelog.coordinator.raft.role import Role
 
 CONFIG = RaftConfig(election_ticks=5, promotion_lag_entries_max=2)
 
@@ -60,6 +60,7 @@ class Actor:
         node_id: int,
         membership: Membership,
         config: RaftConfig,
+        *,
         say: Callable[[str], None],
     ) -> None:
         self.node_id = node_id
@@ -80,7 +81,7 @@ class Actor:
         self.write = None
         dice = Random(self.node_id)
         stored = self.disk.stored()
-        self.core = RaftCore(self.identity, stored, self._config, dice, is_damaged=is_damaged)
+        self.core = RaftCore(self.identity, stored, self._config, dice=dice, is_damaged=is_damaged)
 
     def pump(self) -> list[Message]:
         """Do what the core says, but for the sync; return what it sends."""
@@ -171,7 +172,7 @@ class Stage:
 
     def _place(self, words: tuple[str, ...], membership: Membership) -> None:
         for word in words:
-            self.actors[int(word)] = Actor(int(word), membership, self._config, self._say)
+            self.actors[int(word)] = Actor(int(word), membership, self._config, say=self._say)
             self.actors[int(word)].start()
 
     def _do_one_entry(self) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.raft.config import RaftConfig
-from wire.errors import ConfigError
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.wire.errors import ConfigError
 
 
 def test_the_defaults_are_valid() -> None:

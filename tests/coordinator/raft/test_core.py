@@ -8,31 +8,6 @@ from random import Random
 
 import pytest
 
-from coordinator.raft.config import RaftConfig
-from coordinator.raft.core import RaftCore
-from coordinator.raft.errors import (
-    LeadershipMovingError,
-    MembershipRefusedError,
-    NotRaftLeaderError,
-    PayloadTooLargeError,
-    UncommittedLimitError,
-)
-from coordinator.raft.membership import encode_membership
-from coordinator.raft.messages import (
-    AppendRefusal,
-    AppendReply,
-    AppendRequest,
-    Entry,
-    EntryKind,
-    Message,
-    PreVoteRequest,
-    SnapshotRequest,
-    TimeoutNow,
-    VoteReply,
-    VoteRequest,
-)
-from coordinator.raft.ready import AddLearner, HardState, Ready, Remove, StoredState
-from coordinator.raft.role import Role
 from tests.coordinator.raft.samples import (
     THREE,
     A,
@@ -54,6 +29,31 @@ from tests.coordinator.raft.single_node import (
     stored,
     sync,
 )
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.errors import (
+    LeadershipMovingError,
+    MembershipRefusedError,
+    NotRaftLeaderError,
+    PayloadTooLargeError,
+    UncommittedLimitError,
+)
+from tidelog.coordinator.raft.membership import encode_membership
+from tidelog.coordinator.raft.messages import (
+    AppendRefusal,
+    AppendReply,
+    AppendRequest,
+    Entry,
+    EntryKind,
+    Message,
+    PreVoteRequest,
+    SnapshotRequest,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+from tidelog.coordinator.raft.ready import AddLearner, HardState, Ready, Remove, StoredState
+from tidelog.coordinator.raft.role import Role
 
 
 class TestDurability:
@@ -256,7 +256,7 @@ class TestLeading:
 
     def test_one_command_may_always_wait_however_large(self) -> None:
         config = RaftConfig(uncommitted_bytes_max=1)
-        core = RaftCore(A, ALONE, config, Random(1))
+        core = RaftCore(A, ALONE, config, dice=Random(1))
         sync(core)
 
         assert core.propose(b"x" * 90) == at(2, 1)

@@ -2,24 +2,6 @@
 
 import pytest
 
-from coordinator.raft.errors import (
-    DamagedLogError,
-)
-from coordinator.raft.membership import Identity, Membership, encode_membership
-from coordinator.raft.messages import (
-    AppendRefusal,
-    AppendReply,
-    Entry,
-    EntryId,
-    EntryKind,
-    PreVoteReply,
-    PreVoteRequest,
-    TimeoutNow,
-    VoteReply,
-    VoteRequest,
-)
-from coordinator.raft.ready import HardState, StoredState
-from coordinator.raft.role import Role
 from tests.coordinator.raft.samples import (
     B_WITH_NEW_DISK,
     NOTHING,
@@ -41,6 +23,24 @@ from tests.coordinator.raft.single_node import (
     stored,
     sync,
 )
+from tidelog.coordinator.raft.errors import (
+    DamagedLogError,
+)
+from tidelog.coordinator.raft.membership import Identity, Membership, encode_membership
+from tidelog.coordinator.raft.messages import (
+    AppendRefusal,
+    AppendReply,
+    Entry,
+    EntryId,
+    EntryKind,
+    PreVoteReply,
+    PreVoteRequest,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+from tidelog.coordinator.raft.ready import HardState, StoredState
+from tidelog.coordinator.raft.role import Role
 
 
 class TestElection:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from coordinator.raft.errors import DamagedLogError
-from coordinator.raft.log import RaftLog
-from coordinator.raft.membership import encode_membership
-from coordinator.raft.messages import Entry, EntryId, EntryKind
 from tests.coordinator.raft.samples import NOTHING, THREE, A, B, C, D, at, entries, entry, snapshot
+from tidelog.coordinator.raft.errors import DamagedLogError
+from tidelog.coordinator.raft.log import RaftLog
+from tidelog.coordinator.raft.membership import encode_membership
+from tidelog.coordinator.raft.messages import Entry, EntryId, EntryKind
 
 FOUR = THREE.with_learner(D)
 

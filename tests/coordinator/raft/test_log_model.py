@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from coordinator.raft.log import RaftLog
-from coordinator.raft.messages import Entry, EntryId, SnapshotMeta
 from tests.coordinator.raft.samples import NOTHING, THREE, entry
+from tidelog.coordinator.raft.log import RaftLog
+from tidelog.coordinator.raft.messages import Entry, EntryId, SnapshotMeta
 
 
 @dataclass

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.raft.errors import MembershipRefusedError
-from coordinator.raft.membership import (
+from tests.coordinator.raft.samples import B_WITH_NEW_DISK, THREE, A, B, C, D
+from tidelog.coordinator.raft.errors import MembershipRefusedError
+from tidelog.coordinator.raft.membership import (
     MEMBER_COUNT_MAX,
     Identity,
     Membership,
@@ -13,7 +14,6 @@ from coordinator.raft.membership import (
     encode_membership,
     index_of_majority,
 )
-from tests.coordinator.raft.samples import B_WITH_NEW_DISK, THREE, A, B, C, D
 
 
 def test_a_learner_is_a_member_that_does_not_count() -> None:

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from coordinator.raft.membership import encode_membership
-from coordinator.raft.messages import (
+from tests.coordinator.raft.samples import THREE, A, B, at, entries, entry, snapshot
+from tidelog.coordinator.raft.membership import encode_membership
+from tidelog.coordinator.raft.messages import (
     ENTRY_OVERHEAD_BYTES,
     AppendRefusal,
     AppendReply,
@@ -22,8 +23,7 @@ from coordinator.raft.messages import (
     decode,
     encode,
 )
-from tests.coordinator.raft.samples import THREE, A, B, at, entries, entry, snapshot
-from wire.errors import WireFormatError
+from tidelog.wire.errors import WireFormatError
 
 MESSAGES: list[Message] = [
     PreVoteRequest(A, B, 3, at(7, 2)),

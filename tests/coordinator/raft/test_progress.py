@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.raft.progress import Progress, ProgressState, Window
+from tidelog.coordinator.raft.progress import Progress, ProgressState, Window
 
 
 def progress(next_index: int = 11) -> Progress:

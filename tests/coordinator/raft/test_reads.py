@@ -1,7 +1,7 @@
 """Tests of reads that wait until the leader is confirmed."""
 
-from coordinator.raft.reads import ReadQueue
-from coordinator.raft.ready import ReadState
+from tidelog.coordinator.raft.reads import ReadQueue
+from tidelog.coordinator.raft.ready import ReadState
 
 
 def test_reads_that_come_together_share_a_round() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator.raft.ready import HardState, Ready, Write
 from tests.coordinator.raft.samples import A, B, at
+from tidelog.coordinator.raft.ready import HardState, Ready, Write
 
 
 @pytest.mark.parametrize(

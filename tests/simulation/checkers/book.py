@@ -11,9 +11,9 @@ from typing import TypeVar, final
 
 import msgspec
 
-from tests.simulation.partition_numbers import PartitionNumbers
-from wire.errors import BrokerError
-from wire.produce import AckLevel
+from tests.simulation.broker.partition_numbers import PartitionNumbers
+from tidelog.wire.errors import BrokerError
+from tidelog.wire.messages.produce import AckLevel
 
 Place = tuple[int, int]
 """A partition, by its number in the life, and an offset."""

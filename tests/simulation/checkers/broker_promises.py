@@ -11,7 +11,7 @@ from tests.simulation.checkers.book import (
     Fetched,
     FinalLog,
 )
-from wire.errors import (
+from tidelog.wire.errors import (
     BrokerError,
     CorruptBatchError,
     DiskFullError,

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import final
 
+from tests.simulation.broker.keys import Superseded, is_tombstone, key_of
 from tests.simulation.checkers.book import (
     Acknowledged,
     Checker,
@@ -12,7 +13,6 @@ from tests.simulation.checkers.book import (
     Place,
     SentRecord,
 )
-from tests.simulation.keys import Superseded, is_tombstone, key_of
 
 
 @final

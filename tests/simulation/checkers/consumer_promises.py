@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import final
 
+from tests.simulation.broker.keys import Superseded
 from tests.simulation.checkers.book import (
     Acknowledged,
     Checker,
@@ -11,7 +12,6 @@ from tests.simulation.checkers.book import (
     FinalLog,
     Place,
 )
-from tests.simulation.keys import Superseded
 
 
 @final

@@ -259,7 +259,7 @@ class HistoryChecker:
                         sent.setdefault(send.key, []).append(send.offset)
             for key, offsets in sent.items():
                 for one, other in pairwise(offsets):
-                    self._compare_sends(operation.process, key, one, other)
+                    self._compare_sends(operation.process, key, one, other=other)
 
     def _compare_polls(
         self, kinds: tuple[Anomaly, Anomaly], who: str, step: tuple[Key, int, int]
@@ -274,7 +274,7 @@ class HistoryChecker:
         elif distance > 1 and not is_deleted:
             self._add(skip, f"{who}: {one}, then {other}")
 
-    def _compare_sends(self, process: str, key: Key, one: int, other: int) -> None:
+    def _compare_sends(self, process: str, key: Key, one: int, *, other: int) -> None:
         facts = self._keys[key]
         if other <= one:
             self._add(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import final
 
+from tests.simulation.broker.keys import Superseded
 from tests.simulation.checkers.book import (
     DURABLE_LEVELS,
     Acknowledged,
@@ -17,7 +18,6 @@ from tests.simulation.checkers.book import (
     ProducerRules,
     SentRecord,
 )
-from tests.simulation.keys import Superseded
 
 
 @final

@@ -2,16 +2,16 @@
 
 import trio
 
-from coordinator.cluster.state import ClusterState
+from tests.simulation.broker.readers import BACKOFF_S
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.machines import PORT, host_of
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S
-from wire import api
-from wire.errors import TidelogError
-from wire.rpc import open_rpc
-from wire.session import MetadataReply, MetadataRequest
+from tests.simulation.machine.process import Process
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.messages.session import MetadataReply, MetadataRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import open_rpc
 
 _LATE_S = 5.0
 """A broker may be so far behind when all is well."""

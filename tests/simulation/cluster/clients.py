@@ -9,6 +9,11 @@ from typing import Protocol, final
 
 import trio
 
+from tests.simulation.broker.growth import Growth
+from tests.simulation.broker.plans import ProducerPlan, ReadingPlan
+from tests.simulation.broker.readers import LibraryReader
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.broker.writers import LibraryWriter, Values
 from tests.simulation.checkers.book import Book, ProducerRules
 from tests.simulation.checkers.history import Operation
 from tests.simulation.cluster.crew import Crew, Member
@@ -20,14 +25,9 @@ from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.stager import StagingClient
 from tests.simulation.cluster.topic_maker import TopicMaker
 from tests.simulation.cluster.visitor import Visitor
-from tests.simulation.growth import Growth
-from tests.simulation.node import Node
-from tests.simulation.plans import ProducerPlan, ReadingPlan
-from tests.simulation.process import Program
-from tests.simulation.readers import LibraryReader
-from tests.simulation.sometimes import Sometimes
-from tests.simulation.world import World
-from tests.simulation.writers import LibraryWriter, Values
+from tests.simulation.machine.node import Node
+from tests.simulation.machine.process import Program
+from tests.simulation.machine.world import World
 
 _RESTART_S = 0.2
 _VISITOR = ProducerPlan(
@@ -72,6 +72,7 @@ class Clients:
         world: World,
         plan: ClusterPlan,
         book: Book,
+        *,
         minutes: Minutes,
         sometimes: Sometimes,
         rules: dict[str, ProducerRules],
@@ -205,7 +206,7 @@ class Clients:
     def _values(self, generation: str, plan: ProducerPlan) -> Values:
         self._rules[generation] = ProducerRules(plan.acks, plan.is_idempotent)
         random = self._world.streams.stream(f"writer {generation}")
-        values = Values(generation, plan, random, self.growth.count)
+        values = Values(generation, plan, random, partition_count=self.growth.count)
         values.leaves_last_alone = self._is_last_alone
         self._all_values.append(values)
         return values
@@ -219,7 +220,12 @@ class Clients:
     def _writer(self, name: str, plan: ProducerPlan) -> Program:
         values = self._values(self.generation(name), plan)
         writer = LibraryWriter(
-            plan, values, self._book, self._sometimes, self.history, addresses(self._plan)
+            plan,
+            values,
+            self._book,
+            sometimes=self._sometimes,
+            history=self.history,
+            addresses=addresses(self._plan),
         )
         self.employ(name, writer)
         return writer.run
@@ -229,15 +235,19 @@ class Clients:
             self.generation(name),
             self._book,
             self.history,
-            ReadingPlan(read_from="followers" if self._plan.reads_from_followers else "leader"),
-            addresses(self._plan),
+            reading=ReadingPlan(
+                read_from="followers" if self._plan.reads_from_followers else "leader"
+            ),
+            addresses=addresses(self._plan),
         )
         self._consumers[name] = consumer
         return consumer.run
 
     def _maker(self, pause_s: float) -> Program:
         random = self._world.streams.stream(self.generation("maker"))
-        maker = TopicMaker(self._plan, pause_s, random, self._minutes, self._sometimes)
+        maker = TopicMaker(
+            self._plan, pause_s, random, minutes=self._minutes, sometimes=self._sometimes
+        )
         self.employ("maker", maker)
         return maker.run
 
@@ -266,13 +276,24 @@ class Clients:
     def _visitor(self) -> Program:
         values = self._values(self.generation("visitor"), _VISITOR)
         visitor = Visitor(
-            self._plan, values, self._book, self._minutes, self._sometimes, self._topic_id
+            self._plan,
+            values,
+            self._book,
+            minutes=self._minutes,
+            sometimes=self._sometimes,
+            topic_id=self._topic_id,
         )
         self.employ("visitor", visitor)
         return visitor.run
 
     def _member(self, name: str) -> Program:
         random = self._world.streams.stream(self.generation(name))
-        member = Member(addresses(self._plan), self.crew, random, self._minutes, self._sometimes)
+        member = Member(
+            addresses(self._plan),
+            self.crew,
+            random,
+            minutes=self._minutes,
+            sometimes=self._sometimes,
+        )
         self._members[name] = member
         return member.run

@@ -150,7 +150,7 @@ class StatesAgree(NodeChecker):
     At the end all nodes have applied all entries.
     """
 
-    def state_seen(self, node_id: int, index: int, state: bytes, expected: bytes | None) -> None:
+    def state_seen(self, node_id: int, index: int, state: bytes, *, expected: bytes | None) -> None:
         """See `NodeChecker`."""
         if expected is not None and state != expected:
             self.fail(

@@ -10,18 +10,18 @@ from typing import Final, final
 
 import trio
 
-from client.client import connect
-from client.consumer import Consumer
-from client.record import RecordBatch
-from coordinator.groups.state_machine import ConsumerGroups
-from tests.simulation.broker_host import TOPIC
+from tests.simulation.broker.keys import Superseded
+from tests.simulation.broker.readers import BACKOFF_S, values_of
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import FinalLog, Place, ViolationError
 from tests.simulation.cluster.minutes import GroupCommit, Minutes, Work
-from tests.simulation.keys import Superseded
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, values_of
-from tests.simulation.sometimes import Sometimes
-from wire.errors import PartitionNotOwnedError, TidelogError
+from tests.simulation.machine.broker_host import TOPIC
+from tests.simulation.machine.process import Process
+from tidelog.client.client import connect
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.wire.errors import PartitionNotOwnedError, TidelogError
 
 GROUP: Final = "crew"
 _COMMITS_AUTOMATICALLY = 0.3
@@ -79,7 +79,7 @@ class Member:
     """One member, in one process."""
 
     def __init__(
-        self, addresses: str, crew: Crew, random: Random, minutes: Minutes, sometimes: Sometimes
+        self, addresses: str, crew: Crew, random: Random, *, minutes: Minutes, sometimes: Sometimes
     ) -> None:
         """Work for `crew`."""
         self.should_stop = False

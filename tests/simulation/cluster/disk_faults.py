@@ -14,17 +14,17 @@ from typing import Final, Protocol, final
 
 import msgspec
 
-from broker.replica_manifest import MANIFEST_NAME
-from logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
-from logstore.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
-from tests.simulation.broker_host import TOPIC
+from tests.simulation.broker.plans import Fault
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.machines import Machine, Machines
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.replica_log import Cut
-from tests.simulation.disk_damage import Damage, bring_back, damage_file, durable_state
-from tests.simulation.faulty_disk import FaultyDisk
-from tests.simulation.plans import Fault
-from tests.simulation.sometimes import Sometimes
+from tests.simulation.machine.broker_host import TOPIC
+from tests.simulation.machine.disk_damage import Damage, bring_back, damage_file, durable_state
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.partitions.replica_manifest import MANIFEST_NAME
+from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
+from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 
 _AIM_S = 10.0
 _LOOK_S = 0.25
@@ -66,7 +66,7 @@ class DiskFaults:
     """Carries them out."""
 
     def __init__(
-        self, attacker: Attacker, machines: Machines, minutes: Minutes, sometimes: Sometimes
+        self, attacker: Attacker, machines: Machines, minutes: Minutes, *, sometimes: Sometimes
     ) -> None:
         """Strike by means of `attacker`."""
         self._attacker = attacker
@@ -114,12 +114,12 @@ class DiskFaults:
             disk = machine.node.disk
             self._sometimes.reached("files cut")
         for path in paths:
-            _damage(disk, path, random, [Damage.SHORT, Damage.EMPTY, Damage.GONE])
+            _damage(disk, path, random, kinds=[Damage.SHORT, Damage.EMPTY, Damage.GONE])
 
     def _cut_any(self, machine: Machine, random: Random) -> None:
         disk = machine.node.disk
         for path in _sample(random, self._log_files(disk)):
-            _damage(disk, path, random, [Damage.SHORT, Damage.EMPTY, Damage.GONE])
+            _damage(disk, path, random, kinds=[Damage.SHORT, Damage.EMPTY, Damage.GONE])
         self._sometimes.reached("ends of logs lost")
 
     def _damage_all(self, fault: Fault) -> None:
@@ -144,20 +144,20 @@ class DiskFaults:
     def _damage_files_of(self, machine: Machine, random: Random, kinds: Sequence[Damage]) -> None:
         disk = machine.node.disk
         for path in self._log_files(disk):
-            _damage(disk, path, random, kinds)
+            _damage(disk, path, random, kinds=kinds)
         if random.random() < _LOSES_MANIFEST and MANIFEST_NAME in disk.paths():
-            _damage(disk, MANIFEST_NAME, random, list(Damage))
+            _damage(disk, MANIFEST_NAME, random, kinds=list(Damage))
         if random.random() < _KEEPS_METADATA:
             return  # So it is back as fast as the others.
         paths = set(disk.paths())
         if _VOTE in paths and disk.durable_bytes(_VOTE):
             # Who has lost what it promised, and knows, promises nothing more in that name.
             for path in sorted(each for each in paths if each.startswith("metadata/")):
-                damage_file(disk, path, random.choice([Damage.BITS, Damage.SHORT]), random)
+                damage_file(disk, path, random.choice([Damage.BITS, Damage.SHORT]), random=random)
 
     def _damage_identity_of(self, machine: Machine, random: Random) -> None:
         if random.random() < _LOSES_IDENTITY:
-            damage_file(machine.node.disk, _IDENTITY, Damage.BITS, random)
+            damage_file(machine.node.disk, _IDENTITY, Damage.BITS, random=random)
             machine.is_beyond_repair = True
 
     # Files that are what they once were.
@@ -323,8 +323,8 @@ class DiskFaults:
         return next(machine for machine in self._machines.all if machine.node_id == node_id)
 
 
-def _damage(disk: FaultyDisk, path: str, random: Random, kinds: Sequence[Damage]) -> None:
-    damage_file(disk, path, random.choice(kinds), random)
+def _damage(disk: FaultyDisk, path: str, random: Random, *, kinds: Sequence[Damage]) -> None:
+    damage_file(disk, path, random.choice(kinds), random=random)
 
 
 def _sample(random: Random, paths: Sequence[str]) -> list[str]:

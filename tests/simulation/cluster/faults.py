@@ -10,9 +10,8 @@ from math import inf
 from random import Random
 from typing import TypeVar, final
 
-from coordinator.cluster.sessions import SESSION_MS
-from coordinator.raft.messages import Entry, EntryKind
-from coordinator.raft_node import RaftNode
+from tests.simulation.broker.plans import Fault
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.disk_faults import DiskFaults
 from tests.simulation.cluster.machines import Machine, Machines
@@ -20,11 +19,12 @@ from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.replica_faults import DiskAim, ReplicaFaults
 from tests.simulation.cluster.return_faults import ReturnFaults
-from tests.simulation.file_tree import os_error
-from tests.simulation.link import LinkQuality
-from tests.simulation.plans import Fault
-from tests.simulation.sometimes import Sometimes
-from tests.simulation.world import World
+from tests.simulation.machine.file_tree import os_error
+from tests.simulation.machine.link import LinkQuality
+from tests.simulation.machine.world import World
+from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
+from tidelog.coordinator.raft.messages import Entry, EntryKind
+from tidelog.coordinator.raft_node.node import RaftNode
 
 _METADATA = "metadata/"
 _SMALL_FILES = ("metadata/vote", "metadata/snapshot")
@@ -59,6 +59,7 @@ class Nemesis:
         world: World,
         machines: Machines,
         minutes: Minutes,
+        *,
         sometimes: Sometimes,
         clients: Clients,
     ) -> None:
@@ -80,11 +81,12 @@ class Nemesis:
         minutes.on_elected.append(self._elected)
         for machine in machines.all:
             machine.node.disk_watcher = partial(self._watch, machine)
-        self._return_faults = ReturnFaults(self, machines, minutes, sometimes)
+        self._return_faults = ReturnFaults(self, machines, minutes, sometimes=sometimes)
+        part = self._return_faults.part_on_return
         self._replica_faults = ReplicaFaults(
-            self, machines, minutes, sometimes, self._return_faults.part_on_return
+            self, machines, minutes, sometimes=sometimes, part_on_return=part
         )
-        self._disk_faults = DiskFaults(self, machines, minutes, sometimes)
+        self._disk_faults = DiskFaults(self, machines, minutes, sometimes=sometimes)
         self._effects: Mapping[str, Callable[[Fault], None]] = {
             "kill": lambda fault: self._any(fault).kill(),
             "cut_power": lambda fault: self._any(fault).cut_power(),

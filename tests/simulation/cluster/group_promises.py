@@ -6,7 +6,9 @@ Definitions go by committed records, and by what members are told and do.
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from coordinator.groups.records import (
+from tests.simulation.cluster import minutes
+from tests.simulation.cluster.minutes import GroupCommit, NodeChecker, Work
+from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     GroupDeleted,
     MemberJoined,
@@ -16,9 +18,7 @@ from coordinator.groups.records import (
     OffsetsReset,
     TopicForgotten,
 )
-from tests.simulation.cluster import minutes
-from tests.simulation.cluster.minutes import GroupCommit, NodeChecker, Work
-from wire.groups import TopicPartitions
+from tidelog.wire.messages.groups import TopicPartitions
 
 
 @final

@@ -5,15 +5,15 @@ from typing import final
 
 import trio
 
-from client.admin import Admin
-from tests.simulation.administrator import administer
-from tests.simulation.broker_host import TOPIC
+from tests.simulation.broker.administrator import administer
+from tests.simulation.broker.growth import Growth
+from tests.simulation.broker.readers import PATIENCE_S
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.growth import Growth
-from tests.simulation.process import Process
-from tests.simulation.readers import PATIENCE_S
+from tests.simulation.machine.broker_host import TOPIC
+from tests.simulation.machine.process import Process
+from tidelog.client.admin.admin import Admin
 
 
 @final
@@ -25,10 +25,10 @@ class GrowthIsCommitted:
         self._minutes = minutes
 
     def growing(self, count: int) -> None:
-        """See `tests.simulation.growth.Promise`."""
+        """See `tests.simulation.broker.growth.Promise`."""
 
     def seen(self, count: int, asked_at: float) -> None:
-        """See `tests.simulation.growth.Promise`."""
+        """See `tests.simulation.broker.growth.Promise`."""
         del asked_at
         self._minutes.told_partitions(TOPIC, count)
 

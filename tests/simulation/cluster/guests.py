@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from tests.simulation.broker.plans import Fault
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.machines import Machines
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.return_faults import Attacker
-from tests.simulation.plans import Fault
-from tests.simulation.sometimes import Sometimes
-from tests.simulation.world import World
+from tests.simulation.machine.world import World
 
 
 @final

@@ -9,16 +9,16 @@ from typing import final
 
 import trio
 
-from client.client import connect
-from coordinator.catalog import queue_of_journal, topic_of_staging
-from coordinator.cluster.records import Broker, Partition
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.sometimes import Sometimes
-from wire.errors import TidelogError
+from tests.simulation.machine.process import Process
+from tidelog.client.client import connect
+from tidelog.coordinator.metadata.catalog import queue_of_journal, topic_of_staging
+from tidelog.coordinator.metadata.records import Broker, Partition
+from tidelog.wire.errors import TidelogError
 
 _LOOK_S = 0.5
 

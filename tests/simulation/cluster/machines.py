@@ -7,17 +7,17 @@ from typing import Any, Final, final
 
 import trio
 
-from broker.config import BrokerConfig
-from broker.server import open_broker
-from coordinator.cluster.records import BrokerChanged, PartitionsChanged
-from coordinator.raft_node import RaftNode
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import Book, ViolationError
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.process import Process
-from tests.simulation.sometimes import Sometimes
-from tests.simulation.world import World
-from wire.errors import DataDirectoryError, DuplicateBrokerError, LogOfflineError
+from tests.simulation.machine.process import Process
+from tests.simulation.machine.world import World
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.server import open_broker
+from tidelog.coordinator.metadata.records import BrokerChanged, PartitionsChanged
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.wire.errors import DataDirectoryError, DuplicateBrokerError, LogOfflineError
 
 PORT = 8433
 _REACHED: Final = {
@@ -178,7 +178,7 @@ class Machines:
     """All of them, and which of their brokers leads."""
 
     def __init__(
-        self, world: World, plan: ClusterPlan, book: Book, minutes: Minutes, sometimes: Sometimes
+        self, world: World, plan: ClusterPlan, book: Book, *, minutes: Minutes, sometimes: Sometimes
     ) -> None:
         """Make them."""
         random = world.streams.stream("operator")

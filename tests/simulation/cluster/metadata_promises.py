@@ -4,17 +4,22 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple, final
 
-from coordinator.catalog import TopicAltered, TopicCreated, TopicDeleted, TopicGrown
-from coordinator.cluster.records import (
+from tests.simulation.cluster import minutes
+from tests.simulation.cluster.minutes import NodeChecker, Served
+from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
+from tidelog.coordinator.metadata.catalog import (
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    TopicGrown,
+)
+from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
     Partition,
     PartitionsAdded,
     PartitionsChanged,
 )
-from coordinator.cluster.sessions import SESSION_MS
-from tests.simulation.cluster import minutes
-from tests.simulation.cluster.minutes import NodeChecker, Served
 
 _SESSION_S: Final = SESSION_MS / 1000
 

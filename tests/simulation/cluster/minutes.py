@@ -9,18 +9,6 @@ from typing import final
 
 import msgspec
 
-from coordinator.cluster.machine import ClusterMachine
-from coordinator.entries import decode_entry, encode_snapshot
-from coordinator.groups.state_machine import ConsumerGroups
-from coordinator.raft.messages import (
-    Entry,
-    EntryKind,
-    Message,
-    SnapshotMeta,
-    VoteReply,
-    VoteRequest,
-)
-from coordinator.raft_node import RaftNode
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import replica_log
 from tests.simulation.cluster.replica_log import (
@@ -35,6 +23,18 @@ from tests.simulation.cluster.replica_log import (
     Waits,
 )
 from tests.simulation.cluster.witness import has_entry, snapshot_index, state_of
+from tidelog.coordinator.controller.log_entries import decode_entry, encode_snapshot
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.raft.messages import (
+    Entry,
+    EntryKind,
+    Message,
+    SnapshotMeta,
+    VoteReply,
+    VoteRequest,
+)
+from tidelog.coordinator.raft_node.node import RaftNode
 
 Partition = replica_log.Partition
 
@@ -131,7 +131,7 @@ class NodeChecker:
     def restored(self, node_id: int, index: int, term: int) -> None:
         """A node has got the state up to this entry as a snapshot."""
 
-    def state_seen(self, node_id: int, index: int, state: bytes, expected: bytes | None) -> None:
+    def state_seen(self, node_id: int, index: int, state: bytes, *, expected: bytes | None) -> None:
         """A node has this state, with all entries up to `index`.
 
         `expected` is what the entries come to; `None` if nobody knows any more.
@@ -404,7 +404,11 @@ class Minutes:
     def _look_at(self, node: RaftNode, index: int) -> None:
         expected = self._expected() if index == self.end_index else self._states.get(index)
         state = state_of(node)
-        self.tell(lambda checker: checker.state_seen(node.identity.node_id, index, state, expected))
+        self.tell(
+            lambda checker: checker.state_seen(
+                node.identity.node_id, index, state, expected=expected
+            )
+        )
 
     def _expected(self) -> bytes:
         return encode_snapshot(self.image.state, self.groups)

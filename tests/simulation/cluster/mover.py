@@ -5,16 +5,16 @@ from typing import final
 
 import trio
 
-from client.admin import Admin
-from client.client import connect
-from tests.simulation.broker_host import TOPIC
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.sometimes import Sometimes
-from wire.errors import TidelogError
-from wire.reassignment import PartitionMove
+from tests.simulation.machine.broker_host import TOPIC
+from tests.simulation.machine.process import Process
+from tidelog.client.admin.admin import Admin
+from tidelog.client.client import connect
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.messages.reassignment import PartitionMove
 
 _ELECTS = 0.4
 _CANCELS = 0.1

@@ -5,32 +5,32 @@
 
 from typing import Any, Final
 
-from broker.partition import Partition
-from coordinator.catalog import Catalog, CreateTopic
-from coordinator.catalog import Record as CatalogRecord
-from coordinator.cluster import broker_commands
-from coordinator.cluster.machine import ClusterMachine
-from coordinator.cluster.records import Broker, BrokerChanged, Record
-from coordinator.cluster.sessions import BrokerSessions, OwnSession
-from coordinator.cluster.state import ClusterState
-from coordinator.group_leadership import GroupLeadership
-from coordinator.groups import heartbeats, reconciliation
-from coordinator.groups.group import Group, Member
-from coordinator.groups.partitions import unpack
-from coordinator.groups.records import AssignmentChanged
-from coordinator.raft.core import RaftCore
-from coordinator.raft.following import Following
-from coordinator.raft.leadership import Leadership
-from coordinator.raft.membership import Identity
-from coordinator.raft.messages import AppendReply, VoteReply, VoteRequest
-from coordinator.raft.promises import Promises
-from coordinator.raft.ready import HardState
-from coordinator.raft_storage import RaftStorage, Vote
-from coordinator.registration import Registration
-from coordinator.replicated import ReplicatedMetadata
-from tests.simulation.mutant import Mutant
-from wire.errors import TopicExistsError
-from wire.groups import HeartbeatRequest
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.broker.partitions.partition import Partition
+from tidelog.coordinator.controller.broker_lifecycle import Registration
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.group_coordinator.leadership import GroupLeadership
+from tidelog.coordinator.groups import heartbeats, reconciliation
+from tidelog.coordinator.groups.group import Group, Member
+from tidelog.coordinator.groups.partitions import unpack
+from tidelog.coordinator.groups.records import AssignmentChanged
+from tidelog.coordinator.metadata import broker_commands
+from tidelog.coordinator.metadata.broker_sessions import BrokerSessions, OwnSession
+from tidelog.coordinator.metadata.catalog import Catalog, CreateTopic
+from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
+from tidelog.coordinator.metadata.records import Broker, BrokerChanged, Record
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.follower import Following
+from tidelog.coordinator.raft.hard_state import Promises
+from tidelog.coordinator.raft.leader import Leadership
+from tidelog.coordinator.raft.membership import Identity
+from tidelog.coordinator.raft.messages import AppendReply, VoteReply, VoteRequest
+from tidelog.coordinator.raft.ready import HardState
+from tidelog.coordinator.raft_node.storage import RaftStorage, Vote
+from tidelog.wire.errors import TopicExistsError
+from tidelog.wire.messages.groups import HeartbeatRequest
 
 _save_vote = RaftStorage.save_vote
 
@@ -63,9 +63,9 @@ _report = Following._report
 
 
 def _report_what_is_received(
-    self: Following, leader: Identity, term: int, attempt: int, read_round: int
+    self: Following, leader: Identity, term: int, attempt: int, *, read_round: int
 ) -> AppendReply:
-    reply = _report(self, leader, term, attempt, read_round)
+    reply = _report(self, leader, term, attempt, read_round=read_round)
     index = reply.received_index
     return AppendReply(reply.sender, leader, term, index, index, attempt, read_round)
 

@@ -1,11 +1,11 @@
-"""Plans of lives of clusters, as plain data; see `tests.simulation.plans`."""
+"""Plans of lives of clusters, as plain data; see `tests.simulation.broker.plans`."""
 
 from random import Random
 from typing import Final
 
 import msgspec
 
-from tests.simulation.plans import (
+from tests.simulation.broker.plans import (
     Fault,
     LifePlan,
     NetworkPlan,
@@ -15,7 +15,7 @@ from tests.simulation.plans import (
     is_compacted,
     throw,
 )
-from tests.simulation.random_streams import RandomStreams
+from tests.simulation.machine.random_streams import RandomStreams
 
 FAULT_GAPS_S: Final = {
     "kill": 10.0,
@@ -263,11 +263,11 @@ def _draw_faults(streams: RandomStreams, seconds: float, replication_factor: int
             continue
         random = streams.stream(f"fault {kind}")
         if random.random() < (_HAS_OFTEN if kind in _OFTEN else _HAS_FAULT):
-            faults += draw_kind(random, kind, gap_s * 2 ** random.uniform(-0.5, 2), seconds)
+            faults += draw_kind(random, kind, gap_s * 2 ** random.uniform(-0.5, 2), seconds=seconds)
     return sorted(faults, key=lambda fault: (fault.at, fault.kind))
 
 
-def draw_kind(random: Random, kind: str, mean_gap_s: float, seconds: float) -> list[Fault]:
+def draw_kind(random: Random, kind: str, mean_gap_s: float, *, seconds: float) -> list[Fault]:
     """Return faults of one kind, so far apart on the average."""
     faults: list[Fault] = []
     at = random.expovariate(1 / mean_gap_s)

@@ -5,10 +5,10 @@ Pure: no clock, no I/O.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.simulation.keys import value_sent
+from tests.simulation.broker.keys import value_sent
 from tests.wire.batches import reseal
-from wire.batch_columns import decode_columns
-from wire.record_batch import parse_header
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import parse_header
 
 _UNPACKED_MAX = 1 << 24
 

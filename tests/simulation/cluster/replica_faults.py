@@ -9,15 +9,15 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol, final
 
-from coordinator.cluster import records
-from tests.simulation.broker_host import TOPIC
+from tests.simulation.broker.plans import Fault
+from tests.simulation.broker.rot import provable_batches
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.machines import Machine, Machines
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.replica_log import Partition
-from tests.simulation.file_tree import os_error
-from tests.simulation.plans import Fault
-from tests.simulation.rot import provable_batches
-from tests.simulation.sometimes import Sometimes
+from tests.simulation.machine.broker_host import TOPIC
+from tests.simulation.machine.file_tree import os_error
+from tidelog.coordinator.metadata import records
 
 _LOGS = "topics/"
 _FREE_BYTES_MAX = 4096
@@ -79,6 +79,7 @@ class ReplicaFaults:
         attacker: Attacker,
         machines: Machines,
         minutes: Minutes,
+        *,
         sometimes: Sometimes,
         part_on_return: Callable[[int, Fault], None],
     ) -> None:

@@ -10,17 +10,17 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from broker.partition import AckWaiter, Partition
-from broker.replication.fetcher import Fetcher
-from broker.replication.in_sync import InSyncKeeper, _Wish
-from isr.follower import Restart, Truncate
-from isr.followers import Followers
-from isr.leader import PartitionLeader
-from logstore.log import PartitionLog
-from tests.simulation.mutant import Mutant, Patch
-from wire.env import BytesLike
-from wire.produce import Acks
-from wire.record_batch import BatchHeader, parse_header
+from tests.simulation.mutations.mutant import Mutant, Patch
+from tidelog.broker.partitions.partition import AckWaiter, Partition
+from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.replication.isr_updater import InSyncKeeper, _Wish
+from tidelog.isr.follower import Restart, Truncate
+from tidelog.isr.followers import Followers
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.log import PartitionLog
+from tidelog.wire.batch.record_batch import BatchHeader, parse_header
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.messages.produce import Acks
 
 _HEADER_CRC = slice(4, 8)
 _DURABLE_POSITION = slice(24, 32)
@@ -50,6 +50,7 @@ class ReplicaListener(Protocol):
         node_id: int,
         replica: Partition,
         leader: PartitionLeader,
+        *,
         in_sync: Sequence[tuple[int, int]],
     ) -> None:
         """A leader is about to ask the cluster to take these for in sync: nodes, broker epochs."""
@@ -83,10 +84,10 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         begin_repair(self, partition, step)
 
     def wait_for_ack_watched(
-        self: Partition, acks: Acks, offset: int, waiter: AckWaiter, index: int
+        self: Partition, acks: Acks, offset: int, *, waiter: AckWaiter, index: int
     ) -> None:
         listener.waits(self, acks)
-        wait_for_ack(self, acks, offset, waiter, index)
+        wait_for_ack(self, acks, offset, waiter=waiter, index=index)
 
     async def submit_watched(self: InSyncKeeper, wishes: list[_Wish]) -> None:
         for each in not_overtaken(wishes):
@@ -94,7 +95,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
                 self._surroundings.node_id,
                 each.partition,
                 each.leader,
-                each.wish.in_sync_replicas,
+                in_sync=each.wish.in_sync_replicas,
             )
         await submit(self, wishes)
 

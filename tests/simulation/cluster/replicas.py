@@ -8,16 +8,6 @@ from typing import final
 
 import msgspec
 
-from broker.partition import Partition as Replica
-from coordinator.catalog import topic_of_staging
-from coordinator.cluster.records import (
-    BrokerChanged,
-    BrokerRegistered,
-    Partition,
-    PartitionsChanged,
-)
-from isr.durability import Durability
-from isr.leader import PartitionLeader
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import minutes
 from tests.simulation.cluster.replica_difference import MayLack, difference
@@ -32,8 +22,18 @@ from tests.simulation.cluster.replica_log import (
     Waits,
 )
 from tests.simulation.cluster.replica_witness import batches_of
-from wire.errors import CorruptRecordError, LogOfflineError
-from wire.produce import Acks
+from tidelog.broker.partitions.partition import Partition as Replica
+from tidelog.coordinator.metadata.catalog import topic_of_staging
+from tidelog.coordinator.metadata.records import (
+    BrokerChanged,
+    BrokerRegistered,
+    Partition,
+    PartitionsChanged,
+)
+from tidelog.isr.durability import Durability
+from tidelog.isr.leader import PartitionLeader
+from tidelog.wire.errors import CorruptRecordError, LogOfflineError
+from tidelog.wire.messages.produce import Acks
 
 
 @final
@@ -168,6 +168,7 @@ class Replicas:
         node_id: int,
         replica: Replica,
         leader: PartitionLeader,
+        *,
         in_sync: Sequence[tuple[int, int]],
     ) -> None:
         """See `ReplicaListener`.

@@ -1,6 +1,6 @@
 """Bugs to be planted where replicas show them: in the ISR, in the logs of followers, in elections.
 
-What is wrong in the cores is planted as in their own random lives (`tests.isr.planted`).
+What is wrong in the cores is planted as in their own random lives (`tests.simulation.isr.mutants`).
 """
 
 # A planted bug sits inside of what it breaks.
@@ -9,23 +9,24 @@ What is wrong in the cores is planted as in their own random lives (`tests.isr.p
 from collections.abc import Sequence
 from typing import Final
 
-from broker import partitions
-from broker.replication.fetcher import Fetcher
-from coordinator.cluster import broker_commands, leader_choice, partition_commands
-from coordinator.cluster.leader_choice import Assignment, Facts, Happening
-from coordinator.cluster.records import Partition
-from coordinator.cluster.state import ClusterState
-from isr.fetch_session import Key, Place
-from isr.follower import FetchPosition
-from isr.followers import Followers
-from isr.leader import PartitionLeader
-from logstore.log import PartitionLog
-from logstore.producer_state import ProducerStates
-from logstore.remains import Remains
-from tests.broker.replication import planted as planted_in_shells
-from tests.isr import planted as planted_in_cores
-from tests.simulation.mutant import Mutant
-from wire.record_batch import BatchHeader
+from tests.simulation.isr import mutants as planted_in_cores
+from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.three_brokers import mutants as planted_in_shells
+from tidelog.broker.partitions import replica_manager as partitions
+from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.coordinator.metadata import broker_commands, partition_commands
+from tidelog.coordinator.metadata import leader_election as leader_choice
+from tidelog.coordinator.metadata.leader_election import Assignment, Facts, Happening
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.isr.fetch_session import Key, Place
+from tidelog.isr.follower import FetchPosition
+from tidelog.isr.followers import Followers
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.producer_state import ProducerStates
+from tidelog.logstore.recovery.log_presence import Remains
+from tidelog.wire.batch.record_batch import BatchHeader
 
 _FIT_FOR_CLUSTERS: Final = (
     "truncate by high watermark",
@@ -109,9 +110,9 @@ _clean_leader = leader_choice._clean_leader
 
 
 def _any_live_leader(
-    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], facts: Facts
+    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], *, facts: Facts
 ) -> int | None:
-    leader = _clean_leader(partition, in_sync, eligible, facts)
+    leader = _clean_leader(partition, in_sync, eligible, facts=facts)
     if leader is not None:
         return leader
     return next((node for node in partition.replicas if leader_choice._can_lead(node, facts)), None)
@@ -121,6 +122,7 @@ def _eligible_for_ever(
     partition: Partition,
     happening: Happening,
     assignment: Assignment,
+    *,
     in_sync: tuple[int, ...],
     facts: Facts,
 ) -> tuple[int, ...]:

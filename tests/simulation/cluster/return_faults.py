@@ -8,12 +8,12 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol, final
 
-from coordinator.cluster.records import BrokerRegistered
+from tests.simulation.broker.plans import Fault
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.machines import Machine, Machines
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.replica_log import Asked
-from tests.simulation.plans import Fault
-from tests.simulation.sometimes import Sometimes
+from tidelog.coordinator.metadata.records import BrokerRegistered
 
 _AIM_S = 10.0
 """How long a fault waits for the moment that it is aimed at."""
@@ -51,7 +51,7 @@ class ReturnFaults:
     """Carries them out."""
 
     def __init__(
-        self, attacker: Attacker, machines: Machines, minutes: Minutes, sometimes: Sometimes
+        self, attacker: Attacker, machines: Machines, minutes: Minutes, *, sometimes: Sometimes
     ) -> None:
         """Strike by means of `attacker`."""
         self._attacker = attacker

@@ -1,12 +1,12 @@
-"""What makes the plan of a cluster's failure simpler; see `tests.simulation.simplifications`."""
+"""What makes the plan of a cluster's failure simpler; see `tests.simulation.broker`."""
 
 from typing import Final
 
 from msgspec.structs import replace
 
+from tests.simulation.broker.simplifications import CALM
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.shrink import Simplification
-from tests.simulation.simplifications import CALM
 
 SIMPLIFICATIONS: Final[tuple[Simplification[ClusterPlan], ...]] = (
     lambda plan: replace(plan, network=CALM),

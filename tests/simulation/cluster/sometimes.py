@@ -1,4 +1,4 @@
-"""States that a good swarm of clusters must reach; see `tests.simulation.sometimes`."""
+"""States that a good swarm of clusters must reach; see `tests.simulation.broker.sometimes`."""
 
 from typing import Final
 

@@ -6,15 +6,15 @@ from typing import Final, final
 
 import trio
 
-from client.client import Client, connect
-from client.consumer import Consumer
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.broker.staging import Contents, Ledger, Stager
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.sometimes import Sometimes
-from tests.simulation.staging import Contents, Ledger, Stager
-from wire.errors import TidelogError, TopicExistsError
+from tests.simulation.machine.process import Process
+from tidelog.client.client import Client, connect
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.wire.errors import TidelogError, TopicExistsError
 
 TOPIC: Final = "staged-life"
 

@@ -5,27 +5,6 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from coordinator.catalog import TopicAltered, TopicCreated, TopicDeleted
-from coordinator.cluster.records import (
-    Broker,
-    BrokerChanged,
-    BrokerRegistered,
-    ChangedPartition,
-    ChangedTopic,
-    Partition,
-    PartitionsAdded,
-    PartitionsChanged,
-)
-from coordinator.groups.records import (
-    AssignmentChanged,
-    GroupDeleted,
-    MemberJoined,
-    MemberLeft,
-    MemberTookOver,
-    OffsetsCommitted,
-    OffsetsReset,
-    TopicForgotten,
-)
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import replica_log
 from tests.simulation.cluster.consensus_promises import (
@@ -67,7 +46,28 @@ from tests.simulation.cluster.replication_promises import (
     ReplicaStays,
     TooFewIsSaid,
 )
-from wire.groups import PartitionCommit, Subscription, TopicPartitions
+from tidelog.coordinator.groups.records import (
+    AssignmentChanged,
+    GroupDeleted,
+    MemberJoined,
+    MemberLeft,
+    MemberTookOver,
+    OffsetsCommitted,
+    OffsetsReset,
+    TopicForgotten,
+)
+from tidelog.coordinator.metadata.catalog import TopicAltered, TopicCreated, TopicDeleted
+from tidelog.coordinator.metadata.records import (
+    Broker,
+    BrokerChanged,
+    BrokerRegistered,
+    ChangedPartition,
+    ChangedTopic,
+    Partition,
+    PartitionsAdded,
+    PartitionsChanged,
+)
+from tidelog.wire.messages.groups import PartitionCommit, Subscription, TopicPartitions
 
 Story = Callable[[NodeChecker], None]
 
@@ -104,7 +104,7 @@ def voted(voter: str, term: int, candidate: str) -> Story:
     return lambda checker: checker.voted(Voted(voter, term, candidate))
 
 
-def applied(node_id: int, index: int, term: int = 1, content: bytes = b"", **at: int) -> Story:
+def applied(node_id: int, index: int, term: int = 1, *, content: bytes = b"", **at: int) -> Story:
     told = Applied(node_id, index, term, content, at.get("node_term", term))
     return lambda checker: checker.applied(told)
 
@@ -114,7 +114,7 @@ def restored(node_id: int, index: int, term: int = 1) -> Story:
 
 
 def seen(state: bytes, expected: bytes | None) -> Story:
-    return lambda checker: checker.state_seen(1, 8, state, expected)
+    return lambda checker: checker.state_seen(1, 8, state, expected=expected)
 
 
 def ended(*states: tuple[int, bytes]) -> Story:
@@ -252,7 +252,10 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
     (LeaderCompleteness, [elected(1, 1), applied(1, 4, 1), elected(2, 2, (4, 1))]),
     (LeaderCompleteness, [applied(1, 4, 1), applied(1, 5, 3), elected(2, 2, (4, 1))]),
     (LeaderCompleteness, [applied(1, 4), applied(1, 5, node_term=3), elected(2, 2, (4, 1))]),
-    (StateMachineSafety, [applied(1, 1, 1, b"x"), applied(2, 1, 1, b"x"), restored(3, 1, 1)]),
+    (
+        StateMachineSafety,
+        [applied(1, 1, 1, content=b"x"), applied(2, 1, 1, content=b"x"), restored(3, 1, 1)],
+    ),
     (AppliedInOrder, [began(1, 3), applied(1, 4), restored(1, 9), applied(1, 10)]),
     (AppliedInOrder, [began(1), applied(1, 1), began(1), applied(1, 1)]),
     (TermNeverFalls, [spoke("a", 4), spoke("a", 4), spoke("b", 1)]),
@@ -337,9 +340,9 @@ BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
     (LeaderCompleteness, [elected(1, 1), applied(1, 4, 1), elected(2, 2, (3, 1), (4, 2))]),
     (LeaderCompleteness, [applied(1, 4, 1), applied(1, 5, 3), elected(2, 4, (4, 1))]),
     (LeaderCompleteness, [applied(1, 5, node_term=3), applied(2, 4), elected(2, 4, (4, 1))]),
-    (StateMachineSafety, [applied(1, 1, 1, b"x"), applied(2, 1, 1, b"y")]),
-    (StateMachineSafety, [applied(1, 1, 1, b"x"), applied(2, 1, 2, b"x")]),
-    (StateMachineSafety, [applied(1, 1, 1, b"x"), restored(2, 1, 2)]),
+    (StateMachineSafety, [applied(1, 1, 1, content=b"x"), applied(2, 1, 1, content=b"y")]),
+    (StateMachineSafety, [applied(1, 1, 1, content=b"x"), applied(2, 1, 2, content=b"x")]),
+    (StateMachineSafety, [applied(1, 1, 1, content=b"x"), restored(2, 1, 2)]),
     (AppliedInOrder, [began(1), applied(1, 2)]),
     (AppliedInOrder, [began(1), applied(1, 1), applied(1, 1)]),
     (AppliedInOrder, [began(1, 9), restored(1, 8)]),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from coordinator.catalog import TopicCreated, TopicGrown
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.metadata_promises import AnswersAreCommitted
+from tidelog.coordinator.metadata.catalog import TopicCreated, TopicGrown
 
 TOPIC = b"t" * 16
 

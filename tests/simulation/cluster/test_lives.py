@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.simulation.cluster.life import live
 from tests.simulation.cluster.plans import FAULT_GAPS_S, ClusterPlan, draw_plan
+from tests.simulation.cluster.run import live
 from tests.simulation.cluster.sometimes import PROBES
 from tests.simulation.kinds import CLUSTER
-from tests.simulation.mutation import is_objection
+from tests.simulation.mutations.measure import is_objection
 
 SECONDS = 6.0
 LIFE_COUNT = 3

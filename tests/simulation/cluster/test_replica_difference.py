@@ -2,8 +2,8 @@
 
 from tests.simulation.cluster.replica_difference import difference
 from tests.wire.batches import decoded, reseal
-from wire.record_batch import Columns, encode_batch, parse_header
-from wire.sparse_batch import encode_sparse
+from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
+from tidelog.wire.batch.sparse_batch import encode_sparse
 
 
 def stripped(batch: bytes | bytearray) -> bytes:

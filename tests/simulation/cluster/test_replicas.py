@@ -10,11 +10,6 @@ from typing import Any, cast
 import pytest
 import trio
 
-from broker.partition import Partition
-from broker.replication.fetcher import Fetcher
-from broker.replication.in_sync import InSyncKeeper, _Wish
-from client.client import Client
-from isr.followers import InSyncWish
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic, produce
 from tests.coordinator.raft_life import until
 from tests.isr.leaders import Led
@@ -24,7 +19,12 @@ from tests.simulation.cluster.replica_log import Asked, Cut, Opened, Shown
 from tests.simulation.cluster.replica_witness import batches_of, not_overtaken, watching_replicas
 from tests.simulation.cluster.replicas import Replicas
 from tests.simulation.cluster.witness import witnessing
-from tests.simulation.world import Simulation, World
+from tests.simulation.machine.world import Simulation, World
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.replication.isr_updater import InSyncKeeper, _Wish
+from tidelog.client.client import Client
+from tidelog.isr.followers import InSyncWish
 
 
 class Notes(NodeChecker):
@@ -197,9 +197,9 @@ def test_a_wish_for_a_process_that_has_left_is_no_question_when_its_disk_is_anot
         epoch = minutes.image.state.brokers[gone].broker_epoch
         wish = [(leader_id, 0), (gone, epoch)]
 
-        replicas.asks(leader_id, replica, leader, wish)
+        replicas.asks(leader_id, replica, leader, in_sync=wish)
         minutes.on_disk_changed[0](gone)
-        replicas.asks(leader_id, replica, leader, wish)
+        replicas.asks(leader_id, replica, leader, in_sync=wish)
 
         assert [[*each.logs] for each in asked[-2:]] == [[gone], []]
 

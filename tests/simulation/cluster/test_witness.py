@@ -5,12 +5,12 @@
 
 import trio
 
-from coordinator.raft.messages import Entry, Message, SnapshotMeta
-from coordinator.raft_node import RaftNode
 from tests.coordinator.raft_life import until
 from tests.coordinator.raft_nodes import hosts, lists, values_of
 from tests.simulation.cluster.witness import has_entry, state_of, witnessing
-from tests.simulation.world import Simulation, World
+from tests.simulation.machine.world import Simulation, World
+from tidelog.coordinator.raft.messages import Entry, Message, SnapshotMeta
+from tidelog.coordinator.raft_node.node import RaftNode
 
 
 class Notes:

@@ -5,15 +5,15 @@ from typing import Final, final
 
 import trio
 
-from client.admin import Admin
-from tests.simulation.administrator import administer
+from tests.simulation.broker.administrator import administer
+from tests.simulation.broker.readers import BACKOFF_S
+from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S
-from tests.simulation.sometimes import Sometimes
-from wire.errors import InvalidTopicError, TidelogError, TopicExistsError, UnknownTopicError
+from tests.simulation.machine.process import Process
+from tidelog.client.admin.admin import Admin
+from tidelog.wire.errors import InvalidTopicError, TidelogError, TopicExistsError, UnknownTopicError
 
 NAMES: Final = ("delays", "gates", "crews")
 _PARTITIONS_MAX = 3
@@ -35,6 +35,7 @@ class TopicMaker:
         plan: ClusterPlan,
         pause_s: float,
         random: Random,
+        *,
         minutes: Minutes,
         sometimes: Sometimes,
     ) -> None:

@@ -9,18 +9,18 @@ from typing import final
 
 import trio
 
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.broker.writers import Values, ask_to_produce
 from tests.simulation.checkers.book import Acknowledged, Book
-from tests.simulation.clock import EPOCH_MS
 from tests.simulation.cluster.machines import PORT, host_of
 from tests.simulation.cluster.minutes import Minutes, Served
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.replica_log import Appended, ToldEnd
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.sometimes import Sometimes
-from tests.simulation.writers import Values, ask_to_produce
-from wire import api
-from wire.errors import (
+from tests.simulation.machine.clock import EPOCH_MS
+from tests.simulation.machine.process import Process
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.errors import (
     BrokerError,
     LeaderNotAvailableError,
     NotEnoughReplicasAfterAppendError,
@@ -31,17 +31,17 @@ from wire.errors import (
     UnknownTopicIdError,
     from_wire,
 )
-from wire.fetch import (
+from tidelog.wire.messages.fetch import (
     FetchRequest,
     ListOffsetsRequest,
     OffsetAt,
     PartitionFetch,
     PartitionOffsetAt,
 )
-from wire.produce import Acks, PartitionBatch, ProduceRequest
-from wire.record_batch import Columns, encode_batch
-from wire.rpc import RpcConnection, open_rpc
-from wire.session import MetadataRequest
+from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 
 _WRITES = 0.4
 _ENDS = 0.15
@@ -61,6 +61,7 @@ class Visitor:
         plan: ClusterPlan,
         values: Values,
         book: Book,
+        *,
         minutes: Minutes,
         sometimes: Sometimes,
         topic_id: bytes,

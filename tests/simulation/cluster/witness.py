@@ -11,12 +11,12 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from coordinator.raft.messages import Entry, Message, SnapshotMeta
-from coordinator.raft.ready import Ready
-from coordinator.raft.role import Role
-from coordinator.raft_node import RaftNode
-from coordinator.raft_seams import Links, StateMachine
-from tests.simulation.mutant import Mutant
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.coordinator.raft.messages import Entry, Message, SnapshotMeta
+from tidelog.coordinator.raft.ready import Ready
+from tidelog.coordinator.raft.role import Role
+from tidelog.coordinator.raft_node.interfaces import Links, StateMachine
+from tidelog.coordinator.raft_node.node import RaftNode
 
 
 class Listener(Protocol):

@@ -13,7 +13,7 @@ import msgspec
 
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.queues.plans import QueueSetup
-from wire.queues import SettleAction
+from tidelog.wire.messages.queues import SettleAction
 
 Place = tuple[int, int]
 """Partition and offset."""

@@ -4,16 +4,17 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from client.client import Client, connect
-from tests.simulation.process import Process
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from wire.errors import TidelogError
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.machine.process import Process
+from tidelog.client.client import Client, connect
+from tidelog.wire.errors import TidelogError
 
 
 async def work_connected(
     process: Process,
     addresses: str,
     work: Callable[[Client], Awaitable[None]],
+    *,
     should_stop: Callable[[], bool],
 ) -> None:
     """Repeat `work` with a client until told to stop; with another one after each failure."""

@@ -7,13 +7,13 @@ and that is not written; a lease that may be lost is handed out, and not on any 
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
+from tests.simulation.broker.plans import Fault
 from tests.simulation.cluster.guests import Host
 from tests.simulation.cluster.machines import Machine
 from tests.simulation.cluster.return_faults import Attacker
-from tests.simulation.plans import Fault
 from tests.simulation.queues.book import JournalAppended
 from tests.simulation.queues.plans import CRASH_ON_ENTRY
-from wire.queue_journal import (
+from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     Deleted,
     Died,

@@ -19,7 +19,7 @@ from tests.simulation.queues.book import (
     Wish,
 )
 from tests.simulation.queues.plans import QueueSetup
-from wire.queues import (
+from tidelog.wire.messages.queues import (
     FIRST_SENT_HEADER,
     LAST_RECEIVED_HEADER,
     ORIGIN_OFFSET_HEADER,

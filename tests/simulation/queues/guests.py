@@ -6,14 +6,14 @@ from typing import Any, final
 
 import trio
 
-from client.client import Client, connect
+from tests.simulation.broker.plans import Fault
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.guests import Host
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.return_faults import Attacker
-from tests.simulation.plans import Fault
-from tests.simulation.process import Process, Program
+from tests.simulation.machine.process import Process, Program
 from tests.simulation.queues.book import FinalMessage, Place, QueueBook
 from tests.simulation.queues.entry_faults import EntryFaults
 from tests.simulation.queues.hands import QueueHand
@@ -23,8 +23,8 @@ from tests.simulation.queues.redrives import QueueRedriver
 from tests.simulation.queues.sometimes import FORCED
 from tests.simulation.queues.users import QueueCaretaker, QueueSender, QueueUser, QueueWorker
 from tests.simulation.queues.waker import WAKERS, Waker
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from wire.errors import TidelogError
+from tidelog.client.client import Client, connect
+from tidelog.wire.errors import TidelogError
 
 _FOUNDING_S = 60.0
 _DRAINING_S = 90.0
@@ -66,7 +66,7 @@ class QueueGuests:
 
     async def prepare(self) -> None:
         """Make the queues, before anything goes wrong."""
-        await self._run("queue founder", self._found, _FOUNDING_S, "queues are not made")
+        await self._run("queue founder", self._found, _FOUNDING_S, problem="queues are not made")
 
     def begin(self, clients: Clients) -> None:
         """Have everybody come."""
@@ -99,11 +99,11 @@ class QueueGuests:
     async def finish(self) -> None:
         """Empty all queues: nobody sends any more, and nothing is wrong."""
         seconds = _DRAINING_S + 2 * self._plan.clock_lead_s
-        await self._run("drainer", self._drain, seconds, "queues do not become empty")
+        await self._run("drainer", self._drain, seconds, problem="queues do not become empty")
         await self._wake()
-        await self._run("drainer again", self._drain, seconds, "queues do not become empty")
+        await self._run("drainer again", self._drain, seconds, problem="queues do not become empty")
         if self._plan.redrive_pause_s is not None:
-            await self._run("clerk", self._see_redrives, _LOOKING_S, "redrives do not end")
+            await self._run("clerk", self._see_redrives, _LOOKING_S, problem="redrives do not end")
 
     async def _wake(self) -> None:
         """See that whoever waits for messages is woken by whatever brings some."""
@@ -112,15 +112,17 @@ class QueueGuests:
                 steps = min(setup.deliveries_max or WAKERS, WAKERS)
                 seconds = _AWAKE_S * steps + 2 * self._plan.clock_lead_s + _LOOKING_S
                 waker = Waker(self._plan, setup, self._book)
-                await self._run("waker of " + setup.name, waker.run, seconds, "nobody is woken")
+                await self._run(
+                    "waker of " + setup.name, waker.run, seconds, problem="nobody is woken"
+                )
 
     async def look(self) -> None:
         """See what is there when the power was cut a last time."""
         seconds = _LOOKING_S + 2 * self._plan.clock_lead_s
-        await self._run("queue auditor", self._audit, seconds, "nobody can look at queues")
+        await self._run("queue auditor", self._audit, seconds, problem="nobody can look at queues")
 
     async def _run(
-        self, name: str, do: Callable[[Client], Awaitable[None]], seconds: float, problem: str
+        self, name: str, do: Callable[[Client], Awaitable[None]], seconds: float, *, problem: str
     ) -> None:
         async def run(process: Process) -> None:
             is_done = False
@@ -168,26 +170,37 @@ class QueueGuests:
         generation = clients.generation(name)
         random = self._world.streams.stream(generation)
         sender = QueueSender(
-            self._plan, addresses(self._plan), generation, random, self._book, self._sometimes
+            self._plan,
+            addresses(self._plan),
+            generation,
+            random=random,
+            book=self._book,
+            sometimes=self._sometimes,
         )
         clients.employ(name, sender)
         return sender.run
 
     def _worker(self, clients: Clients, name: str) -> Program:
         random = self._world.streams.stream(clients.generation(name))
-        worker = QueueWorker(self._plan, addresses(self._plan), random, self._book, self._sometimes)
+        worker = QueueWorker(
+            self._plan, addresses(self._plan), random, book=self._book, sometimes=self._sometimes
+        )
         clients.employ(name, worker)
         return worker.run
 
     def _hand(self, clients: Clients, name: str) -> Program:
         random = self._world.streams.stream(clients.generation(name))
-        hand = QueueHand(self._plan, addresses(self._plan), random, self._book, self._sometimes)
+        hand = QueueHand(
+            self._plan, addresses(self._plan), random, book=self._book, sometimes=self._sometimes
+        )
         clients.employ(name, hand)
         return hand.run
 
     def _redriver(self, clients: Clients) -> Program:
         random = self._world.streams.stream(clients.generation("redriver"))
-        redriver = QueueRedriver(self._plan, addresses(self._plan), random, self._sometimes)
+        redriver = QueueRedriver(
+            self._plan, addresses(self._plan), random, sometimes=self._sometimes
+        )
         clients.employ("redriver", redriver)
         return redriver.run
 
@@ -197,9 +210,9 @@ class QueueGuests:
             self._plan,
             addresses(self._plan),
             random,
-            self._lodgings,
-            self._book,
-            self._sometimes,
+            lodgings=self._lodgings,
+            book=self._book,
+            sometimes=self._sometimes,
         )
         clients.employ("lodger", lodger)
         return lodger.run
@@ -207,7 +220,7 @@ class QueueGuests:
     def _caretaker(self, clients: Clients) -> Program:
         random = self._world.streams.stream(clients.generation("caretaker"))
         caretaker = QueueCaretaker(
-            self._plan, addresses(self._plan), random, self._book, self._sometimes
+            self._plan, addresses(self._plan), random, book=self._book, sometimes=self._sometimes
         )
         clients.employ("caretaker", caretaker)
         return caretaker.run

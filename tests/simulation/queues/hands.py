@@ -10,17 +10,17 @@ from typing import Final, final
 
 import trio
 
-from client.client import Client, connect
-from client.queue_message import Message
-from client.queue_worker import QueueWorker, reason_of
-from tests.simulation.process import Process
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.machine.process import Process
 from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Wish
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
 from tests.simulation.queues.users import QueueUser
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.sometimes import Sometimes
-from wire.errors import TidelogError
-from wire.queues import SettleAction
+from tidelog.client.client import Client, connect
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.receive.worker import QueueWorker, reason_of
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.messages.queues import SettleAction
 
 _VISIBILITY_MIN_S: Final = 1.0
 """Workers take no less."""
@@ -46,6 +46,7 @@ class QueueHand:
         plan: QueuePlan,
         addresses: str,
         random: Random,
+        *,
         book: QueueBook,
         sometimes: Sometimes,
     ) -> None:
@@ -142,6 +143,7 @@ class QueueHand:
         user: QueueUser,
         held: dict[tuple[int, int], Delivered],
         message: Message,
+        *,
         error: Exception,
     ) -> None:
         """Give back or reject what a handler failed with, for reasons without a traceback.

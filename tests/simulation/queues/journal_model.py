@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, final
 
-from queue_layer.message_status import Kind
-from wire.queue_journal import (
+from tidelog.queue_layer.state.message_status import Kind
+from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     Deferred,
     Deleted,
@@ -31,7 +31,7 @@ from wire.queue_journal import (
     Target,
     Trimmed,
 )
-from wire.queues import Run
+from tidelog.wire.messages.queues import Run
 
 
 class State(NamedTuple):

@@ -24,8 +24,8 @@ from tests.simulation.queues.book import (
     Wish,
 )
 from tests.simulation.queues.journal_model import JournalModel
-from wire.queue_journal import decode
-from wire.queues import DELIVER_AT_HEADER, SettleAction
+from tidelog.wire.messages.queue_journal import decode
+from tidelog.wire.messages.queues import DELIVER_AT_HEADER, SettleAction
 
 _Partition = tuple[bytes, int]
 _MAC_SIZE = 16

@@ -13,17 +13,17 @@ from typing import Any, cast
 
 import trio
 
-from broker.partition import Partition
-from broker.queues.dead_letters import Record
-from broker.queues.journal import Journal
-from broker.queues.mover import Mover
-from broker.slices import SliceReader
-from queue_layer.pending_moves import MoveBatch
-from queue_layer.queue_partition import QueuePartition
-from tests.simulation.mutant import Mutant, Patch
+from tests.simulation.mutations.mutant import Mutant, Patch
 from tests.simulation.queues.book import JournalAppended, JournalLoaded, Moving, QueueBook
 from tests.simulation.queues.journal_model import State
-from wire.queue_journal import Frame
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.dead_letter_record import Record
+from tidelog.broker.queues.dead_letters.mover import Mover
+from tidelog.broker.queues.partition.journal import Journal
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.wire.messages.queue_journal import Frame
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from typing import Final, final
 
 import trio
 
-from client.client import Client
-from tests.simulation.process import Process
+from tests.simulation.broker.readers import PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.machine.process import Process
 from tests.simulation.queues.book import QueueBook
 from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
 from tests.simulation.queues.users import QueueUser
-from tests.simulation.readers import PATIENCE_S
-from tests.simulation.sometimes import Sometimes
+from tidelog.client.client import Client
 
 _NAME: Final = "lodging"
 _STAYS: Final = 0.2
@@ -60,6 +60,7 @@ class Lodger:
         plan: QueuePlan,
         addresses: str,
         random: Random,
+        *,
         lodgings: Lodgings,
         book: QueueBook,
         sometimes: Sometimes,
@@ -75,7 +76,9 @@ class Lodger:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        await work_connected(process, self._addresses, self._lodge, lambda: self.should_stop)
+        await work_connected(
+            process, self._addresses, self._lodge, should_stop=lambda: self.should_stop
+        )
 
     async def _lodge(self, client: Client) -> None:
         random = self._random

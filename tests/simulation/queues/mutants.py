@@ -9,34 +9,37 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from broker.partition import Partition
-from broker.queues import dead_letters, mover, served
-from broker.queues.receiving import PendingReceive
-from broker.queues.sending import PendingSend
-from broker.queues.sent_windows import SentWindow, SentWindows
-from broker.queues.served import ServedPartition
-from broker.queues.settling import PendingSettle
-from broker.queues.taken import Taken
-from broker.queues.taking import Taking
-from broker.waiting import Waiting
-from client.queue_settler import QueueSettler, _finish, _Order
-from queue_layer import orders, settling
-from queue_layer.config import QueueConfig
-from queue_layer.deduplication import DeduplicationWindow
-from queue_layer.delivery_order import MakeOrder
-from queue_layer.fold import QueueFold
-from queue_layer.groups import _DONE, _STATE, _VISIBLE, GroupOrder
-from queue_layer.lanes import LaneOrder
-from queue_layer.message_status import Kind, MessageStatus
-from queue_layer.pending_moves import PendingMoves
-from queue_layer.queue_partition import QueuePartition
-from queue_layer.sending import SentMessages
-from queue_layer.standard_order import StandardOrder
-from tests.simulation.mutant import Mutant
-from wire.errors import TidelogError
-from wire.produce import AckLevel
-from wire.queue_journal import Deferred, Extended, Received
-from wire.queues import Run, SendReply, Settled
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.broker.partitions import mover_ids
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.dead_letters import mover
+from tidelog.broker.queues.handlers.deduplication_windows import SentWindow, SentWindows
+from tidelog.broker.queues.handlers.receive import PendingReceive
+from tidelog.broker.queues.handlers.send import PendingSend
+from tidelog.broker.queues.handlers.settle import PendingSettle
+from tidelog.broker.queues.partition import hosted_partition as served
+from tidelog.broker.queues.partition.delivery import Taken
+from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.message_selector import Taking
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Order
+from tidelog.queue_layer.commands import settle as settling
+from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
+from tidelog.queue_layer.commands.fifo_send import SentMessages
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering import factory as orders
+from tidelog.queue_layer.ordering.delivery_order import MakeOrder
+from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, GroupOrder
+from tidelog.queue_layer.ordering.priority_order import LaneOrder
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
+from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.messages.produce import AckLevel
+from tidelog.wire.messages.queue_journal import Deferred, Extended, Received
+from tidelog.wire.messages.queues import Run, SendReply, Settled
 
 
 def _add_lazily(self: PendingReceive, served: ServedPartition, taken: Taken) -> None:
@@ -103,10 +106,10 @@ _pieces = settling._pieces
 
 
 def _refuse_later(
-    fold: QueueFold, config: QueueConfig, status: MessageStatus, by: tuple[Any, int]
+    fold: QueueFold, config: QueueConfig, status: MessageStatus, *, by: tuple[Any, int]
 ) -> Any:  # noqa: ANN401  (passed on)
     is_held = status.kind is Kind.LEASED and status.visible_at_ms > fold.time_ms
-    return None if is_held else _refusal_of_living(fold, config, status, by)
+    return None if is_held else _refusal_of_living(fold, config, status, by=by)
 
 
 def _snapshot_but_one(self: QueuePartition, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
@@ -159,7 +162,7 @@ def _another_id(queue_id: bytes, partition: int) -> int:
     return _producer_id_of(queue_id, partition) ^ next(_NUMBERS)
 
 
-_producer_id_of = dead_letters.producer_id_of
+_producer_id_of = mover_ids.producer_id_of
 
 
 async def _do_not_wait(*_: object) -> None:
@@ -242,7 +245,7 @@ async def _read_nothing(self: SentWindows, window: SentWindow) -> None:
 
 
 def _answer_at_once(
-    self: PendingSend, reply: SendReply, partition: Partition, waiting: Waiting
+    self: PendingSend, reply: SendReply, partition: Partition, *, waiting: Waiting
 ) -> None:
     del partition, waiting
     self._reply = reply

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.simulation.broker_host import TOPIC
+from tests.simulation.broker.plans import Fault
 from tests.simulation.cluster.plans import ClusterPlan, draw_kind
 from tests.simulation.cluster.plans import draw_plan as draw_cluster
-from tests.simulation.plans import Fault
-from tests.simulation.random_streams import RandomStreams
+from tests.simulation.machine.broker_host import TOPIC
+from tests.simulation.machine.random_streams import RandomStreams
 
 JUMP: Final = "jump_clock"
 RECORD_BYTES: Final = 2048
@@ -221,7 +221,7 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
 def _draw_faults(random: Random, seconds: float) -> list[Fault]:
     if random.random() > _CRASHES_ON_ENTRIES:
         return []
-    return draw_kind(random, CRASH_ON_ENTRY, 2.0 * 2 ** random.uniform(-0.5, 2), seconds)
+    return draw_kind(random, CRASH_ON_ENTRY, 2.0 * 2 ** random.uniform(-0.5, 2), seconds=seconds)
 
 
 def _draw_queues(random: Random, stream_partition_count: int) -> list[QueueSetup]:

@@ -8,27 +8,28 @@ from typing import Any, Final
 
 import trio
 
-from broker.queues import dead_letters, mover
-from broker.queues.chunk_copying import ChunkCopier
-from broker.queues.dead_letters import Record
-from broker.queues.journal import Journal
-from broker.queues.redriver import Redriver
-from broker.queues.sending import PendingSend
-from broker.queues.served import ServedPartition
-from broker.slices import SliceReader
-from client import queue_settler
-from client.group_order import GroupOrder
-from client.lease_keeper import HeldMessage
-from client.partition_queue import PartitionQueue
-from client.producer_batch import ProducerBatch
-from client.queue_worker import QueueWorker
-from logstore.producer_state import ProducerStates
-from logstore.segments import Segments
-from tests.simulation.mutant import Mutant
-from wire.errors import DuplicateSequenceError, MessageGoneError
-from wire.queue_journal import Frame, Target
-from wire.queues import SettleAction
-from wire.record_batch import BatchHeader
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.queues import dead_letter_record as dead_letters
+from tidelog.broker.queues.dead_letter_record import Record
+from tidelog.broker.queues.dead_letters import mover
+from tidelog.broker.queues.dead_letters.chunk_copy import ChunkCopier
+from tidelog.broker.queues.dead_letters.redriver import Redriver
+from tidelog.broker.queues.handlers.send import PendingSend
+from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.journal import Journal
+from tidelog.client.producer.partition_batches import PartitionQueue
+from tidelog.client.producer.producer_batch import ProducerBatch
+from tidelog.client.queue.receive import settler as queue_settler
+from tidelog.client.queue.receive.fifo_dispatch import GroupOrder
+from tidelog.client.queue.receive.lease_extender import HeldMessage
+from tidelog.client.queue.receive.worker import QueueWorker
+from tidelog.logstore.producer_state import ProducerStates
+from tidelog.logstore.segments.segment_list import Segments
+from tidelog.wire.batch.record_batch import BatchHeader
+from tidelog.wire.errors import DuplicateSequenceError, MessageGoneError
+from tidelog.wire.messages.queue_journal import Frame, Target
+from tidelog.wire.messages.queues import SettleAction
 
 
 def _check_known(self: ProducerStates, header: BatchHeader) -> int | None:
@@ -44,7 +45,7 @@ _check = ProducerStates.check
 
 
 def _duplicate_is_there(
-    self: PartitionQueue, batch: ProducerBatch, error: Exception, now: float
+    self: PartitionQueue, batch: ProducerBatch, error: Exception, *, now: float
 ) -> None:
     if isinstance(error, DuplicateSequenceError):
         self.acknowledge(batch, None, None)

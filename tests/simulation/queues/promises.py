@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import final
 
 from tests.simulation.queues.book import Delivered, Outcome, Place, QueueChecker, Sent, Wish
-from wire.queues import SettleAction
+from tidelog.wire.messages.queues import SettleAction
 
 _Key = tuple[str, Place]
 """A queue, and where one of its messages is."""

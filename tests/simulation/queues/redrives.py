@@ -5,12 +5,12 @@ from typing import Final, final
 
 import trio
 
-from client.client import Client
-from tests.simulation.process import Process
+from tests.simulation.broker.readers import PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.machine.process import Process
 from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import QueuePlan
-from tests.simulation.readers import PATIENCE_S
-from tests.simulation.sometimes import Sometimes
+from tidelog.client.client import Client
 
 _CANCELS: Final = 0.25
 _RATES: Final = (None, None, 2, 20)
@@ -21,7 +21,7 @@ class QueueRedriver:
     """Redrives the dead-letter queues of a life."""
 
     def __init__(
-        self, plan: QueuePlan, addresses: str, random: Random, sometimes: Sometimes
+        self, plan: QueuePlan, addresses: str, random: Random, *, sometimes: Sometimes
     ) -> None:
         """Rest between two deeds as the plan says."""
         self.should_stop = False
@@ -32,7 +32,9 @@ class QueueRedriver:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        await work_connected(process, self._addresses, self._redrive, lambda: self.should_stop)
+        await work_connected(
+            process, self._addresses, self._redrive, should_stop=lambda: self.should_stop
+        )
 
     async def _redrive(self, client: Client) -> None:
         pause_s = self._plan.redrive_pause_s

@@ -1,4 +1,4 @@
-"""What makes the plan of a failure with queues simpler; see `tests.simulation.simplifications`."""
+"""What makes the plan of a failure with queues simpler; see `tests.simulation.broker`."""
 
 from functools import partial
 from typing import Any, Final, cast

@@ -10,7 +10,7 @@ _NOT_WITH_QUEUES: Final = {"group joined"}
 FORCED: Final = {
     "journal snapshot early": "a journal got a snapshot that was not due",
 }
-"""The rare branches in the code of queues, as in `tests.simulation.sometimes`."""
+"""The rare branches in the code of queues, as in `tests.simulation.broker.sometimes`."""
 
 PROBES: Final = {
     **{name: about for name, about in CLUSTER_PROBES.items() if name not in _NOT_WITH_QUEUES},

@@ -6,7 +6,6 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from queue_layer.message_status import Kind
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.queues.book import (
     Delivered,
@@ -21,7 +20,8 @@ from tests.simulation.queues.book import (
 from tests.simulation.queues.journal_model import JournalModel, State
 from tests.simulation.queues.journal_promises import JournalIsKept
 from tests.simulation.queues.plans import QueueSetup
-from wire.queue_journal import (
+from tidelog.queue_layer.state.message_status import Kind
+from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     Deferred,
     Deleted,
@@ -38,7 +38,7 @@ from wire.queue_journal import (
     Trimmed,
     encode,
 )
-from wire.queues import SettleAction
+from tidelog.wire.messages.queues import SettleAction
 
 TARGET = (b"dead", 0)
 PLACE = (b"queue", 0)

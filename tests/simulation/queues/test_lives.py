@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from tests.simulation.kinds import QUEUES
-from tests.simulation.mutation import is_objection
-from tests.simulation.queues.life import live
+from tests.simulation.mutations.measure import is_objection
 from tests.simulation.queues.plans import QueuePlan, draw_plan
+from tests.simulation.queues.run import live
 from tests.simulation.queues.sometimes import PROBES
 
 SECONDS = 2.0

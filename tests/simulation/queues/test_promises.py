@@ -18,9 +18,9 @@ from tests.simulation.queues.book import (
     Wish,
 )
 from tests.simulation.queues.journal_promises import JournalIsKept
-from tests.simulation.queues.life import checkers
 from tests.simulation.queues.plans import QueueSetup
-from wire.queues import SettleAction
+from tests.simulation.queues.run import checkers
+from tidelog.wire.messages.queues import SettleAction
 
 SENT_MS, MOVED_MS = 1000, 2000
 JOBS = QueueSetup(
@@ -61,8 +61,8 @@ def wished(
     delivery: Delivered,
     action: SettleAction,
     at: float,
-    outcome: Outcome | None = Outcome.DONE,
     *,
+    outcome: Outcome | None = Outcome.DONE,
     seconds: float | None = None,
     reason: str = "",
 ) -> Story:
@@ -265,12 +265,12 @@ RIGHT: dict[str, list[Story]] = {
     "a lease is over": [delivered(got(1), got(11.1, receipt=b"2", count=2))],
     "a lease was given back": [
         delivered(got(1)),
-        wished(got(1), RELEASE, 2, None),
+        wished(got(1), RELEASE, 2, outcome=None),
         delivered(got(3, receipt=b"2", count=2)),
     ],
     "an extension may be shorter": [
         delivered(got(1)),
-        wished(got(1), EXTEND, 2, Outcome.UNKNOWN, seconds=1.0),
+        wished(got(1), EXTEND, 2, outcome=Outcome.UNKNOWN, seconds=1.0),
         delivered(got(3.1, receipt=b"2", count=2)),
     ],
     "lazy": [delivered(got(1, queue="lazy"), got(2, queue="lazy", receipt=b"2"))],
@@ -280,7 +280,7 @@ RIGHT: dict[str, list[Story]] = {
     ],
     "deleted twice in a fenced queue": [
         delivered(got(1, queue="steps"), got(20, queue="steps", receipt=b"2", count=2)),
-        wished(got(20, queue="steps", receipt=b"2", count=2), DELETE, 20.5, None),
+        wished(got(20, queue="steps", receipt=b"2", count=2), DELETE, 20.5, outcome=None),
         wished(got(1, queue="steps"), DELETE, 21),
     ],
     "a delay is kept": [sent(b"0", at=1.0, delay_s=5.0), delivered(got(6.1))],

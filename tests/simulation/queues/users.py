@@ -17,25 +17,25 @@ from typing import Final, final
 
 import trio
 
-from client.client import Client, connect
-from client.queue import Queue
-from client.queue_message import Message
-from client.queue_sending import OutgoingMessage
-from client.receipt import Receipt
-from tests.simulation.process import Process
+from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.machine.process import Process
 from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Sent, Wish
 from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import RECORD_BYTES, QueuePlan, QueueSetup
-from tests.simulation.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.sometimes import Sometimes
-from wire.errors import (
+from tidelog.client.client import Client, connect
+from tidelog.client.producer.receipt import Receipt
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.send.message_fields import OutgoingMessage
+from tidelog.wire.errors import (
     BatchError,
     MessageGoneError,
     ReceiptExpiredError,
     TidelogError,
     UnknownQueueError,
 )
-from wire.queues import SettleAction
+from tidelog.wire.messages.queues import SettleAction
 
 _DELAYS: Final = 0.15
 _WAITS_S: Final = (0.0, 1.0, 3.0, 5.0)
@@ -78,6 +78,7 @@ class QueueSender:
         plan: QueuePlan,
         addresses: str,
         name: str,
+        *,
         random: Random,
         book: QueueBook,
         sometimes: Sometimes,
@@ -270,6 +271,7 @@ class QueueWorker:
         plan: QueuePlan,
         addresses: str,
         random: Random,
+        *,
         book: QueueBook,
         sometimes: Sometimes,
     ) -> None:
@@ -424,6 +426,7 @@ class QueueCaretaker:
         plan: QueuePlan,
         addresses: str,
         random: Random,
+        *,
         book: QueueBook,
         sometimes: Sometimes,
     ) -> None:
@@ -437,7 +440,9 @@ class QueueCaretaker:
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
-        await work_connected(process, self._addresses, self._care, lambda: self.should_stop)
+        await work_connected(
+            process, self._addresses, self._care, should_stop=lambda: self.should_stop
+        )
 
     async def _care(self, client: Client) -> None:
         await trio.sleep(self._random.uniform(0.5, _CARE_PAUSE_S))

@@ -1,16 +1,17 @@
 """Somebody who waits for messages when nothing is wrong, and must not wait in vain."""
 
+from functools import partial
 from typing import Final, final
 
 import trio
 
-from client.client import Client
-from client.queue_message import Message
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.queues.book import Delivered, QueueBook, Sent, Wish
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
 from tests.simulation.queues.users import QueueUser
-from wire.queues import SettleAction
+from tidelog.client.client import Client
+from tidelog.client.queue.receive.message import Message
+from tidelog.wire.messages.queues import SettleAction
 
 WAKERS: Final = 3
 """What brings messages: a sender, a delay that ends, a lease that ends."""
@@ -42,7 +43,7 @@ class Waker:
         found: list[_Received] = []
         async with trio.open_nursery() as nursery:
             owed_s = _OWED_S if "send_rate" in self._setup.settings else 0.0
-            nursery.start_soon(self._wait, user, found, "sent", owed_s)
+            nursery.start_soon(partial(self._wait, user, found, "sent", hidden_s=owed_s))
             await trio.sleep(_HEAD_START_S)
             value = f"wake {self._setup.name} at {trio.current_time()}".encode()
             sent = Sent(self._setup.topic, value, b"wake", trio.current_time())
@@ -56,13 +57,17 @@ class Waker:
             now = trio.current_time()
             wish = Wish(delivered, SettleAction.RELEASE, now, _HIDDEN_S)
             await user.settle(wish, lambda: message.release(_HIDDEN_S))
-            await self._wait(user, found, "hidden", _HIDDEN_S + 2 * self._plan.clock_lead_s)
+            await self._wait(
+                user, found, "hidden", hidden_s=_HIDDEN_S + 2 * self._plan.clock_lead_s
+            )
         if deliveries >= WAKERS:
-            await self._wait(user, found, "leased", _HIDDEN_S + 2 * self._plan.clock_lead_s)
+            await self._wait(
+                user, found, "leased", hidden_s=_HIDDEN_S + 2 * self._plan.clock_lead_s
+            )
         await user.delete(found[-1:])
 
     async def _wait(
-        self, user: QueueUser, found: list[_Received], what: str, hidden_s: float
+        self, user: QueueUser, found: list[_Received], what: str, *, hidden_s: float
     ) -> None:
         began = trio.current_time()
         received = await user.receive(

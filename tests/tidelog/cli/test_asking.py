@@ -7,8 +7,8 @@ import click
 import pytest
 import trio
 
-from client.client import Client
-from tidelog.cli.asking import ask, confirm
+from tidelog.cli.client import ask, confirm
+from tidelog.client.client import Client
 
 
 def test_a_broker_is_asked_and_its_answer_returned(broker_address: str) -> None:

@@ -38,7 +38,7 @@ def filled(topic: str, tmp_path: Path, capsys: Printed) -> str:
     ],
 )
 def test_it_begins_and_ends_where_it_is_told(
-    words: list[str], values: range | list[int], filled: str, capsys: Printed
+    words: list[str], values: range | list[int], filled: str, *, capsys: Printed
 ) -> None:
     status = main.run(["consume", filled, "--until-end", *words])
 

@@ -1,4 +1,4 @@
-"""What people see of the demonstration; `tests/integration` runs it."""
+"""What people see of the demonstration; `tests/system/integration` runs it."""
 
 import json
 from dataclasses import replace

@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.cli.errors import CommandError, reason_of
-from wire.errors import ConfigError
+from tidelog.wire.errors import ConfigError
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from tidelog.cli import main
-from wire.errors import ConfigError, ConnectionLostError
+from tidelog.wire.errors import ConfigError, ConnectionLostError
 
 INTERRUPTED = 130
 BROKEN_PIPE = 141
@@ -64,11 +64,14 @@ def test_the_list_of_commands_says_what_the_command_says_of_itself(name: str) ->
 
 
 def test_help_loads_neither_the_client_nor_the_broker_nor_what_they_need() -> None:
-    heavy = "{'trio', 'rich', 'msgspec', 'client.client', 'broker.server', 'wire.errors'}"
+    heavy = {
+        "trio", "rich", "msgspec",
+        "tidelog.client.client", "tidelog.broker.server", "tidelog.wire.errors",
+    }  # fmt: skip
     code = f"""
 import sys, tidelog.cli.main as main
 status = main.run(["--help"])
-print(status, {heavy} & set(sys.modules), file=sys.stderr)
+print(status, {heavy!r} & set(sys.modules), file=sys.stderr)
 """
 
     result = subprocess.run(

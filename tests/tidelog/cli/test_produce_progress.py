@@ -5,7 +5,7 @@ import io
 import trio
 from rich.console import Console
 
-from tidelog.cli.produce_progress import show_progress
+from tidelog.cli.produce import show_progress
 
 
 async def test_those_who_watch_see_count_and_rate(autojump_clock: trio.abc.Clock) -> None:

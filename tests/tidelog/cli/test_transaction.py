@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from client.client import Client
 from tidelog.cli import main
-from tidelog.cli.asking import ask
+from tidelog.cli.client import ask
+from tidelog.client.client import Client
 
 Printed = pytest.CaptureFixture[str]
 

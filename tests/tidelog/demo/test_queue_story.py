@@ -20,7 +20,7 @@ async def test_flights_are_deleted_and_cancelled_ones_are_dead_letters(tmp_path:
         async with client.producer() as producer:
             await producer.send_many("flights", FLIGHTS.values)
 
-        report = await work_through(client, "flights", FLIGHTS, told.append)
+        report = await work_through(client, "flights", FLIGHTS, progressed=told.append)
 
         dead = await client.queue(DEAD_LETTER_QUEUE).peek()
         assert (report.deleted, report.dead) == (2, 2)
@@ -39,4 +39,4 @@ async def test_a_message_that_comes_twice_is_a_failure(tmp_path: Path) -> None:
             await producer.send_many("flights", [*FLIGHTS.values, FLIGHTS.values[0]])
 
         with pytest.RaisesGroup(pytest.RaisesExc(DemoFailedError, match="handed out twice")):
-            await work_through(client, "flights", FLIGHTS, lambda _: None)
+            await work_through(client, "flights", FLIGHTS, progressed=lambda _: None)

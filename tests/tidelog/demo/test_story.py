@@ -1,4 +1,4 @@
-"""The demonstration on a few flights; `tests/integration` shows all of it."""
+"""The demonstration on a few flights; `tests/system/integration` shows all of it."""
 
 from pathlib import Path
 

@@ -21,7 +21,9 @@ FLAWLESS = [
 
 
 def judged(consumed: list[Consumed], acknowledged: dict[int, Place] | None = None) -> Verdict:
-    return verify(KEYS, VALUES, ACKNOWLEDGED if acknowledged is None else acknowledged, consumed)
+    return verify(
+        KEYS, VALUES, ACKNOWLEDGED if acknowledged is None else acknowledged, consumed=consumed
+    )
 
 
 def test_everything_in_its_place_is_flawless() -> None:

@@ -1,0 +1,1 @@
+"""Settings of a broker: names, defaults, sources, and changes at run time."""

@@ -1,0 +1,432 @@
+"""Settings of one broker process.
+
+The only place where a configuration file or the environment is read. What agrees in a whole
+cluster, such as the settings of topics, is in the metadata instead.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import cast
+
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.metadata.topic_config import (
+    REPLICATION_FACTOR_MAX,
+    check_settings,
+    parse_duration_ms,
+    parse_size_bytes,
+    topic_config,
+)
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.wire.errors import ConfigError, InvalidConfigError
+
+DEFAULT_PORT = 8433
+_ENVIRONMENT_PREFIX = "TIDELOG_"
+_PORT_MAX = 0xFFFF
+_ADDRESS = re.compile(
+    r"(?:(?P<name>[^\s\[\]/:]+)|\[(?P<bracketed>[0-9a-fA-F:.]+)\])(?::(?P<port>[0-9]{1,5}))?"
+    r"|(?P<bare>[0-9a-fA-F.]*(?::[0-9a-fA-F.]*){2,})"
+)
+_COUNT = re.compile(r"[0-9]{1,18}")
+_FRAME_OVERHEAD_BYTES = 64 << 10
+MiB = 1 << 20
+FRAME_BYTES_OF_PEERS = RaftConfig().payload_bytes_max + MiB
+"""One entry of the metadata log has to come through, with what is around it."""
+_HOUR_MS = 3_600_000
+
+LOG_FORMATS = ("console", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def _number(default: int, *, low: int, high: int) -> int:
+    """Declare a setting that is a number from `low` to `high`, both inclusive."""
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+def _choice(default: str, *, allowed: Sequence[str]) -> str:
+    """Declare a setting that is one of some words."""
+    return field(default=default, metadata={"allowed": allowed})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """What one broker process is told; every field can stand in the TOML file."""
+
+    data_dir: str = "tidelog-data"
+    """Directory of all data; made when it is missing."""
+
+    listen: str = f"127.0.0.1:{DEFAULT_PORT}"
+    """HOST:PORT to listen on; port 0 takes a free one."""
+
+    advertised: str = ""
+    """HOST:PORT that clients are told to connect to; empty means the address at which the
+    asking client reached this broker."""
+
+    node_id: int = _number(1, low=1, high=(1 << 31) - 1)
+    """Number of this broker in its cluster; fixed once a data directory was made with it."""
+
+    peers: str = ""
+    """The nodes that make a cluster, this one included: `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT`. The
+    same text goes to all of them. Empty means a cluster of one. A node that joins a cluster later
+    names itself and some of those that are there."""
+
+    failure_domain: str = ""
+    """What fails together with this broker, such as a machine or a rack; replicas of a partition
+    are spread over failure domains. Empty means one of its own."""
+
+    frame_bytes_max: int = _number(16 * MiB, low=2 * MiB, high=256 * MiB)
+    """Longer requests are refused. Must hold the largest batch of any topic; with `peers` at least
+    9 MiB."""
+
+    request_memory_bytes: int = _number(64 * MiB, low=4 * MiB, high=1 << 40)
+    """Memory for requests that are being received, of all connections together. Connections
+    that need more wait for it. At least twice `frame_bytes_max`."""
+
+    connections_max: int = _number(10_000, low=1, high=1_000_000)
+    """Further connections are closed at once; with `peers`, 64 more are kept for other nodes."""
+
+    in_flight_requests_max: int = _number(4096, low=1, high=1_000_000)
+    """Unanswered requests of one connection before no more of it are read. Each long poll is one,
+    so this is also at how many queues one client can wait at the same time."""
+
+    reply_bytes_max: int = _number(8 * MiB, low=1 << 16, high=1 << 30)
+    """Replies of one connection that may wait for a slow reader before no more of its
+    requests are read."""
+
+    fetch_bytes_max: int = _number(64 * MiB, low=MiB, high=128 * MiB)
+    """Upper bound of one fetch reply, whatever was asked for."""
+
+    stalled_frame_ms: int = _number(30_000, low=100, high=24 * _HOUR_MS)
+    """A connection that sent half a frame and then nothing for so long is closed. While others
+    wait for memory, so is one that has held some for so long without sending the whole frame."""
+
+    flush_interval_ms: int = _number(5_000, low=10, high=24 * _HOUR_MS)
+    """Topics with `durability = replicated` are synced in the background this often."""
+
+    maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
+    """How often segments are rolled, deleted by age and size, and looked at for compaction."""
+
+    disk_reserve_bytes: int = _number(0, low=0, high=1 << 50)
+    """When less than this is free on the disk, nothing more is appended to topics, which are
+    read-only until there is room; what is left is for the metadata, checkpoints and repairs. Looked
+    at every `maintenance_interval_ms`."""
+
+    retention_disk_bytes: int = _number(0, low=0, high=1 << 50)
+    """When the topics of this broker take more than this together, their oldest segments are
+    deleted, also those that `retention_ms` would keep; 0 is no limit. Journals of queues and what
+    is staged do not count."""
+
+    staged_bytes_max: int = _number(4096 * MiB, low=MiB, high=1 << 50)
+    """On disk for one partition of what is staged and not committed, or committed and not appended;
+    who stages more is told to wait."""
+
+    scrub_bytes_per_s: int = _number(4 * MiB, low=0, high=1 << 40)
+    """How fast records on disk are read again in the background, to find damage before somebody
+    needs them; 0 is never. A small batch counts as 4 KiB."""
+
+    scrub_interval_ms: int = _number(24 * _HOUR_MS, low=1_000, high=10_000 * 24 * _HOUR_MS)
+    """How often that begins anew at most, however little there is to read."""
+
+    compaction_bytes_per_s: int = _number(16 * MiB, low=64 << 10, high=1 << 40)
+    """How fast topics are read that are to be compacted, all together. A small batch counts as
+    4 KiB."""
+
+    compaction_memory_bytes: int = _number(64 * MiB, low=34 * MiB, high=1 << 40)
+    """For the keys of the log that is being compacted, one at a time: 32 bytes for each key. More
+    keys take more rounds, not more memory."""
+
+    replica_lag_max_ms: int = _number(10_000, low=100, high=_HOUR_MS)
+    """A follower that was not caught up with its leader for so long is not in sync any more."""
+
+    group_session_timeout_ms: int = _number(45_000, low=1_000, high=_HOUR_MS)
+    """A member of a consumer group that is not heard of for so long is fenced, and others read its
+    partitions. This and the next four are decided by the node that leads: the same everywhere."""
+
+    group_heartbeat_interval_ms: int = _number(5_000, low=100, high=_HOUR_MS)
+    """How often members of consumer groups are heard of; it bounds how late they learn of a change.
+    Twice this and 5 s more fit into `group_session_timeout_ms`."""
+
+    group_initial_delay_ms: int = _number(3_000, low=0, high=_HOUR_MS)
+    """The first member of an empty group waits so long for others."""
+
+    group_replacement_delay_ms: int = _number(5_000, low=0, high=15_000)
+    """Partitions of a member that left wait so long for a new member to replace it."""
+
+    offsets_retention_ms: int = _number(168 * _HOUR_MS, low=_HOUR_MS, high=10_000 * 24 * _HOUR_MS)
+    """A consumer group without members and without lag is forgotten after this time."""
+
+    shutdown_grace_ms: int = _number(10_000, low=0, high=_HOUR_MS)
+    """How long a shutdown waits for requests under way."""
+
+    open_files_max: int = _number(512, low=16, high=1_000_000)
+    """Segment files kept open."""
+
+    log_format: str = _choice("console", allowed=LOG_FORMATS)
+    """How the `tidelog` command writes its log: `console` for people, `json` for programs."""
+
+    log_level: str = _choice("info", allowed=LOG_LEVELS)
+    """The least severe of what it writes: `debug`, `info`, `warning` or `error`."""
+
+    topic_defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Settings of new topics that do not give their own, by name."""
+
+    def __post_init__(self) -> None:
+        """Check ranges and relations.
+
+        Raises:
+            ConfigError: Listing every problem.
+        """
+        problems = [problem for item in fields(self) for problem in self._out_of_range(item.name)]
+        if self.request_memory_bytes < 2 * self.frame_bytes_max:
+            problems.append(
+                f"request_memory_bytes must be at least twice frame_bytes_max,"
+                f" {2 * self.frame_bytes_max}, not {self.request_memory_bytes}"
+            )
+        if self.peers and self.frame_bytes_max < FRAME_BYTES_OF_PEERS:
+            problems.append(
+                f"frame_bytes_max must be at least {FRAME_BYTES_OF_PEERS} in a cluster of several"
+                f" nodes, for what they decide comes in frames so large, not {self.frame_bytes_max}"
+            )
+        if not self.data_dir:
+            problems.append("data_dir must not be empty")
+        problems += self._wrong_addresses()
+        problems += self._wrong_peers()
+        problems += self._wrong_topic_defaults()
+        problems += self._wrong_group_settings()
+        if problems:
+            raise ConfigError("; ".join(problems))
+
+    @property
+    def peer_addresses(self) -> dict[int, tuple[str, int]]:
+        """Host and port of the nodes in `peers`, by node id."""
+        return parse_peers(self.peers)
+
+    @property
+    def groups(self) -> GroupConfig:
+        """Times of consumer groups; those that cannot be set are as they are."""
+        return GroupConfig(
+            heartbeat_interval_ms=self.group_heartbeat_interval_ms,
+            waiting_interval_ms=min(1_000, self.group_heartbeat_interval_ms),
+            session_timeout_ms=self.group_session_timeout_ms,
+            busy_max_ms=max(1_800_000, self.group_session_timeout_ms),
+            initial_delay_ms=self.group_initial_delay_ms,
+            replacement_delay_ms=self.group_replacement_delay_ms,
+            offsets_retention_ms=self.offsets_retention_ms,
+        )
+
+    @property
+    def batch_bytes_limit(self) -> int:
+        """The largest `batch_bytes_max` that a topic may have on this broker."""
+        return self.frame_bytes_max - _FRAME_OVERHEAD_BYTES
+
+    def _out_of_range(self, name: str) -> list[str]:
+        value: object = getattr(self, name)
+        limits = FIELDS[name].metadata
+        if "low" in limits and cast("int", value) < limits["low"]:
+            return [f"{name} must be at least {limits['low']}, not {value}"]
+        if "high" in limits and cast("int", value) > limits["high"]:
+            return [f"{name} must be at most {limits['high']}, not {value}"]
+        if "allowed" in limits and value not in limits["allowed"]:
+            return [f"{name} is {value!r}, it must be one of {', '.join(limits['allowed'])}"]
+        return []
+
+    def _wrong_addresses(self) -> list[str]:
+        problems: list[str] = []
+        for name, address in (("listen", self.listen), ("advertised", self.advertised)):
+            if not address and name == "advertised":
+                continue
+            try:
+                _, port = parse_address(address)
+            except ConfigError as error:
+                problems.append(f"{name}: {error}")
+                continue
+            if not port and name == "advertised":
+                problems.append("advertised: clients cannot connect to port 0")
+        return problems
+
+    def _wrong_peers(self) -> list[str]:
+        try:
+            addresses = parse_peers(self.peers)
+        except ConfigError as error:
+            return [f"peers: {error}"]
+        if addresses and self.node_id not in addresses:
+            own_id = self.node_id
+            return [f"peers: node {own_id} itself is missing; add {own_id}=HOST:PORT to the list"]
+        return []
+
+    def _wrong_group_settings(self) -> list[str]:
+        margin_ms = GroupConfig().lease_margin_ms
+        least_ms = 2 * self.group_heartbeat_interval_ms + margin_ms
+        if self.group_session_timeout_ms >= least_ms:
+            return []
+        problem = (
+            f"group_session_timeout_ms must be at least {least_ms}, twice"
+            f" group_heartbeat_interval_ms and {margin_ms} more, not"
+            f" {self.group_session_timeout_ms}"
+        )
+        return [problem]
+
+    def _wrong_topic_defaults(self) -> list[str]:
+        try:
+            check_settings(self.topic_defaults, replication_factor=REPLICATION_FACTOR_MAX)
+            log = topic_config(self.topic_defaults).log
+        except InvalidConfigError as error:
+            return [f"topic_defaults: {error}"]
+        if log.batch_bytes_max > max(self.batch_bytes_limit, MiB):
+            allowed = self.batch_bytes_limit
+            return [
+                f"topic_defaults: batch_bytes_max is more than frame_bytes_max allows, {allowed}"
+            ]
+        return []
+
+
+FIELDS = {item.name: item for item in fields(BrokerConfig)}
+"""Every setting, by name, with its limits as metadata."""
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`, or of `HOST` with the default port.
+
+    An IPv6 address stands in brackets, or without them when no port follows.
+
+    Raises:
+        ConfigError: The text is none of these.
+    """
+    found = _ADDRESS.fullmatch(text)
+    port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
+    if found is None or port > _PORT_MAX:
+        raise ConfigError(f"{text!r} is not an address; write HOST:PORT, such as 127.0.0.1:8433")
+    return found["name"] or found["bracketed"] or found["bare"], port
+
+
+def parse_peers(text: str) -> dict[int, tuple[str, int]]:
+    """Return host and port by node id of `1=HOST:PORT,2=HOST:PORT`; nothing of an empty text.
+
+    Raises:
+        ConfigError: The text is no such list, or names a node or an address twice.
+    """
+    addresses: dict[int, tuple[str, int]] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        number, _, address = item.partition("=")
+        if _COUNT.fullmatch(number.strip()) is None or not 1 <= int(number) < 1 << 31:
+            raise ConfigError(
+                f"{item!r} is no node; write NODE_ID=HOST:PORT, such as 1=10.0.0.1:8433"
+            )
+        host, port = parse_address(address.strip())
+        if not port:
+            raise ConfigError(f"{item!r} has port 0, to which nobody can connect")
+        if int(number) in addresses:
+            raise ConfigError(f"node {int(number)} is there twice")
+        if (host, port) in addresses.values():
+            raise ConfigError(f"two nodes have the address {address.strip()}")
+        addresses[int(number)] = (host, port)
+    return addresses
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedConfig:
+    """The settings in force, and where each of them comes from."""
+
+    config: BrokerConfig
+    sources: Mapping[str, str]
+    """For every setting, in the order of the fields: `default`, the name of the file, the name
+    of the variable, or the flag."""
+
+
+def load_config(
+    *, file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
+) -> BrokerConfig:
+    """Return the settings; see `resolve_config`."""
+    return resolve_config(file=file, environment=environment, flags=flags).config
+
+
+def resolve_config(
+    *, file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
+) -> ResolvedConfig:
+    """Return the settings: defaults, then the TOML file, then the environment, then flags.
+
+    A variable `TIDELOG_DATA_DIR` sets `data_dir`, and so on for every simple field. Other variables
+    with this prefix are left alone: Kubernetes makes some for a service that is called tidelog. A
+    flag that is `None` was not given.
+
+    Raises:
+        ConfigError: Something is unknown, unreadable or out of range; one line says all of it.
+    """
+    given = _given(file, environment, flags)
+    checked: dict[str, object] = {}
+    problems: list[str] = []
+    for name, (value, source) in given.items():
+        try:
+            checked[name] = _checked(name, value)
+        except (ConfigError, InvalidConfigError) as error:
+            problems.append(f"{source}: {error}")
+    try:
+        # Also if there are problems already: all of them are to be said at once.
+        config = BrokerConfig(**checked)  # type: ignore[arg-type]  # checked by _checked
+    except ConfigError as error:
+        raise ConfigError("; ".join([*problems, str(error)])) from error
+    if problems:
+        raise ConfigError("; ".join(problems))
+    sources = {name: given[name][1] if name in given else "default" for name in FIELDS}
+    return ResolvedConfig(config, sources)
+
+
+def _given(
+    file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
+) -> dict[str, tuple[object, str]]:
+    """Return the values that win, and who gave them, by name of the setting."""
+    given: dict[str, tuple[object, str]] = {}
+    if file is not None:
+        given.update({name: (value, file) for name, value in _read_file(file).items()})
+    for name in FIELDS:
+        variable = _ENVIRONMENT_PREFIX + name.upper()
+        if variable in environment:
+            given[name] = (environment[variable], variable)
+    for name, value in flags.items():
+        if value is not None:
+            given[name] = (value, "--" + name.replace("_", "-"))
+    return given
+
+
+def _read_file(file: str) -> dict[str, object]:
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"cannot read the configuration file {file}: {reason}") from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the configuration file {file} is not TOML: {error}") from error
+
+
+def _checked(name: str, value: object) -> object:
+    """Return a value of the field's type, read from text where that makes sense."""
+    if name not in FIELDS:
+        raise ConfigError(f"there is no setting {name!r}; there are {', '.join(FIELDS)}")
+    kind = FIELDS[name].type
+    if kind is str and isinstance(value, str):
+        return value
+    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if kind is int and isinstance(value, str):
+        return _parse_number(name, value)
+    if name == "topic_defaults" and isinstance(value, dict):
+        settings = cast("dict[object, object]", value)
+        return {str(key): str(item) for key, item in settings.items()}
+    wanted = {int: "a whole number", str: "text"}.get(
+        cast("type", kind), "a table of names and values"
+    )
+    raise ConfigError(f"{name} is {value!r}, which is not {wanted}")
+
+
+def _parse_number(name: str, text: str) -> int:
+    if name.endswith("_ms"):
+        return parse_duration_ms(name, text)
+    if "bytes" in name:
+        return parse_size_bytes(name, text)
+    if _COUNT.fullmatch(text.strip()) is None:
+        raise ConfigError(f"{name} is {text!r}, it must be a whole number")
+    return int(text)

@@ -1,0 +1,162 @@
+"""The generator of `docs/configuration.md`.
+
+`python -m tidelog.broker.config.config_docs > docs/configuration.md` writes the page.
+
+All it says is taken from where it holds: the fields of `broker.config.broker_config` with the
+docstrings below
+them, and the tables of `coordinator.metadata.topic_config`, `queue_config` and `cluster.settings`.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable
+from dataclasses import MISSING
+from itertools import pairwise
+
+from tidelog.broker.config import broker_config as config
+from tidelog.broker.config.broker_config import FIELDS, BrokerConfig
+from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
+from tidelog.coordinator.metadata.queue_config import QUEUE_SETTINGS
+from tidelog.coordinator.metadata.topic_config import SETTINGS
+
+_BYTE_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_MS_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))
+
+_INTRODUCTION = """\
+# Configuration
+
+Made by `python -m tidelog.broker.config.config_docs`; what stands here is in the code, and a test
+compares.
+
+`tidelog serve` needs no configuration. What is said more than once is taken from the first of: a
+flag of `tidelog serve`, a variable (`TIDELOG_DATA_DIR` sets `data_dir`, and so on for every
+setting but the table), the TOML file of `--config`, the default. `tidelog config show` prints what
+holds and who said it. A name or a value that makes no sense ends the start with one line that says
+everything that is wrong.
+
+Sizes are bytes or `4KiB`, `16MiB`, `1GiB` (powers of 1,024), `4kB`, `16MB`, `1GB` (powers of
+1,000). Times are milliseconds or `250ms`, `5s`, `30min`, `12h`, `7d`.
+"""
+
+_EXAMPLE = """
+```toml
+data_dir = "/var/lib/tidelog"
+listen = "0.0.0.0:8433"
+advertised = "broker-1.example.com:8433"
+request_memory_bytes = "256MiB"
+
+[topic_defaults]
+retention_ms = "3d"
+```
+"""
+
+_TOPICS = """
+## Topics
+
+Given when a topic is created and changed while it is in use, with `tidelog topic create` and
+`tidelog topic alter`; what is changed holds at once. They are kept with the topic, not in the file
+of a broker, whose `topic_defaults` are only what a new topic begins with.
+"""
+
+
+_QUEUES = """
+## Queues
+
+Given when a queue is created and changed while it is in use, with `tidelog queue create` and
+`tidelog queue alter`; kept in the metadata of the cluster. What they mean together is in
+[queues.md](queues.md). In programs, durations are seconds, and their names have no `_ms`.
+"""
+
+_CLUSTER = """
+## Cluster
+
+Changed while the cluster works, with `tidelog cluster alter`, and in force at once on all brokers;
+kept in the metadata of the cluster. Where a broker has a setting of the same name, this one is
+above all that it was started with, and `own` leaves it to each broker. For one broker it is set
+with `NAME@NODE`, above what is set for all. All other settings of brokers take a restart.
+`tidelog cluster config NODE` lists what is in force at a broker, and who said so.
+"""
+
+
+def describe() -> str:
+    """Return the page."""
+    return "".join(
+        (
+            _INTRODUCTION,
+            _EXAMPLE,
+            "\n## Broker\n\n",
+            _table(_broker_rows()),
+            _TOPICS,
+            "\n",
+            _table(
+                (name, f"`{setting.default}`", setting.allowed, setting.about)
+                for name, setting in SETTINGS.items()
+            ),
+            _QUEUES,
+            "\n",
+            _table(
+                (name, f"`{setting.default}`", setting.allowed, setting.about)
+                for name, setting in QUEUE_SETTINGS.items()
+            ),
+            _CLUSTER,
+            "\n",
+            _table(
+                (name, f"`{setting.default}`", setting.allowed, setting.about)
+                for name, setting in CLUSTER_SETTINGS.items()
+            ),
+        )
+    )
+
+
+def _broker_rows() -> Iterable[tuple[str, str, str, str]]:
+    about = _docstrings_of_fields()
+    for name, item in FIELDS.items():
+        default = "" if item.default is MISSING else _written(name, item.default)
+        limits = item.metadata
+        allowed = ", ".join(limits.get("allowed", ()))
+        if "low" in limits:
+            allowed = f"{_written(name, limits['low'])} to {_written(name, limits['high'])}"
+        yield name, f"`{default}`" if default else "", allowed, about[name]
+
+
+def _table(rows: Iterable[tuple[str, str, str, str]]) -> str:
+    lines = ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
+    lines += [
+        f"| `{name}` | {default} | {allowed} | {about} |" for name, default, allowed, about in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _written(name: str, value: object) -> str:
+    """Return a value as people would write it."""
+    if isinstance(value, int) and value:
+        units = _MS_UNITS if name.endswith("_ms") else _BYTE_UNITS if "bytes" in name else ()
+        for unit, size in units:
+            if value % size == 0:
+                return f"{value // size}{unit}"
+    return str(value)
+
+
+def _docstrings_of_fields() -> dict[str, str]:
+    """Return the docstring below each field, in one line."""
+    body = next(
+        node.body
+        for node in ast.parse(inspect.getsource(config)).body
+        if isinstance(node, ast.ClassDef) and node.name == BrokerConfig.__name__
+    )
+    found: dict[str, str] = {}
+    for field, below in pairwise(body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = " ".join(text.split())
+            case _:
+                pass
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(describe())

@@ -1,0 +1,51 @@
+"""Who this broker is: to anybody who connects, and to nodes that look for their cluster."""
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.wire.errors import BrokerNotReadyError
+from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
+from tidelog.wire.messages.session import ApiVersions, HelloReply, HelloRequest
+from tidelog.wire.protocol.api import Api
+
+
+@final
+class IntroductionHandler:
+    """Says who is here, from the first moment on."""
+
+    def __init__(
+        self, config: BrokerConfig, apis: Sequence[Api[Any, Any]], *, version: str
+    ) -> None:
+        """Speak for the broker of `config`, which speaks `apis`."""
+        self._config = config
+        self._version = version
+        self._versions = [
+            ApiVersions(int(served.key), served.min_version, served.max_version) for served in apis
+        ]
+        self.status: PeerStatusReply | None = None
+        """What is said to nodes that look for their cluster; `None` before it is known."""
+
+    def hello(self, request: HelloRequest, attachment: memoryview) -> HelloReply:
+        """Say who answers and what it speaks."""
+        del request, attachment
+        cluster_id = None if self.status is None else self.status.cluster_id
+        return HelloReply(
+            self._version,
+            cluster_id or "",
+            self._config.node_id,
+            self._versions,
+            self._config.frame_bytes_max,
+            self._config.in_flight_requests_max,
+        )
+
+    def peer_status(self, request: PeerStatusRequest, attachment: memoryview) -> PeerStatusReply:
+        """Say to which cluster this node belongs.
+
+        Raises:
+            BrokerNotReadyError: It does not know yet.
+        """
+        del request, attachment
+        if self.status is None:
+            raise BrokerNotReadyError("this node is reading its metadata")
+        return self.status

@@ -1,0 +1,216 @@
+"""All that is in files, as lines: everything that a data directory holds is readable.
+
+Decides; reads through a disk to which it writes nothing. What is torn or damaged is told of where
+it is found, and what is good behind it follows.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final, final
+
+import msgspec
+
+from tidelog.broker.inspection.contents import content_lines
+from tidelog.broker.inspection.file_kinds import Content, FileKind, content_of, kind_of, number_in
+from tidelog.broker.inspection.rows import Line, OffsetRange, bad, named_fields
+from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, read_frame, walk
+from tidelog.broker.inspection.small_files import SMALL_FILES, read_whole, small_file_line
+from tidelog.logstore.disk.disk import File, ReadableDisk
+from tidelog.logstore.segments.gap_scan import Good
+from tidelog.logstore.segments.offset_index import FORMAT_VERSION as INDEX_VERSION
+from tidelog.logstore.segments.offset_index import SegmentIndex, version_of_index
+from tidelog.logstore.segments.segment_format import FORMAT_VERSION, SegmentHeader
+from tidelog.wire.batch import record_batch
+from tidelog.wire.batch.compression import CODEC_NAMES
+from tidelog.wire.errors import DataDirectoryError, WireFormatError
+
+_SHOWN_BYTES_MAX = 64
+_CODECS: Final = {int(codec): name for name, codec in CODEC_NAMES.items()}
+_FLAGS: Final = {
+    record_batch.FLAG_LOG_APPEND_TIME: "log_append_time",
+    record_batch.FLAG_TRANSACTIONAL: "transactional",
+    record_batch.FLAG_CONTROL: "control",
+    record_batch.FLAG_QUEUE_FIELDS: "queue_fields",
+    record_batch.FLAG_CHUNKS: "chunks",
+    record_batch.FLAG_SPARSE: "sparse",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """What is wanted."""
+
+    wanted: OffsetRange
+    """Batches and what is in them are left out if they touch none of these offsets."""
+    with_records: bool = False
+    """Whether records are wanted, besides batches; entries of journals and metadata always are."""
+
+
+def dump(disk: ReadableDisk, paths: Iterable[str], options: DumpOptions) -> Iterator[Line]:
+    """Yield what is in files, in the order given; paths are relative to the disk's root.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    for path in paths:
+        yield from _dump_file(disk, path, options)
+
+
+def _dump_file(disk: ReadableDisk, path: str, options: DumpOptions) -> Iterator[Line]:
+    kind = kind_of(path)
+    if kind in SMALL_FILES:
+        yield small_file_line(disk, path, kind)
+    elif kind in (FileKind.SEGMENT, FileKind.SET_ASIDE):
+        with closing(disk.open(path)) as file:
+            yield from _SegmentDump(disk, path, file, options=options).lines()
+    elif kind is FileKind.INDEX:
+        yield from _index_lines(disk, path, options.wanted)
+    elif kind is FileKind.DELETION_MARK:
+        yield {"file": path, "type": kind.value, "log_start_offset": number_in(path)}
+    else:
+        yield _other_line(disk, path, kind)
+
+
+@final
+class _SegmentDump:
+    """The lines of one segment."""
+
+    def __init__(self, disk: ReadableDisk, path: str, file: File, *, options: DumpOptions) -> None:
+        self._path = path
+        self._name = f"{disk.root}/{path}"
+        self._file = file
+        self._options = options
+
+    def lines(self) -> Iterator[Line]:
+        path = self._path
+        try:
+            frame = read_frame(self._file, self._name)
+        except DataDirectoryError as error:
+            yield bad(path, str(error), position=0)
+            return
+        base_offset = number_in(path) if frame.header is None else frame.header.base_offset
+        if frame.footer is not None and not self._options.wanted.touches(
+            base_offset, frame.footer.end_offset
+        ):
+            return
+        if frame.header is None:
+            yield bad(path, "the header of the segment is torn or damaged", position=0)
+        else:
+            yield self._header_line(frame.header)
+        directory = self._name.rpartition("/")[0]
+        content = content_of(directory, frame.header.topic_id if frame.header else None)
+        yield from self._batch_lines(frame, base_offset, content)
+        if frame.footer is not None:
+            footer = frame.footer
+            yield {"file": path, "type": "footer", "position": footer.end_position, **_of(footer)}
+
+    def _header_line(self, header: SegmentHeader) -> Line:
+        return {
+            "file": self._path,
+            "type": "segment",
+            "format_version": FORMAT_VERSION,
+            **_of(header),
+        }
+
+    def _batch_lines(
+        self, frame: SegmentFrame, base_offset: int, content: Content
+    ) -> Iterator[Line]:
+        path, wanted = self._path, self._options.wanted
+        for found in walk(self._file, frame, base_offset):
+            if isinstance(found, BadRange):
+                yield bad_line(path, found)
+                continue
+            if not wanted.touches(found.offset, found.end_offset):
+                if found.offset >= wanted.end:
+                    return
+                continue
+            yield {
+                "file": path,
+                "type": "batch",
+                "position": found.position,
+                **_of(found.header),
+                "codec": _CODECS.get(found.header.codec),
+                "flag_names": flag_names(found.header.flags),
+            }
+            if self._options.with_records or content is not Content.RECORDS:
+                yield from self._content_lines(found, content)
+
+    def _content_lines(self, found: Good, content: Content) -> Iterator[Line]:
+        batch = self._file.read_at(found.position, found.header.size)
+        try:
+            yield from content_lines(
+                self._path, found.header, batch, content=content, wanted=self._options.wanted
+            )
+        except WireFormatError as error:
+            yield bad(self._path, str(error), position=found.position, offset=found.offset)
+
+
+def bad_line(path: str, found: BadRange) -> Line:
+    """Return the line that says what is bad in a segment."""
+    return bad(
+        path,
+        found.reason,
+        position=found.position,
+        end_position=found.end_position,
+        offset=found.offset,
+        end_offset=found.end_offset,
+    )
+
+
+def _index_lines(disk: ReadableDisk, path: str, wanted: OffsetRange) -> Iterator[Line]:
+    data = read_whole(disk, path)
+    base_offset = number_in(path)
+    index = SegmentIndex.from_bytes(data, base_offset=base_offset, interval_bytes=1)
+    if index is None:
+        yield bad(path, index_problem(data, f"{disk.root}/{path}"), position=0)
+        return
+    yield {
+        "file": path,
+        "type": "index",
+        "format_version": INDEX_VERSION,
+        "base_offset": base_offset,
+        "count": len(index),
+    }
+    for offset, position, before_ms in index.entries():
+        if wanted.touches(offset, offset + 1):
+            yield {
+                "file": path,
+                "type": "index_entry",
+                "offset": offset,
+                "position": position,
+                "max_timestamp_before_ms": before_ms,
+            }
+
+
+def flag_names(flags: int) -> list[str]:
+    """Return what the flags of a batch say, but for the codec."""
+    return [name for flag, name in _FLAGS.items() if flags & flag]
+
+
+def index_problem(data: bytes, name: str) -> str:
+    """Return why the bytes of an index are not believed."""
+    version = version_of_index(data)
+    if version not in (None, INDEX_VERSION):
+        return (
+            f"{name} has format version {version}, this tidelog reads {INDEX_VERSION}; use the"
+            " version that wrote it, or let `tidelog log repair-index` make it anew"
+        )
+    return (
+        "it does not match its name, its length and its CRC-32C; it is made anew when somebody"
+        " needs it, or by `tidelog log repair-index`"
+    )
+
+
+def _other_line(disk: ReadableDisk, path: str, kind: FileKind) -> Line:
+    with closing(disk.open(path)) as file:
+        size = file.size()
+        shown = file.read_at(0, _SHOWN_BYTES_MAX)
+    line: Line = {"file": path, "type": kind.value, "size_bytes": size}
+    if kind is FileKind.LOCK:
+        line["process"] = shown.decode("ascii", "replace").strip()
+    return line
+
+
+def _of(declared: msgspec.Struct) -> Line:
+    return named_fields(declared)

@@ -1,0 +1,48 @@
+"""Making indexes anew, of logs that no broker uses.
+
+Decides which; writes through a `Disk`. Such an index is that which a broker would make.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from tidelog.broker.inspection.file_kinds import FileKind, kind_of, number_in
+from tidelog.broker.inspection.findings import Verdict
+from tidelog.broker.inspection.segment_walk import read_frame
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.segments.offset_index import index_of_batches, write_index
+from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
+from tidelog.wire.errors import DataDirectoryError
+
+
+def repair_indexes(disk: Disk, paths: Sequence[str]) -> Iterator[Verdict]:
+    """Make the index of each sealed segment among `paths` anew; say of each what became of it.
+
+    Each is replaced at once, durably. Other files are left alone.
+
+    Raises:
+        OSError: The disk is full or failed; no index is worse than before.
+    """
+    for path in paths:
+        if kind_of(path) is FileKind.SEGMENT:
+            yield _repair(disk, path)
+
+
+def _repair(disk: Disk, path: str) -> Verdict:
+    index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
+    with closing(disk.open(path)) as file:
+        try:
+            frame = read_frame(file, f"{disk.root}/{path}")
+        except DataDirectoryError as error:
+            return Verdict(index_path, (str(error),))
+        if frame.footer is None:
+            return Verdict(path, note="not sealed: it has no index file")
+        index = index_of_batches(
+            file,
+            base_offset=number_in(path),
+            end_position=frame.end_position,
+            config=LogConfig(),
+        )
+    write_index(disk, index_path, index)
+    return Verdict(index_path, note=f"{len(index)} entries")

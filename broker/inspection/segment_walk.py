@@ -1,0 +1,159 @@
+"""One segment, from its header to its footer: good batches, and what is bad between them.
+
+Decides what is bad and why; reads through a `File`, once, in pieces.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tidelog.broker.inspection.rows import OFFSET_END
+from tidelog.logstore.disk.disk import File
+from tidelog.logstore.segments.gap_scan import Good, Hole, survey
+from tidelog.logstore.segments.segment_format import (
+    SEGMENT_FOOTER_SIZE,
+    SEGMENT_HEADER_SIZE,
+    SegmentFooter,
+    SegmentHeader,
+    parse_segment_footer,
+    parse_segment_header,
+)
+from tidelog.wire.batch.record_batch import (
+    FORMAT_VERSION,
+    HEADER_SIZE,
+    KNOWN_FLAGS,
+    SYNC_MARKER,
+    BatchHeader,
+    has_valid_payload,
+    parse_header,
+)
+
+_MARKER = SYNC_MARKER.to_bytes(4, "little")
+_LARGEST_TO_CHECK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFrame:
+    """What is around the batches of a segment."""
+
+    header: SegmentHeader | None
+    """`None` if it is torn or damaged."""
+    footer: SegmentFooter | None
+    """`None` if the segment is not sealed, or its footer is damaged."""
+    size_bytes: int
+    """Of the file."""
+
+    @property
+    def end_position(self) -> int:
+        """Where batches end."""
+        return self.size_bytes if self.footer is None else self.footer.end_position
+
+
+@dataclass(frozen=True, slots=True)
+class BadRange:
+    """Bytes, offsets, or both, without a good batch."""
+
+    position: int
+    end_position: int
+    offset: int
+    end_offset: int | None
+    """`None` if nothing says where what is bad ends."""
+    reason: str
+
+    @property
+    def is_at_the_end(self) -> bool:
+        """Whether nothing good is behind it: a torn tail, if it was never durable."""
+        return self.end_offset is None
+
+
+def read_frame(file: File, name: str) -> SegmentFrame:
+    """Return what is around the batches; `name` is for messages.
+
+    Raises:
+        DataDirectoryError: A newer version wrote the file.
+        OSError: The disk failed.
+    """
+    size = file.size()
+    header = parse_segment_header(file.read_at(0, SEGMENT_HEADER_SIZE), name)
+    position = size - SEGMENT_FOOTER_SIZE
+    footer = None
+    if position >= SEGMENT_HEADER_SIZE:
+        footer = parse_segment_footer(file.read_at(position, SEGMENT_FOOTER_SIZE))
+    if footer is not None and footer.end_position != position:
+        footer = None
+    return SegmentFrame(header, footer, size)
+
+
+def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[Good | BadRange]:
+    """Yield all batches with right checksums that follow on each other, and what lies between.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    footer = frame.footer
+    end_offset = OFFSET_END if footer is None else footer.end_offset
+    for found in survey(
+        file, start=(base_offset, SEGMENT_HEADER_SIZE), end=(end_offset, frame.end_position)
+    ):
+        if isinstance(found, Good):
+            version = version_problem(found.header)
+            yield found if version is None else _newer(found, version)
+        elif found.position < found.end_position or found.end_offset != OFFSET_END:
+            yield _explained(file, found, frame)
+
+
+def version_problem(header: BatchHeader) -> str | None:
+    """Return why a batch cannot be read by this version, `None` if it can."""
+    if header.format_version != FORMAT_VERSION:
+        return (
+            f"the batch has format version {header.format_version}, this tidelog reads"
+            f" {FORMAT_VERSION}; use the version that wrote it, or a newer one"
+        )
+    if header.flags & ~KNOWN_FLAGS:
+        return (
+            f"the batch has flags {header.flags:#06x}, some of which this tidelog does not know;"
+            " use the version that wrote it, or a newer one"
+        )
+    return None
+
+
+def _newer(found: Good, reason: str) -> BadRange:
+    end_position = found.position + found.header.size
+    return BadRange(found.position, end_position, found.offset, found.end_offset, reason)
+
+
+def _explained(file: File, hole: Hole, frame: SegmentFrame) -> BadRange:
+    is_open = hole.end_offset == OFFSET_END
+    return BadRange(
+        hole.position,
+        hole.end_position,
+        hole.offset,
+        None if is_open else hole.end_offset,
+        _reason(file, hole, end=frame.end_position),
+    )
+
+
+def _reason(file: File, hole: Hole, *, end: int) -> str:  # noqa: PLR0911 - one for each thing
+    """Return what is wrong where a batch should begin."""
+    position = hole.position
+    if position == hole.end_position:
+        return f"records are missing: offsets {hole.offset} to {hole.end_offset - 1}"
+    head = file.read_at(position, min(HEADER_SIZE, end - position))
+    if not any(head):
+        return "zeros where a batch should begin"
+    if not head.startswith(_MARKER[: len(head)]):
+        return "no batch begins here"
+    if len(head) < HEADER_SIZE:
+        return f"a batch is cut off after {len(head)} bytes of its header"
+    header = parse_header(head)
+    if header is None:
+        return "the header of a batch does not match its CRC-32C"
+    if position + header.size > end:
+        return f"a batch of {header.size} bytes is cut off after {end - position}"
+    if header.size <= _LARGEST_TO_CHECK_BYTES and not has_valid_payload(
+        header, file.read_at(position, header.size)
+    ):
+        return f"the payload of the batch at offset {header.base_offset} does not match its CRC-32C"
+    return (
+        f"the batch at offset {header.base_offset}, of leader epoch {header.leader_epoch}, does not"
+        f" follow on offset {hole.offset - 1}, of leader epoch {hole.leader_epoch}"
+    )

@@ -1,0 +1,128 @@
+"""All files below a path: is each of them what was written, and do they go together?
+
+Decides; reads through a disk to which it writes nothing. Memory is bounded: by a piece of a file,
+the index of one segment, and what the small files hold.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from tidelog.broker.inspection.dump import index_problem
+from tidelog.broker.inspection.file_kinds import FileKind, kind_of, number_in, topic_place
+from tidelog.broker.inspection.findings import Problems, Verdict
+from tidelog.broker.inspection.log_check import LogCheck
+from tidelog.broker.inspection.small_files import (
+    SMALL_FILES,
+    read_small,
+    read_whole,
+    small_file_line,
+)
+from tidelog.broker.partitions.data_directory import NODE_NAME, NodeIdentity
+from tidelog.broker.partitions.replica_manifest import MANIFEST_NAME, ManifestContent
+from tidelog.coordinator.raft_node.storage import Snapshot
+from tidelog.logstore.disk.disk import ReadableDisk
+from tidelog.logstore.segments.offset_index import SegmentIndex
+
+_OF_A_LOG = frozenset({FileKind.SEGMENT, FileKind.CHECKPOINT})
+_NOTES = {
+    FileKind.STAGING_FILE: "left by a write that did not finish; it counts for nothing",
+    FileKind.SET_ASIDE: "set aside by a start, because it overlapped another segment",
+    FileKind.UNKNOWN: "not a file of tidelog",
+}
+
+
+def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Iterator[Verdict]:
+    """Yield what is to be said of each file; paths are sorted and relative to the disk's root.
+
+    `is_whole` if they are all files that there are below some directory.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    for directory, group in groupby(paths, key=_directory_of):
+        files = list(group)
+        end_offset = None
+        if any(kind_of(path) in _OF_A_LOG for path in files):
+            log = LogCheck(disk, files, is_whole=is_whole)
+            yield from log.verdicts()
+            end_offset = log.end_offset
+        segments = {number_in(path) for path in files if kind_of(path) is FileKind.SEGMENT}
+        for path in files:
+            kind = kind_of(path)
+            if kind is FileKind.SNAPSHOT:
+                yield _snapshot_verdict(
+                    disk, path, min(segments, default=None), end_offset=end_offset
+                )
+            elif kind in SMALL_FILES and kind is not FileKind.CHECKPOINT:
+                yield _small_verdict(disk, path, kind)
+            elif kind is FileKind.INDEX and number_in(path) not in segments:
+                yield _lonely_index_verdict(disk, path, is_whole=is_whole)
+            elif kind is FileKind.DELETION_MARK:
+                yield Verdict(path, note=f"all below offset {number_in(path)} was deleted")
+            elif kind in _NOTES:
+                yield Verdict(path, note=_NOTES[kind])
+        if is_whole and any(path == _in(directory, NODE_NAME) for path in files):
+            yield from _check_manifest(disk, directory, paths)
+
+
+def _directory_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _in(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name
+
+
+def _small_verdict(disk: ReadableDisk, path: str, kind: FileKind) -> Verdict:
+    found = read_small(disk, path, kind)
+    return Verdict(path, (found,) if isinstance(found, str) else ())
+
+
+def _snapshot_verdict(
+    disk: ReadableDisk, path: str, first_offset: int | None, *, end_offset: int | None
+) -> Verdict:
+    """Look at a snapshot of the metadata, and whether the log goes on where it ends."""
+    problems = Problems()
+    line = small_file_line(disk, path, FileKind.SNAPSHOT)
+    if "reason" in line:
+        problems.add(str(line["reason"]))
+        return Verdict(path, problems.all())
+    snapshot = read_small(disk, path, FileKind.SNAPSHOT)
+    assert isinstance(snapshot, Snapshot)
+    index = snapshot.meta.index
+    if first_offset is not None and first_offset > index:
+        problems.add(f"the log begins with entry {first_offset + 1}, behind its end, entry {index}")
+    note = ""
+    if end_offset is not None and end_offset < index:
+        note = f"the log ends before it, with entry {end_offset}; the next start begins it anew"
+    return Verdict(path, problems.all(), note)
+
+
+def _lonely_index_verdict(disk: ReadableDisk, path: str, *, is_whole: bool) -> Verdict:
+    data = read_whole(disk, path)
+    index = SegmentIndex.from_bytes(data, base_offset=number_in(path), interval_bytes=1)
+    problems = () if index is not None else (index_problem(data, f"{disk.root}/{path}"),)
+    note = "its segment is not there; the next start removes it" if is_whole else ""
+    return Verdict(path, problems, note)
+
+
+def _check_manifest(disk: ReadableDisk, directory: str, paths: Sequence[str]) -> Iterator[Verdict]:
+    """Look whether all replicas that were made in a data directory are there."""
+    manifest_path = _in(directory, MANIFEST_NAME)
+    if manifest_path not in paths:
+        identity = read_small(disk, _in(directory, NODE_NAME), FileKind.NODE)
+        if isinstance(identity, NodeIdentity) and identity.keeps_manifest:
+            yield Verdict(manifest_path, ("it is missing: nobody knows which replicas were made",))
+        return
+    manifest = read_small(disk, manifest_path, FileKind.REPLICAS)
+    if not isinstance(manifest, ManifestContent):
+        return
+    places = {topic_place(each) for each in dict.fromkeys(map(_directory_of, paths))}
+    there = {(place.topic_id, place.partition) for place in places if place is not None}
+    problems = Problems()
+    for topic_id, numbers in manifest.replicas:
+        for number in numbers:
+            if (topic_id, number) not in there:
+                problems.add(f"partition {number} of topic {topic_id.hex()} has lost its files")
+    if problems:
+        yield Verdict(manifest_path, problems.all())

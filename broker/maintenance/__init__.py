@@ -1,0 +1,1 @@
+"""Background work of a broker: group commit, retention, compaction, scrubbing."""

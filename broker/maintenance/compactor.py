@@ -1,0 +1,222 @@
+"""Compacts logs in the background, a step at a time, at a limited rate.
+
+Shell: owns one task. One log is cleaned at a time, for that is what memory is limited for; whose
+dirty part is largest comes first, and what is late before all others. Steps run in a thread; only
+the rename that decides which files count happens in between.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, final
+
+import msgspec
+import trio
+
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.partition import Partition
+from tidelog.logstore.compaction.cleaner_run import Cleanable, CompactionRound
+from tidelog.logstore.compaction.policy import CompactionConfig
+from tidelog.logstore.compaction.segment_rewrite import RewriteFailedError
+from tidelog.logstore.disk.disk import PASSING_ERRNOS, Disk
+from tidelog.logstore.log import LogStatus
+from tidelog.logstore.segments.log_slice import corrupt
+from tidelog.logstore.segments.segment_format import SegmentHeader
+from tidelog.wire.env.env import Env
+
+_STEPS_PER_S: Final = 8
+_STEP_BYTES_MIN: Final = 64 << 10
+_STEP_BYTES_MAX: Final = 1 << 20
+
+
+class CompactionProgress(msgspec.Struct, frozen=True):
+    """What compaction has come to since the start."""
+
+    rounds_ended: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    dirty_ratio: float = 0.0
+    """Of the log that was dirtiest at the last look, above 1 if it is late; 0 if none is due."""
+    last_error: str = ""
+    """Why a round came to no end, of the last one that did not; empty if all have."""
+
+
+class CompactionLimits(msgspec.Struct, frozen=True):
+    """What compaction may use of a machine."""
+
+    bytes_per_s: int
+    """So much is read, on the average."""
+    memory_bytes: int
+    """For the keys of the log that is being cleaned."""
+
+
+@final
+class Compactor:
+    """Cleans the logs that want it."""
+
+    def __init__(
+        self,
+        env: Env,
+        disk: Disk,
+        flusher: Flusher,
+        *,
+        limits: CompactionLimits,
+        partitions: Callable[[], Sequence[Partition]],
+        config_of: Callable[[Partition], CompactionConfig | None],
+    ) -> None:
+        """Clean those of `partitions` that have a config; have `run` in a task."""
+        self._env = env
+        self._disk = disk
+        self._flusher = flusher
+        self._limits = limits
+        self._partitions = partitions
+        self._config_of = config_of
+        self._working = trio.CancelScope()
+        self.progress = CompactionProgress()
+
+    async def run(self, interval_s: Callable[[], float]) -> None:
+        """Clean what is dirty, until cancelled or stopped.
+
+        Look for that every `interval_s`, which may change at any time.
+        """
+        with self._working:
+            while True:
+                await trio.sleep(interval_s())
+                await self.clean_all()
+
+    def stop(self) -> None:
+        """Begin nothing more; a swap of files that is decided comes to its end."""
+        self._working.cancel()
+
+    async def clean_all(self) -> None:
+        """Clean until nothing is dirty; whose round comes to no end is in nobody's way."""
+        failed: set[tuple[bytes, int]] = set()
+        while (found := self._dirtiest(failed)) is not None:
+            if not await self._clean(*found):
+                failed.add(found[0].key)
+
+    async def run_round(self) -> bool:
+        """Clean the dirtiest log; return whether one came to its end."""
+        found = self._dirtiest(())
+        return found is not None and await self._clean(*found)
+
+    def _dirtiest(
+        self, passed_over: Collection[tuple[bytes, int]]
+    ) -> tuple[Partition, CompactionConfig] | None:
+        now_ms = self._env.clock.now_ms()
+        ratio, dirtiest = 0.0, None
+        for partition in self._partitions():
+            config = None if partition.key in passed_over else self._config_of(partition)
+            if config is not None and partition.log.status is not LogStatus.OFFLINE:
+                urgency = Cleanable(partition.log, config, now_ms=now_ms).urgency
+                if urgency > ratio:
+                    ratio, dirtiest = urgency, (partition, config)
+        if not passed_over:
+            self._update(dirty_ratio=ratio)
+        return dirtiest
+
+    async def _clean(self, partition: Partition, config: CompactionConfig) -> bool:
+        """Return whether a round came to its end."""
+        try:
+            cleaning = CompactionRound(
+                partition.log,
+                SegmentHeader(partition.topic_id, partition.number, 0),
+                self._disk,
+                config=config,
+                memory_bytes=self._limits.memory_bytes,
+                now_ms=self._env.clock.now_ms(),
+            )
+        except OSError as error:
+            self._disk_failed(partition, error)
+            return False
+        return await self._finish(partition, cleaning)
+
+    async def _finish(self, partition: Partition, cleaning: CompactionRound) -> bool:
+        log = partition.log
+        try:
+            if not await self._run_to_end(partition, cleaning):
+                return False
+        except RewriteFailedError as error:
+            self._failed(partition, str(error))
+            hole = cleaning.hole
+            if hole is not None and cleaning.is_current and hole.end_offset > log.log_start_offset:
+                partition.damage_found(corrupt(hole.offset, hole.end_offset))
+                self._flusher.request(partition)  # So that the next start knows of it.
+            return False
+        except OSError as error:
+            if cleaning.is_current:
+                self._disk_failed(partition, error)
+            else:
+                self._failed(partition, str(error))
+            return False
+        finally:
+            cleaning.abandon()
+        self._update(
+            rounds_ended=self.progress.rounds_ended + 1,
+            read_bytes=self.progress.read_bytes + cleaning.read_bytes,
+            written_bytes=self.progress.written_bytes + cleaning.written_bytes,
+        )
+        self._flusher.request(partition)
+        self._env.probe(
+            "log_compacted",
+            directory=log.directory,
+            clean_offset=cleaning.end_offset,
+            read_bytes=cleaning.read_bytes,
+            written_bytes=cleaning.written_bytes,
+        )
+        return True
+
+    async def _run_to_end(self, partition: Partition, cleaning: CompactionRound) -> bool:
+        """Return whether it came to its end, or else something has changed the log."""
+        per_step = self._limits.bytes_per_s // _STEPS_PER_S
+        step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
+        while not cleaning.is_done:
+            done = await self._env.offload(lambda: cleaning.run(step_bytes))
+            if cleaning.ready is not None and not await self._swap(partition, cleaning):
+                return False
+            await trio.sleep(done / self._limits.bytes_per_s)
+            if not cleaning.is_current or self._config_of(partition) is None:
+                return False
+        cleaning.end()
+        return True
+
+    async def _swap(self, partition: Partition, cleaning: CompactionRound) -> bool:
+        async with self._flusher.swapping(partition):
+            swap = cleaning.begin_swap()
+            if swap is None:
+                return False
+            is_decided = False
+            try:
+                await self._env.offload(swap.prepare)
+                is_decided = True
+            finally:
+                if not is_decided:
+                    swap.give_up()
+            if not cleaning.commit(swap):
+                return False
+            try:
+                with trio.CancelScope(shield=True):
+                    await self._env.offload(swap.finish)
+            except OSError as error:
+                # Nobody knows which files a power cut would leave.
+                reason = f"replacing segments failed: {error}"
+                partition.log.fail(reason)
+                partition.note_status(reason)
+                return False
+            cleaning.end_swap(swap)
+        return True
+
+    def _disk_failed(self, partition: Partition, error: OSError) -> None:
+        self._failed(partition, str(error))
+        if error.errno not in PASSING_ERRNOS:
+            partition.reading_failed(error)
+
+    def _failed(self, partition: Partition, reason: str) -> None:
+        self._update(last_error=reason)
+        self._env.probe(
+            "compaction_failed",
+            severity="warning",
+            directory=partition.log.directory,
+            reason=reason,
+        )
+
+    def _update(self, **changes: float | str) -> None:
+        self.progress = msgspec.structs.replace(self.progress, **changes)

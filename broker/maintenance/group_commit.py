@@ -1,0 +1,263 @@
+"""Group commit: makes partitions durable, one sync under way for each.
+
+Shell: owns the flush tasks. Whatever arrives while a sync runs is covered by the next one, so
+batches grow by themselves under load and nothing lingers when there is none. Nobody waits for
+checkpoints that only let the next start scan less: they are written while flushes go on. A broker
+that is alone syncs a few bytes without a thread, as long as its disk is fast (decision 0022).
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import final
+
+import trio
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.isr.durability import Durability
+from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
+from tidelog.logstore.flush.flush_work import Flush
+from tidelog.wire.env.env import Env
+
+_LATE_MAX_S = 0.05
+_BRIEF_AT_ONCE = 2
+"""Partitions that are being synced while one of them holds up the loop, itself included."""
+_AGAIN_S = 0.5
+"""After it a flush is tried again for which no file could be opened."""
+
+
+@final
+class Flusher:
+    """Syncs partitions, on demand or when their time has come."""
+
+    def __init__(
+        self, env: Env, nursery: trio.Nursery, *, is_alone: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Run flush tasks in `nursery`; there are none while nothing is appended.
+
+        `is_alone` returns whether no other broker would take this one for dead if it stood still.
+        """
+        self._env = env
+        self._nursery = nursery
+        self._is_alone = is_alone
+        self._lazy: dict[Partition, None] = {}
+        self._wanted: set[Partition] = set()
+        self._under_way: dict[Partition, float] = {}
+        """Partitions that are being synced, and since when (seconds of trio's clock), in order."""
+        self._ended = trio.Event()
+        self._running_count = 0
+
+    def appended(self, partition: Partition) -> None:
+        """Make what was appended durable: at once or in the background, as the topic says."""
+        if partition.durability is Durability.FSYNC:
+            self.request(partition)
+        else:
+            self.appended_lazily(partition)
+
+    def appended_lazily(self, partition: Partition) -> None:
+        """Make what was appended durable in the background: nobody waits for that."""
+        self._lazy[partition] = None
+
+    def request(self, partition: Partition) -> None:
+        """Start a flush, unless one runs; then another follows it."""
+        self._wanted.add(partition)
+        partition.is_flush_wanted = True
+        if not (partition.is_flushing or partition.is_held):
+            partition.is_flushing = True
+            self._running_count += 1
+            self._nursery.start_soon(self._flush, partition)
+
+    def flush_lazy(self) -> None:
+        """Start flushes of all partitions whose time is now."""
+        lazy, self._lazy = self._lazy, {}
+        for partition in lazy:
+            self.request(partition)
+
+    def take_wanted(self) -> set[Partition]:
+        """Return the partitions of which a flush was wanted since this was asked for."""
+        wanted, self._wanted = self._wanted, set()
+        return wanted
+
+    def stalled(self, for_s: float) -> list[Partition]:
+        """Return partitions of which one sync has taken longer than that, and has not ended."""
+        late_before = trio.current_time() - for_s
+        found: list[Partition] = []
+        for partition, begun in self._under_way.items():
+            if begun >= late_before:
+                break
+            found.append(partition)
+        return found
+
+    async def forget(self, partition: Partition, *, is_for_good: bool = False) -> None:
+        """Flush a partition no more, and return when nobody touches its files.
+
+        If it `is_for_good`, and there will never be others of their names, some that retention has
+        taken out of the log may still be removed.
+        """
+        self._lazy.pop(partition, None)
+        while (
+            partition.is_held
+            or self._is_syncing(partition)
+            or (partition.is_removing and not is_for_good)
+        ):
+            await self._ended.wait()
+
+    @asynccontextmanager
+    async def hold(self, partition: Partition) -> AsyncGenerator[None, None]:
+        """Let nobody touch a log while the block runs, which begins when nobody does."""
+        partition.is_held = True
+        try:
+            while self._is_syncing(partition) or partition.is_removing:
+                await self._ended.wait()
+            yield
+        finally:
+            partition.is_held = False
+            self._tell_ended()
+            if partition.is_flush_wanted:
+                self.request(partition)
+
+    @asynccontextmanager
+    async def removing(self, partition: Partition) -> AsyncGenerator[None, None]:
+        """Keep everybody from holding a log while the block removes files of it."""
+        partition.is_removing = True
+        try:
+            yield
+        finally:
+            partition.is_removing = False
+            self._tell_ended()
+
+    @asynccontextmanager
+    async def swapping(self, partition: Partition) -> AsyncGenerator[None, None]:
+        """Keep everybody from holding a log, or removing files, while the block swaps some.
+
+        It begins when nobody does; flushes go on.
+        """
+        while partition.is_held or partition.is_removing:
+            await self._ended.wait()
+        async with self.removing(partition):
+            yield
+
+    async def flush_now(self, partition: Partition) -> None:
+        """Return when everything appended before this call is durable.
+
+        Raises:
+            LogOfflineError: The disk failed.
+        """
+        # One that is under way may have begun too early; the one after it has not.
+        wanted = partition.flushes_begun + 1
+        self.request(partition)
+        while partition.is_held or (partition.is_flushing and partition.flushes_ended < wanted):
+            await self._ended.wait()
+        partition.log.require_online()
+
+    async def wait_idle(self) -> None:
+        """Wait until no flush is under way."""
+        while self._running_count:
+            await self._ended.wait()
+
+    async def _flush(self, partition: Partition) -> None:
+        try:
+            while partition.is_flush_wanted and not partition.is_held:
+                partition.is_flush_wanted = False
+                await self._flush_once(partition)
+        finally:
+            partition.is_flushing = False
+            self._running_count -= 1
+            self._tell_ended()
+
+    async def _flush_once(self, partition: Partition) -> None:
+        log = partition.log
+        if self._env.buggify("checkpoint early"):
+            log.request_checkpoint()
+        if self._env.buggify("flush late"):
+            await trio.sleep(self._env.random.uniform(0, _LATE_MAX_S))
+        self._under_way[partition] = trio.current_time()
+        try:
+            while log.is_checkpoint_due and partition.is_checkpointing:
+                await self._ended.wait()  # One checkpoint at a time, the older one first.
+            if self._is_alone():
+                # What arrives in this turn of the loop goes along; nothing can during the sync.
+                await trio.lowlevel.checkpoint()
+            flush = log.begin_flush(may_leave_checkpoint=True)
+            if flush is None:
+                return
+            partition.flushes_begun += 1
+            await self._env.offload(flush.run, is_brief=self._is_brief(flush))
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR_ERRNOS:
+                await self._try_again(partition, error)
+                return
+            log.fail(f"fsync failed: {error}", keeps_durable=True)
+            partition.note_status(f"fsync failed: {error}")
+        else:
+            log.end_flush(flush)
+            partition.progressed()
+            self._begin_checkpoint(partition)
+            self._env.probe(
+                "log_flushed",
+                severity="debug",
+                directory=log.directory,
+                durable_end_offset=log.durable_end_offset,
+                had_room=not flush.had_no_room,
+            )
+        finally:
+            del self._under_way[partition]
+        partition.flushes_ended += 1
+        self._tell_ended()
+
+    def _is_brief(self, flush: Flush) -> bool:
+        """Return whether it may hold up the loop, for it takes no longer than to wake up a thread.
+
+        Several at once are better off in threads: file systems put their commits together.
+        """
+        is_among_few = len(self._under_way) <= _BRIEF_AT_ONCE
+        return is_among_few and flush.is_small and self._is_alone()
+
+    async def _try_again(self, partition: Partition, error: OSError) -> None:
+        """Let a flush follow that has not begun, for want of descriptors."""
+        self._env.probe(
+            "flush_delayed",
+            severity="error",
+            directory=partition.log.directory,
+            reason=str(error),
+        )
+        partition.flushes_begun -= 1
+        partition.is_flush_wanted = True
+        await trio.sleep(_AGAIN_S)
+
+    def _begin_checkpoint(self, partition: Partition) -> None:
+        checkpoint = partition.log.begin_checkpoint()
+        if checkpoint is not None:
+            partition.is_checkpointing = True
+            self._running_count += 1
+            self._nursery.start_soon(self._write_checkpoint, partition, checkpoint)
+
+    async def _write_checkpoint(self, partition: Partition, checkpoint: Flush) -> None:
+        log = partition.log
+        try:
+            await self._env.offload(checkpoint.run)
+        except OSError as error:
+            log.fail(f"writing a checkpoint failed: {error}", keeps_durable=True)
+            partition.note_status(f"writing a checkpoint failed: {error}")
+        else:
+            log.end_checkpoint(checkpoint)
+            self._env.probe(
+                "log_checkpointed",
+                severity="debug",
+                directory=log.directory,
+                had_room=not checkpoint.had_no_room,
+            )
+        finally:
+            partition.is_checkpointing = False
+            self._running_count -= 1
+            self._tell_ended()
+        if log.is_checkpoint_useful:  # The log was rolled meanwhile.
+            self.request(partition)
+
+    @staticmethod
+    def _is_syncing(partition: Partition) -> bool:
+        return partition.is_flushing or partition.is_checkpointing
+
+    def _tell_ended(self) -> None:
+        if self._ended.statistics().tasks_waiting:
+            self._ended.set()
+            self._ended = trio.Event()

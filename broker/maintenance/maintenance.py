@@ -1,0 +1,125 @@
+"""What a broker does from time to time: retention, lazy flushes, tidying of connections.
+
+Shell: owns three tasks, which cost nothing while there is nothing to do.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import count as count_from
+from typing import Protocol, final
+
+import trio
+
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.retention import Retention
+from tidelog.broker.partitions.partition import Partition
+from tidelog.wire.env.env import Env
+
+_AT_ONCE = 50
+"""Logs that are looked after before others go on: that takes a millisecond at most."""
+_BLANK_ROUNDS = 6
+"""Which logs are blank is found out again after so many rounds. What they get meanwhile is flushed
+some time; so this only counts when the disk was full for the first of it."""
+
+
+class Tidied(Protocol):
+    """A connection."""
+
+    def tidy(self, *, now: float) -> None:
+        """Give back what is not needed; `now` is in seconds of trio's clock."""
+        ...
+
+
+@final
+class Maintenance:
+    """Keeps logs and connections within their limits."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: Callable[[], BrokerConfig],
+        retention: Retention,
+        *,
+        flusher: Flusher,
+        connections: Iterable[Tidied],
+        retry_logs: Callable[[], None],
+    ) -> None:
+        """Look after the partitions of `retention` and `connections`, which may change at any time.
+
+        `config` returns the settings as they are now. `retry_logs` is called now and then: there
+        may be room for logs that could not be made.
+        """
+        self._env = env
+        self._config = config
+        self._retention = retention
+        self._partitions = retention.partitions
+        self._flusher = flusher
+        self._connections = connections
+        self._retry_logs = retry_logs
+        self._blank: set[Partition] = set()
+        """Those in which nothing is, and of which no flush was wanted since that was found: a look
+        at twenty thousand logs costs a tenth of a second."""
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._flush_lazily)
+            nursery.start_soon(self._tidy)
+            nursery.start_soon(self._look_after_logs)
+
+    async def _flush_lazily(self) -> None:
+        while True:
+            await trio.sleep(self._config().flush_interval_ms / 1000)
+            self._flusher.flush_lazy()
+
+    async def _tidy(self) -> None:
+        interval_ms = min(self._config().maintenance_interval_ms, self._config().stalled_frame_ms)
+        while True:
+            await trio.sleep(interval_ms / 1000)
+            now = trio.current_time()
+            for connection in list(self._connections):
+                connection.tidy(now=now)
+
+    async def _look_after_logs(self) -> None:
+        for round_number in count_from(1):
+            await trio.sleep(self._config().maintenance_interval_ms / 1000)
+            self._retry_logs()
+            if self._env.buggify("files dropped"):
+                self._partitions.drop_files()
+            self._retention.begin_round()
+            self._blank -= self._flusher.take_wanted()
+            if round_number % _BLANK_ROUNDS == 0 or self._config().disk_reserve_bytes:
+                self._blank.clear()
+            for count, partition in enumerate(self._partitions.all()):
+                if count % _AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+                if partition in self._blank:
+                    continue
+                if partition.log.is_blank and not self._config().disk_reserve_bytes:
+                    self._blank.add(partition)
+                    continue
+                is_gone = self._partitions.replica(*partition.key) is not partition
+                if is_gone or partition.is_held or partition.is_removing:
+                    continue
+                try:
+                    await self._look_after(partition)
+                except OSError as error:
+                    self._env.probe(
+                        "maintenance_failed",
+                        severity="error",
+                        directory=partition.log.directory,
+                        reason=str(error),
+                    )
+
+    async def _look_after(self, partition: Partition) -> None:
+        log = partition.log
+        now_ms = self._env.clock.now_ms()
+        segments_before = log.segment_count
+        log.look_for_room(reserve_bytes=self._config().disk_reserve_bytes)
+        log.roll_if_old(now_ms=now_ms, is_urged=self._env.buggify("roll early"))
+        before_ms = now_ms - log.config.producer_expiry_ms
+        log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
+        if log.segment_count != segments_before:
+            self._flusher.request(partition)
+        await self._retention.apply(partition, now_ms=now_ms)
+        partition.note_status("seen by maintenance")

@@ -1,0 +1,183 @@
+"""Reads everything that is on disk again, round and round, to find damage before it is needed.
+
+Shell: owns one task, which waits most of the time. A disk that lost a bit says so only when it is
+asked, and when the other replicas have lost theirs too, it is too late to ask.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+import msgspec
+import trio
+
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.logstore.segments.gap_scan import Hole
+from tidelog.logstore.segments.segment_scrub import SegmentScrub, is_checkpoint_spoiled
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerError, CorruptRecordError
+
+_FIRST_ROUND_S: Final = 60.0
+"""After a start there is enough to do."""
+_STEPS_PER_S: Final = 4
+_STEP_BYTES_MIN: Final = 64 << 10
+_STEP_BYTES_MAX: Final = 8 << 20
+_LOG_COST_BYTES: Final = 64 << 10
+"""What a log costs besides its records: files are opened, threads are begun."""
+
+
+class ScrubProgress(msgspec.Struct, frozen=True):
+    """How far reading everything again has come."""
+
+    rounds_ended: int = 0
+    log_count: int = 0
+    """Logs in the round under way, 0 between rounds."""
+    logs_done: int = 0
+    """Those of them that have been read."""
+    bytes_done: int = 0
+    """What was read of them, a small batch counted as 4 KiB."""
+    damage_found: int = 0
+    """How many runs of damaged records were found since the broker started."""
+
+
+@final
+class Scrubber:
+    """Checks what is durable of all logs, at a limited rate."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: Callable[[], BrokerConfig],
+        partitions: Partitions,
+        *,
+        flusher: Flusher,
+    ) -> None:
+        """Check the logs of `partitions`, which may change at any time; have `run` in a task.
+
+        `config` returns the settings as they are now. Whether to check at all, and how often, is
+        as it was at the start.
+        """
+        self._env = env
+        self._config = config
+        self._is_on = config().scrub_bytes_per_s > 0
+        self._interval_s = config().scrub_interval_ms / 1000
+        self._partitions = partitions
+        self._flusher = flusher
+        self._working = trio.CancelScope()
+        self.progress = ScrubProgress()
+
+    @property
+    def _bytes_per_s(self) -> int:
+        return self._config().scrub_bytes_per_s
+
+    async def run(self) -> None:
+        """Read round after round, until cancelled or stopped; not at all if it is turned off."""
+        if not self._is_on:
+            return
+        with self._working:
+            await trio.sleep(min(_FIRST_ROUND_S, self._interval_s))
+            while True:
+                begun_at = trio.current_time()
+                await self._run_round()
+                await trio.sleep_until(begun_at + self._interval_s)
+
+    def stop(self) -> None:
+        """Begin nothing more; what a thread is reading it reads to its end."""
+        self._working.cancel()
+
+    async def _run_round(self) -> None:
+        partitions = self._partitions.all()
+        # Not always the same ones first: brokers may be restarted more often than a round ends.
+        first = self._env.random.randrange(len(partitions)) if partitions else 0
+        begun_at = trio.current_time()
+        self._update(log_count=len(partitions), logs_done=0, bytes_done=0)
+        for partition in partitions[first:] + partitions[:first]:
+            if partition.log.is_blank and partition.log.log_end_offset == 0:
+                await trio.lowlevel.checkpoint()  # There never was anything that could be lost.
+            else:
+                await self._scrub(partition)
+            self._update(logs_done=self.progress.logs_done + 1)
+        self._env.probe(
+            "scrub_round_ended",
+            log_count=len(partitions),
+            size_bytes=self.progress.bytes_done,
+            seconds=round(trio.current_time() - begun_at, 1),
+            damage_found=self.progress.damage_found,
+        )
+        self._update(rounds_ended=self.progress.rounds_ended + 1, log_count=0, logs_done=0)
+
+    async def _scrub(self, partition: Partition) -> None:
+        from_offset = 0
+        try:
+            await self._scrub_checkpoint(partition)
+            await trio.sleep(_LOG_COST_BYTES / self._bytes_per_s)
+            while self._partitions.replica(*partition.key) is partition:
+                scrub = partition.log.begin_scrub(from_offset=from_offset)
+                if scrub is None:
+                    return
+                from_offset = scrub.base_offset + 1
+                await self._scrub_segment(partition, scrub)
+        except OSError as error:
+            partition.reading_failed(error)
+
+    async def _scrub_segment(self, partition: Partition, scrub: SegmentScrub) -> None:
+        per_step = self._bytes_per_s // _STEPS_PER_S
+        step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
+        holes_seen = 0
+        while not scrub.is_done:
+            done = await self._env.offload(lambda: scrub.run(step_bytes))
+            for hole in scrub.holes[holes_seen:]:
+                await self._look_closer(partition, hole)
+            holes_seen = len(scrub.holes)
+            self._update(bytes_done=self.progress.bytes_done + done)
+            await trio.sleep(done / self._bytes_per_s)
+        is_open = self._partitions.replica(*partition.key) is partition
+        if scrub.spoiled and is_open and not partition.is_held:
+            self._tell_spoiled(partition, ", ".join(scrub.spoiled))
+            if scrub.mend():
+                await self._env.offload(scrub.sync)
+
+    async def _look_closer(self, partition: Partition, hole: Hole) -> None:
+        """Read as a consumer would, who takes note of damage; the log may be another one by now."""
+        log = partition.log
+        offset = max(hole.offset, log.log_start_offset)
+        if any(each.offset <= offset and hole.end_offset <= each.end_offset for each in log.damage):
+            return
+        try:
+            part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)
+            if part is not None:
+                await self._env.offload(part.load)
+        except CorruptRecordError as error:
+            partition.damage_found(error)
+            self._update(damage_found=self.progress.damage_found + 1)
+            self._env.probe(
+                "scrub_found_damage",
+                severity="error",
+                directory=log.directory,
+                offset=error.offset,
+                next_offset=error.next_offset,
+            )
+            self._flusher.request(partition)  # So that the next start knows of it.
+        except BrokerError:
+            return  # It was deleted meanwhile, or went offline, and that is known.
+
+    async def _scrub_checkpoint(self, partition: Partition) -> None:
+        log = partition.log
+        disk = self._partitions.disk
+        if await self._env.offload(lambda: is_checkpoint_spoiled(disk, log.directory)):
+            self._tell_spoiled(partition, "checkpoint")
+            log.request_checkpoint(is_due=True)
+            self._flusher.request(partition)
+
+    def _tell_spoiled(self, partition: Partition, what: str) -> None:
+        self._env.probe(
+            "scrub_found_spoiled",
+            severity="warning",
+            directory=partition.log.directory,
+            what=what,
+        )
+
+    def _update(self, **changes: int) -> None:
+        self.progress = msgspec.structs.replace(self.progress, **changes)

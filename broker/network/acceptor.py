@@ -1,0 +1,153 @@
+"""The clients of a broker, from when they connect to when they go.
+
+Shell: owns the listening socket and a task for each connection.
+"""
+
+import errno
+import logging
+from typing import final
+
+import trio
+
+from tidelog.broker.config.broker_config import BrokerConfig, parse_address
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.requests.memory_budget import MemoryBudget
+from tidelog.wire.env.env import Env, Listener
+from tidelog.wire.errors import ConfigError
+
+_log = logging.getLogger("tidelog.broker")
+
+_ACCEPT_RETRY_S = 0.1
+_RESERVE_MAX = 64
+"""Connections beyond `connections_max`, for other nodes of the cluster: each has a few."""
+
+
+@final
+class Acceptor:
+    """Takes in connections and serves them."""
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        listener: Listener,
+        *,
+        dispatcher: Dispatcher,
+        nursery: trio.Nursery,
+    ) -> None:
+        """Serve whoever comes to `listener` with `dispatcher`; tasks run in `nursery`."""
+        self._env = env
+        self._config = config
+        self._listener = listener
+        self._dispatcher = dispatcher
+        self._nursery = nursery
+        self._accepting = trio.CancelScope()
+        self.memory = MemoryBudget(config.request_memory_bytes)
+        """Lent to connections."""
+        self.connections: dict[Connection, None] = {}
+        """Those that are open, in the order in which they came."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that are listened on."""
+        return self._listener.address
+
+    def refuse_more(self) -> None:
+        """Take in nobody any more."""
+        self._accepting.cancel()
+
+    async def run(self) -> None:
+        """Take in connections until `refuse_more` or cancelled; then close the socket."""
+        try:
+            with self._accepting:
+                while True:
+                    await self._accept_one()
+        finally:
+            self._listener.close()
+
+    async def finish(self) -> None:
+        """Wait until whoever is connected has all answers."""
+        for connection in list(self.connections):
+            await connection.finish()
+
+    async def _accept_one(self) -> None:
+        try:
+            stream = await self._listener.accept()
+        except OSError as error:
+            # Usually no descriptors are left: those who are connected go on.
+            self._env.probe("accept_failed", severity="error", reason=str(error))
+            await trio.sleep(_ACCEPT_RETRY_S)
+            return
+        is_reserve = len(self.connections) >= self._config.connections_max
+        if is_reserve and not self._has_reserve():
+            self._env.probe(
+                "connection_refused",
+                severity="warning",
+                peer=stream.peer,
+                reason=f"there are {self._config.connections_max} connections already",
+            )
+            stream.close()
+            return
+        connection = Connection(
+            self._env,
+            self._config,
+            stream,
+            dispatcher=self._dispatcher,
+            memory=self.memory,
+            is_reserve=is_reserve,
+        )
+        self.connections[connection] = None
+        self._nursery.start_soon(self._serve, connection)
+
+    def _has_reserve(self) -> bool:
+        """Return whether one more is let in, which may be of another node of the cluster.
+
+        If need be, the oldest one goes of those that no node has used: else clients would keep out
+        the nodes of their own cluster.
+        """
+        if not self._config.peers:
+            return False
+        reserve = [each for each in self.connections if each.is_reserve]
+        if len(reserve) >= _RESERVE_MAX:
+            strangers = [each for each in reserve if not each.is_of_node]
+            if not strangers:
+                return False
+            strangers[0].give_up("what is left of connections is for other nodes")
+        return True
+
+    async def _serve(self, connection: Connection) -> None:
+        """Serve one connection: one of the three supervisors that catch every exception."""
+        try:
+            await connection.run()
+        except Exception as error:  # noqa: BLE001  (the supervisor)
+            _log.error("a connection failed unexpectedly", exc_info=error)
+        finally:
+            del self.connections[connection]
+            if not connection.is_reserve:
+                self._move_up()
+
+    def _move_up(self) -> None:
+        """Let the oldest connection of the reserve take a place that has become free."""
+        for connection in self.connections:
+            if connection.is_reserve:
+                connection.is_reserve = False
+                return
+
+
+async def listen(env: Env, config: BrokerConfig) -> Listener:
+    """Listen where the configuration says.
+
+    Raises:
+        ConfigError: It is not possible; one line says why and what to do.
+    """
+    host, port = parse_address(config.listen)
+    try:
+        return await env.network.listen(host, port)
+    except OSError as error:
+        is_taken = error.errno == errno.EADDRINUSE
+        advice = "is another broker running there? " if is_taken else ""
+        raise ConfigError(
+            f"cannot listen on {config.listen}: {error.strerror or error};"
+            f" {advice}choose another address with --listen"
+        ) from error

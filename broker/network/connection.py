@@ -1,0 +1,262 @@
+"""One client's connection.
+
+Shell: owns one stream. Requests are parsed, carried out and answered in this task as far as
+they need not wait; nothing is copied between the socket and the log.
+"""
+
+from typing import final
+
+import trio
+
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.requests.memory_budget import MemoryBudget
+from tidelog.broker.requests.response import Parked
+from tidelog.wire.env.env import Env, Stream
+from tidelog.wire.errors import ConnectionLostError, WireFormatError
+from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
+from tidelog.wire.protocol.write_buffer import Outbox
+
+_READ_AHEAD_BYTES = 128 << 10
+"""More than the frame under way needs, so that small frames come many at a time. It is also the
+most that a connection holds beyond what the memory budget counts."""
+
+_FREE_AFTER_S = 5.0
+"""A buffer that was not needed for so long goes back to the operating system."""
+
+_FEW_BYTES = 7
+"""Less than any part of a frame has."""
+
+
+@final
+class Connection:
+    """A client's stream, what was received of it, and what is to be sent.
+
+    Invariant: `_open_count` requests were handed out and not yet answered, never more than
+    `in_flight_requests_max`.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        config: BrokerConfig,
+        stream: Stream,
+        *,
+        dispatcher: Dispatcher,
+        memory: MemoryBudget,
+        is_reserve: bool = False,
+    ) -> None:
+        """Serve `stream`; `run` does it."""
+        self._env = env
+        self._config = config
+        self._stream = stream
+        self._dispatcher = dispatcher
+        self._memory = memory
+        self._core = ServerConnection(dispatcher.apis, frame_bytes_max=config.frame_bytes_max)
+        self.outbox = Outbox(stream)
+        self.parked: dict[Parked, None] = {}
+        """See `broker.requests.response.Asking`."""
+        self.is_reserve = is_reserve
+        """See `broker.requests.response.Asking`."""
+        self.is_of_node = False
+        """See `broker.requests.response.Asking`."""
+        self._borrowed_bytes = 0
+        self._open_count = 0
+        self._is_handling = False
+        self._has_ended = False
+        self._changed: trio.Event | None = None
+        """Made by whoever waits for a change."""
+        self._is_reading = False
+        self._is_new_frame = False
+        self._quiet_since = trio.current_time()
+        """When there was nothing to receive for the last time, in seconds of trio's clock."""
+        self._frame_since = trio.current_time()
+        """When the frame under way began to hold memory, or soon after."""
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """Where the client reached this broker."""
+        return self._stream.local
+
+    async def run(self) -> None:
+        """Serve until the client goes, breaks the protocol, or this is cancelled."""
+        reason = "the client closed the connection"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.outbox.run)
+            try:
+                await self._receive()
+            except ConnectionLostError as error:
+                reason = str(error)
+            except WireFormatError as error:
+                reason = str(error)
+                self._report_refused(reason)
+            finally:
+                self._end()
+                nursery.cancel_scope.cancel()
+        self._env.probe(
+            "connection_closed", severity="debug", peer=self._stream.peer, reason=reason
+        )
+
+    async def finish(self) -> None:
+        """Wait until every request has its answer and every answer is sent, or the end."""
+        while self._open_count and not self._has_ended:
+            await self._wait_changed()
+        await self.outbox.wait_below(0)
+
+    def tidy(self, *, now: float) -> None:
+        """Give back memory that is not needed; end a connection that keeps it too long.
+
+        `now` is in seconds of trio's clock.
+        """
+        limit_s = self._config.stalled_frame_ms / 1000
+        if self._core.decoder.buffered_bytes == 0:
+            is_quiet = now - self._quiet_since >= _FREE_AFTER_S
+            if is_quiet or self._env.buggify("buffer given back early"):
+                self._memory.note_busy(self)
+                self._memory.release(self.give_back())
+        elif self._is_reading and now - self._quiet_since >= limit_s:
+            self.give_up("half a frame came, and then nothing")
+        elif self._borrowed_bytes and self._memory.is_short and now - self._frame_since >= limit_s:
+            # Whether it sends too slowly or does not read its replies.
+            self.give_up("a frame took too long while others waited for memory")
+
+    def give_back(self) -> int:
+        """See `broker.requests.memory_budget.Holder`."""
+        self._core.decoder.shrink()
+        count, self._borrowed_bytes = self._borrowed_bytes, 0
+        return count
+
+    def answered(self) -> None:
+        """See `broker.requests.response.Asking`."""
+        self._open_count -= 1
+        if not self._is_handling:
+            self.outbox.flush()
+        self._tell_changed()
+
+    async def _receive(self) -> None:
+        decoder = self._core.decoder
+        while True:
+            wanted = decoder.capacity_wanted
+            if wanted > decoder.capacity:
+                await self._borrow(wanted + _READ_AHEAD_BYTES)
+            missing = wanted - decoder.buffered_bytes
+            buffer = decoder.get_buffer()[: missing + _READ_AHEAD_BYTES]
+            if self._env.buggify("few bytes received"):
+                buffer = buffer[:_FEW_BYTES]
+            received = self._stream.receive_nowait(buffer)
+            if received is None:
+                await self._wait_for_bytes()
+                continue
+            if received == 0:
+                return
+            decoder.bytes_received(received)
+            while self._handle_received():
+                await self._wait_for_room()
+            if self._is_new_frame:
+                self._begin_frame()
+            if received < len(buffer) and decoder.buffered_bytes == 0:
+                # There is no more. To be told so would cost a call and a turn of the loop.
+                await self._wait_for_bytes()
+            else:
+                await trio.lowlevel.checkpoint()
+
+    def _begin_frame(self) -> None:
+        self._is_new_frame = False
+        self._frame_since = trio.current_time()
+        if self._borrowed_bytes and self._memory.is_short:
+            # Behind those who wait already: a client that never pauses must not starve them.
+            self._memory.release(self.give_back())
+
+    def _handle_received(self) -> bool:
+        """Carry out whole requests; return whether there may be more when there is room again."""
+        self._is_handling = True
+        try:
+            while self._has_room():
+                request = self._core.next_request()
+                if request is None:
+                    return False
+                self._is_new_frame = True
+                self._open_count += 1
+                if isinstance(request, Request):
+                    self._dispatcher.handle(request, self)
+                else:
+                    self._refuse(request)
+            return True
+        finally:
+            self._is_handling = False
+            self.outbox.flush()
+
+    def _refuse(self, refused: RefusedRequest) -> None:
+        self._env.probe(
+            "request_refused",
+            severity="warning",
+            peer=self._stream.peer,
+            reason=str(refused.error),
+        )
+        self.outbox.put(refused.reply)
+        self.answered()
+
+    def _has_room(self) -> bool:
+        """Return whether this client has so little unanswered and unread that it may ask more."""
+        return (
+            self._open_count < self._config.in_flight_requests_max
+            and self.outbox.pending_bytes <= self._config.reply_bytes_max
+        )
+
+    async def _wait_for_room(self) -> None:
+        while self._open_count >= self._config.in_flight_requests_max and not self._has_ended:
+            await self._wait_changed()
+        await self.outbox.wait_below(self._config.reply_bytes_max)
+        if self._has_ended:
+            raise ConnectionLostError("the connection was given up")
+
+    async def _wait_for_bytes(self) -> None:
+        is_idle = self._core.decoder.buffered_bytes == 0
+        if is_idle and self._borrowed_bytes:
+            self._memory.note_idle(self)
+        self._is_reading = True
+        self._quiet_since = trio.current_time()
+        try:
+            await self._stream.wait_readable()
+        finally:
+            self._is_reading = False
+            self._memory.note_busy(self)
+        if is_idle:
+            self._frame_since = trio.current_time()
+
+    async def _borrow(self, count: int) -> None:
+        # Whoever waits holds nothing: two that both hold and want more would wait for ever.
+        self._memory.release(self.give_back())
+        await self._memory.acquire(count)
+        self._borrowed_bytes = count
+        self._frame_since = trio.current_time()
+
+    def give_up(self, reason: str) -> None:
+        """End the connection, and tell the operator why."""
+        self._report_refused(reason)
+        self._end()
+
+    def _end(self) -> None:
+        """Close the stream and let go of everything; what is still answered goes nowhere."""
+        self._has_ended = True
+        self.outbox.close()
+        for parked in list(self.parked):
+            parked.drop()
+        self._memory.note_busy(self)
+        self._memory.release(self.give_back())
+        self._tell_changed()
+
+    def _report_refused(self, reason: str) -> None:
+        self._env.probe(
+            "connection_refused", severity="warning", peer=self._stream.peer, reason=reason
+        )
+
+    async def _wait_changed(self) -> None:
+        if self._changed is None:
+            self._changed = trio.Event()
+        await self._changed.wait()
+
+    def _tell_changed(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None

@@ -1,0 +1,1 @@
+"""The replicas that this broker hosts, and its data directory."""

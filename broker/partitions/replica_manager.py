@@ -1,0 +1,408 @@
+"""All partitions of which this broker has a replica, from directories to open logs.
+
+Shell: opens, makes and removes logs on the disk.
+"""
+
+import errno
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.partitions.data_directory import DataDirectory
+from tidelog.broker.partitions.mover_ids import MoverIds
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manifest import ReplicaInDoubt, ReplicaManifest
+from tidelog.coordinator.metadata.broker_delta import Key
+from tidelog.coordinator.metadata.catalog import Catalog, Topic
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.recovery.log_presence import Remains, remains_of
+from tidelog.logstore.recovery.log_reset import restart_log
+from tidelog.logstore.recovery.recovery import RecoveryReport, open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.segment_format import SegmentHeader
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    NotLeaderError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+)
+
+_READING_S: Final = 5.0
+"""Whoever has read at a follower so recently is taken to read on."""
+
+
+@final
+class Partitions:
+    """Open partitions by topic id and number."""
+
+    def __init__(
+        self,
+        env: Env,
+        directory: DataDirectory,
+        files: FileCache,
+        *,
+        state: Callable[[], ClusterState],
+        may_lead: Callable[[], bool],
+    ) -> None:
+        """Keep partitions in `directory`.
+
+        Args:
+            env: The world.
+            directory: Where the logs are.
+            files: The open files.
+            state: Returns the metadata as this broker knows it.
+            may_lead: Returns whether this broker may act as a leader at the moment.
+        """
+        self._env = env
+        self._directory = directory
+        self._files = files
+        self._state = state
+        self._may_lead = may_lead
+        self.listeners: list[Callable[[Partition], None]] = []
+        """Told of each partition that this broker begins to lead in a leader epoch."""
+        self.movers = MoverIds(lambda: state().catalog)
+        """Producers whose place no log forgets."""
+        self._manifest = ReplicaManifest(env, directory.disk)
+        self._open: dict[Key, Partition] = {}
+        self._read_at = -math.inf
+        """When somebody last read what is followed here, in seconds of trio's clock."""
+
+    @property
+    def disk(self) -> Disk:
+        """Where the logs are."""
+        return self._files.disk
+
+    def all(self) -> list[Partition]:
+        """Return every open partition."""
+        return list(self._open.values())
+
+    def replica(self, topic_id: bytes, number: int) -> Partition | None:
+        """Return an open partition, led here or not."""
+        return self._open.get((topic_id, number))
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether this broker may act as the leader of what it leads."""
+        return self._may_lead()
+
+    def find(self, topic_id: bytes, number: int) -> Partition:
+        """Return a partition that this broker leads, and clients may use.
+
+        Raises:
+            InvalidTopicError: It is of the journal of a queue, or of a staging log.
+            BrokerError: As for `led`.
+        """
+        partition = self.led(topic_id, number)
+        _check_no_companion(partition)
+        return partition
+
+    def led(self, topic_id: bytes, number: int) -> Partition:
+        """Return a partition that this broker leads.
+
+        Raises:
+            UnknownTopicIdError: No topic has this id, any more or yet.
+            UnknownPartitionError: The topic has fewer partitions.
+            NotLeaderError: Another broker leads it.
+            LeaderNotAvailableError: Nobody does at the moment.
+        """
+        partition = self._open.get((topic_id, number))
+        if partition is not None and partition.leader is not None and self._may_lead():
+            return partition
+        raise self._why_not(topic_id, number)
+
+    def readable(self, topic_id: bytes, number: int) -> Partition:
+        """Return a partition that this broker leads, or follows with a log that is in order.
+
+        Whoever follows has what is committed as far as it knows. One that has lost touch with its
+        cluster could be behind for ever, and nobody would notice.
+
+        Raises:
+            BrokerError: As for `find`.
+        """
+        partition = self._open.get((topic_id, number))
+        if (
+            partition is not None
+            and partition.follower is not None
+            and not partition.is_held
+            and self._may_lead()
+        ):
+            _check_no_companion(partition)
+            self._read_at = trio.current_time()
+            return partition
+        return self.find(topic_id, number)
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether somebody reads what this broker only follows, or did so a moment ago."""
+        return trio.current_time() - self._read_at < _READING_S
+
+    def _why_not(self, topic_id: bytes, number: int) -> BrokerError:
+        state, own_id = self._state(), self._directory.identity.node_id
+        partition = state.partition(topic_id, number)
+        if partition is None and not state.partitions(topic_id):
+            return UnknownTopicIdError(
+                f"no topic has the id {topic_id.hex()}; it was deleted, or never was here"
+            )
+        if partition is None:
+            return UnknownPartitionError(
+                f"there is no partition {number}; the topic has partitions 0 to"
+                f" {len(state.partitions(topic_id)) - 1}"
+            )
+        if partition.leader is None:
+            return LeaderNotAvailableError(f"nobody leads partition {number} at the moment")
+        if partition.leader != own_id:
+            return NotLeaderError(
+                f"broker {partition.leader} leads partition {number}, not this one"
+            )
+        if (topic_id, number) in self._open:
+            return LeaderNotAvailableError(
+                f"broker {own_id} leads partition {number}, and has not heard of its cluster lately"
+            )
+        return LeaderNotAvailableError(f"partition {number} is being opened, or there was no room")
+
+    async def settle_left_overs(self, catalog: Catalog) -> None:
+        """Remove what deleted topics left behind; the start of a broker.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        await self._env.offload(lambda: self._settle_left_overs(catalog))
+
+    @property
+    def in_doubt(self) -> Mapping[Key, ReplicaInDoubt]:
+        """Replicas that have lost files, until the cluster has been told of it."""
+        return self._manifest.in_doubt
+
+    async def take_stock(self, replicas: Sequence[tuple[Topic, int]]) -> None:
+        """Look, before anything is opened, which of the replicas have lost their files.
+
+        Raises:
+            OSError: The disk failed.
+            DataDirectoryError: A file was written by a newer version.
+        """
+        manifest, directory = self._manifest, self._directory
+        await manifest.load(is_expected=directory.keeps_manifest)
+        keys = [(topic.topic_id, number) for topic, number in replicas]
+        entered = [
+            (topic, number)
+            for topic, number in replicas
+            if manifest.is_lost or manifest.has((topic.topic_id, number))
+        ]
+        found = await self._env.offload(lambda: [self._look_at(*replica) for replica in entered])
+        in_doubt = [each for each in found if each is not None]
+        await manifest.begin(set(keys), in_doubt, is_new=not directory.keeps_manifest)
+        for topic, number in replicas:
+            doubt = manifest.in_doubt.get((topic.topic_id, number))
+            if doubt is not None:
+                self._env.probe(
+                    "replica_in_doubt",
+                    severity="error",
+                    topic=topic.name,
+                    partition=number,
+                    is_empty=doubt.is_empty,
+                )
+
+    async def settle_doubts(self) -> None:
+        """Take note that nothing more is counted on of what was lost; all replicas are open.
+
+        Raises:
+            OSError: The disk is full or failed.
+        """
+        await self._manifest.settle()
+        if not self._directory.keeps_manifest and all(map(self._manifest.has, self._open)):
+            await self._env.offload(self._directory.note_manifest)
+
+    async def open(self, topic: Topic, number: int) -> Partition:
+        """Open the log of a replica, or make it, and enter it in the manifest.
+
+        Raises:
+            OSError: The disk is full or failed.
+            DataDirectoryError: A file belongs elsewhere, or to a newer version.
+        """
+        partition = await self._open_log(topic, number)
+        try:
+            await self._manifest.add(partition.key)
+        except OSError as error:
+            # What was written by a version before the manifest is served without room for one.
+            if error.errno not in DISK_FULL_ERRNOS or not partition.log.log_end_offset:
+                partition.log.close()
+                raise
+        partition.queue_name = topic.queue_name
+        partition.is_staging = topic.staging_of is not None
+        self._open[topic.topic_id, number] = partition
+        return partition
+
+    async def restart(self, partition: Partition, offset: int) -> None:
+        """Begin the log of a replica anew at an offset; nobody else may touch it meanwhile.
+
+        Raises:
+            DiskFullError: There is no room; the log may have lost its end.
+            LogOfflineError: The disk failed.
+        """
+
+        def restart_it() -> PartitionLog:
+            owner = SegmentHeader(partition.topic_id, partition.number, 0)
+            now_ms = self._env.clock.now_ms()
+            try:
+                return restart_log(partition.log, offset, owner, files=self._files, now_ms=now_ms)
+            except OSError as error:
+                raise LogOfflineError(f"the log could not be begun anew: {error}") from error
+
+        partition.log = await self._env.offload(restart_it)
+
+    def drop_files(self) -> None:
+        """Keep no file open and no index in memory; whoever needs them loads them again."""
+        self._files.clear()
+
+    def close(self, key: Key, error: BrokerError) -> Partition | None:
+        """Close the log of a partition, tell everybody who waits there why, and return it."""
+        partition = self._open.pop(key, None)
+        if partition is not None:
+            partition.close(error)
+        return partition
+
+    async def remove_replica(self, name: str, topic_id: bytes, number: int) -> None:
+        """Remove the files of a partition that others have now; its log is closed.
+
+        Raises:
+            OSError: Some are still there; the next start removes them.
+        """
+        await self._manifest.remove([(topic_id, number)])
+        await self._env.offload(lambda: self._directory.set_aside_partition(name, topic_id, number))
+        await self._env.offload(self._directory.remove_deleted)
+
+    async def remove_files(self, name: str, topic_id: bytes) -> None:
+        """Remove the files of a deleted topic whose logs are closed, and that nobody flushes.
+
+        Raises:
+            OSError: Some are still there; the next start removes them.
+        """
+        await self._manifest.remove_topic(topic_id)
+        await self._env.offload(lambda: self._directory.set_aside(name, topic_id))
+        await self._env.offload(self._directory.remove_deleted)
+
+    async def _open_log(self, topic: Topic, number: int) -> Partition:
+        path = self._directory.partition_directory(topic.name, topic.topic_id, number)
+        key = (topic.topic_id, number)
+
+        def open_it() -> tuple[PartitionLog, RecoveryReport]:
+            owner = SegmentHeader(topic.topic_id, number, 0)
+            now_ms = self._env.clock.now_ms()
+            log, report = open_log(
+                path,
+                owner,
+                self._files,
+                config=topic.config.log,
+                now_ms=now_ms,
+                is_doubtful=key in self.in_doubt and self._has_others(key),
+            )
+            if not self._manifest.has(key):
+                _write_checkpoint(log)
+            return log, report
+
+        log, report = await self._env.offload(open_it)
+        self._report(topic, number, report)
+        self._env.probe(
+            "log_opened",
+            severity="debug",
+            directory=path,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            truncated_bytes=report.truncated_bytes,
+        )
+        return Partition(topic.topic_id, number, log, config=topic.config, probe=self._env.probe)
+
+    def _report(self, topic: Topic, number: int, report: RecoveryReport) -> None:
+        for damaged in report.damage:
+            self._env.probe(
+                "log_damaged",
+                severity="error",
+                topic=topic.name,
+                partition=number,
+                offset=damaged.offset,
+                end_offset=damaged.end_offset,
+            )
+        for note in report.notes:
+            self._env.probe(
+                "log_note", severity="warning", topic=topic.name, partition=number, note=note
+            )
+        if report.scanned_bytes or report.truncated_bytes:
+            self._env.probe(
+                "log_recovered",
+                topic=topic.name,
+                partition=number,
+                scanned_bytes=report.scanned_bytes,
+                truncated_bytes=report.truncated_bytes,
+            )
+
+    def _has_others(self, key: Key) -> bool:
+        known = self._state().partition(*key)
+        return known is not None and len(known.replicas) > 1
+
+    def _look_at(self, topic: Topic, number: int) -> ReplicaInDoubt | None:
+        path = self._directory.partition_directory(topic.name, topic.topic_id, number)
+        remains = remains_of(self.disk, path)
+        if remains is Remains.PROVEN:
+            return None
+        return ReplicaInDoubt(topic.topic_id, number, remains is Remains.NOTHING)
+
+    def _settle_left_overs(self, catalog: Catalog) -> None:
+        for name, topic_id in self._directory.stored_topics():
+            topic = catalog.topic_by_id(topic_id)
+            if topic is not None:
+                self._settle_replicas(topic)
+                continue
+            if catalog.was_deleted(topic_id):
+                self._directory.set_aside(name, topic_id)
+            else:
+                # Never deleted as far as anybody knows: refuse rather than guess.
+                self._env.probe(
+                    "topic_without_metadata",
+                    severity="warning",
+                    directory=self._directory.topic_directory(name, topic_id),
+                )
+        self._directory.remove_deleted()
+
+    def _settle_replicas(self, topic: Topic) -> None:
+        """Set aside partitions of which the cluster says that others have them now."""
+        own_id = self._directory.identity.node_id
+        for number in self._directory.stored_partitions(topic.name, topic.topic_id):
+            known = self._state().partition(topic.topic_id, number)
+            if known is not None and own_id not in known.replicas:
+                self._directory.set_aside_partition(topic.name, topic.topic_id, number)
+
+
+def _write_checkpoint(log: PartitionLog) -> None:
+    """Have a checkpoint on the disk, so that it is missed when it is gone; blocks.
+
+    Raises:
+        OSError: The disk failed, or has no room for the first checkpoint of an empty log.
+    """
+    log.request_checkpoint(is_due=True)
+    flush = log.begin_flush()
+    assert flush is not None, "a checkpoint is due"
+    flush.run()
+    log.end_flush(flush)
+    if not log.log_end_offset:
+        if flush.had_no_room:
+            raise OSError(errno.ENOSPC, f"no room for the checkpoint of {log.directory}")
+        # With the first records another one is written: it bears witness of them.
+        log.request_checkpoint(is_due=True)
+
+
+def _check_no_companion(partition: Partition) -> None:
+    if partition.queue_name:
+        raise InvalidTopicError(
+            f"this is the journal of queue {partition.queue_name!r}, which only brokers read and"
+            " write"
+        )
+    if partition.is_staging:
+        raise InvalidTopicError("this is a staging log, which only brokers read")

@@ -1,0 +1,207 @@
+"""Which replicas were made in this data directory, so that none is lost unnoticed.
+
+Shell: owns the file `replicas`. A replica is entered, durably, when its log is on the disk with a
+checkpoint, and before it takes a role. So one that is entered and has no files has lost them; one
+that is not, and has none, never had any, and nobody has counted a record of it.
+
+A replica that has lost its files is *in doubt* until the cluster counts on it no more. That is kept
+here as well: opening its log makes files, and the next start would find nothing amiss.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, final
+
+import msgspec
+import trio
+
+from tidelog.coordinator.metadata.broker_delta import Key
+from tidelog.logstore.checkpoint import DamagedFileError, read_small_file, write_small_file
+from tidelog.logstore.disk.disk import Disk
+from tidelog.wire.env.env import Env
+
+MANIFEST_NAME: Final = "replicas"
+
+
+class ReplicaInDoubt(msgspec.Struct, frozen=True, array_like=True):
+    """A replica that may have lost records at the end of its log."""
+
+    topic_id: bytes
+    partition: int
+    is_empty: bool
+    """Whether nothing is left of it."""
+
+
+class ManifestContent(msgspec.Struct, frozen=True, array_like=True):
+    """What is in the file."""
+
+    replicas: list[tuple[bytes, list[int]]]
+    """Topic ids, with numbers of partitions."""
+    in_doubt: list[ReplicaInDoubt]
+
+
+@final
+class ReplicaManifest:
+    """The replicas of one data directory.
+
+    Invariant: what `has` says is on the disk, unless the manifest was lost.
+    """
+
+    def __init__(self, env: Env, disk: Disk) -> None:
+        """Know of no replica before `load`."""
+        self._env = env
+        self._disk = disk
+        self._saving = trio.Lock()
+        self._replicas: dict[bytes, tuple[bytes, list[int]]] = {}
+        """As it shall be, by topic; numbers in order. In the form in which it is written, for it is
+        written again and again while many replicas are made, and to make twenty thousand tuples
+        each time has the garbage collector look at all that there is."""
+        self._unsaved: set[Key] = set()
+        """Those of them that may not be on the disk."""
+        self._in_doubt: dict[Key, ReplicaInDoubt] = {}
+        self.is_lost = False
+        """Whether it was there once and cannot be read: any replica may have been entered."""
+
+    @property
+    def in_doubt(self) -> Mapping[Key, ReplicaInDoubt]:
+        """Replicas that may have lost records, and of which the cluster has not been told yet."""
+        return self._in_doubt
+
+    def has(self, key: Key) -> bool:
+        """Return whether a replica was made here."""
+        return self._is_wanted(key) and key not in self._unsaved
+
+    async def load(self, *, is_expected: bool) -> None:
+        """Read what an earlier process has written; `is_expected` if one has.
+
+        Raises:
+            OSError: The disk failed.
+            DataDirectoryError: A newer version has written it.
+        """
+        try:
+            content = await self._env.offload(
+                lambda: read_small_file(self._disk, MANIFEST_NAME, ManifestContent)
+            )
+        except DamagedFileError as error:
+            self._env.probe("replica_manifest_lost", severity="error", reason=str(error))
+            self.is_lost = True
+            return
+        if content is None:
+            self.is_lost = is_expected
+            if is_expected:
+                reason = f"{self._disk.root}/{MANIFEST_NAME} is missing"
+                self._env.probe("replica_manifest_lost", severity="error", reason=reason)
+            return
+        self._replicas = {
+            topic_id: (topic_id, sorted(numbers)) for topic_id, numbers in content.replicas
+        }
+        self._in_doubt = {(each.topic_id, each.partition): each for each in content.in_doubt}
+
+    async def begin(
+        self, replicas: Collection[Key], in_doubt: Iterable[ReplicaInDoubt], *, is_new: bool
+    ) -> None:
+        """Have no others than these, of which some are found to be in doubt; durably.
+
+        Args:
+            replicas: Those that this broker is to have; some of them may not be made yet.
+            in_doubt: Those that have lost files since the last start.
+            is_new: Whether there must be a manifest although nothing is in it.
+
+        Raises:
+            OSError: The disk is full or failed.
+        """
+        before = (self._keys(), dict(self._in_doubt))
+        for each in in_doubt:
+            self._in_doubt[each.topic_id, each.partition] = each
+        for key in before[0].difference(replicas):
+            self._forget(key)
+        self._in_doubt = {key: each for key, each in self._in_doubt.items() if key in replicas}
+        if self.is_lost:
+            for key in replicas:
+                self._enter(key)
+        if self.is_lost or is_new or before != (self._keys(), self._in_doubt):
+            await self._save()
+        self.is_lost = False
+
+    async def add(self, key: Key) -> None:
+        """Enter a replica, durably; many at a time cost hardly more than one.
+
+        Raises:
+            OSError: The disk is full or failed; it is not entered.
+        """
+        self._enter(key)
+        async with self._saving:
+            if key not in self._unsaved:
+                return  # Another one has written it, or it was removed meanwhile.
+            try:
+                await self._write()
+            except OSError:
+                self._forget(key)
+                raise
+
+    async def remove(self, keys: Iterable[Key]) -> None:
+        """Forget replicas, durably, before their files are removed.
+
+        Raises:
+            OSError: The disk is full or failed; the next start knows that they are not to be here.
+        """
+        gone = [key for key in keys if self._is_wanted(key)]
+        for key in gone:
+            self._forget(key)
+            self._in_doubt.pop(key, None)
+        if gone:
+            await self._save()
+
+    async def remove_topic(self, topic_id: bytes) -> None:
+        """Forget all replicas of a topic; as `remove`."""
+        await self.remove([(topic_id, number) for number in self._numbers(topic_id)])
+
+    async def settle(self) -> None:
+        """Take note that the cluster counts on none of those in doubt any more, durably.
+
+        Raises:
+            OSError: The disk is full or failed.
+        """
+        if self._in_doubt:
+            self._in_doubt = {}
+            await self._save()
+
+    def _keys(self) -> set[Key]:
+        return {
+            (topic_id, number)
+            for topic_id, numbers in self._replicas.values()
+            for number in numbers
+        }
+
+    def _numbers(self, topic_id: bytes) -> list[int]:
+        return self._replicas.get(topic_id, (topic_id, []))[1]
+
+    def _is_wanted(self, key: Key) -> bool:
+        numbers = self._numbers(key[0])
+        place = bisect_left(numbers, key[1])
+        return place < len(numbers) and numbers[place] == key[1]
+
+    def _enter(self, key: Key) -> None:
+        if not self._is_wanted(key):
+            insort(self._replicas.setdefault(key[0], (key[0], []))[1], key[1])
+            self._unsaved.add(key)
+
+    def _forget(self, key: Key) -> None:
+        self._unsaved.discard(key)
+        if self._is_wanted(key):
+            numbers = self._numbers(key[0])
+            numbers.remove(key[1])
+            if not numbers:
+                del self._replicas[key[0]]
+
+    async def _save(self) -> None:
+        async with self._saving:
+            await self._write()
+
+    async def _write(self) -> None:
+        entering = set(self._unsaved)
+        content = ManifestContent(list(self._replicas.values()), list(self._in_doubt.values()))
+        # Encoded here, for it may change while a thread writes it.
+        encoded = msgspec.Raw(msgspec.msgpack.encode(content))
+        await self._env.offload(lambda: write_small_file(self._disk, MANIFEST_NAME, encoded))
+        self._unsaved -= entering

@@ -1,0 +1,1 @@
+"""Moving dead letters to their target, redrive, and resumption after a failover."""

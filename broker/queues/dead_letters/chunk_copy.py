@@ -1,0 +1,91 @@
+"""Copying the chunks of large messages that are moved to another topic.
+
+Shell without tasks. The chunks go first, then the message that names them as they are there. So a
+copy that is broken off, or made twice, leaves chunks that no message names: nobody is given them,
+and they go with the log. Memory: a few chunks at a time, however large the message is.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+from tidelog.broker.queues.dead_letter_record import Record, batch_of, large_message_in
+from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
+from tidelog.broker.queues.partition.record_reader import RecordReading
+from tidelog.wire.batch.large_messages import ChunkMap, runs_of, with_chunks
+from tidelog.wire.errors import OffsetOutOfRangeError
+from tidelog.wire.messages.queue_journal import Target
+
+
+@final
+class ChunkCopier:
+    """Copies for one partition of a queue.
+
+    Invariant: what was copied of a message and not settled yet is known, so that a target that
+    fails in between is not sent the same chunks again and again.
+    """
+
+    def __init__(
+        self, reading: RecordReading, producer: TopicProducer, now_ms: Callable[[], int]
+    ) -> None:
+        """Copy what `reading` finds by `producer`; `now_ms` tells the time of day."""
+        self._reading = reading
+        self._producer = producer
+        self._now_ms = now_ms
+        self._copied: dict[Target, dict[int, list[int]]] = {}
+        """By the offset of the message: the offsets of its first chunks at the target."""
+
+    async def copied(self, records: list[Record], target: Target) -> list[Record]:
+        """Return messages as they are at a target, once their chunks are there.
+
+        A message whose chunks the log has deleted goes without them, and says so.
+
+        Raises:
+            BrokerError: A chunk cannot be read or produced now.
+            ConnectionLostError: Nobody knows whether one was produced.
+            WireFormatError: A chunk cannot be decoded.
+        """
+        there: list[Record] = []
+        for record in records:
+            chunks = large_message_in(record)
+            if chunks is None or chunks.is_lost:
+                there.append(record)
+                continue
+            offsets = self._copied.setdefault(target, {}).setdefault(record.offset, [])
+            is_whole = await self._copy(chunks, target, offsets)
+            moved = ChunkMap(chunks.body_id, chunks.length, runs_of(offsets if is_whole else ()))
+            there.append(record._replace(headers=with_chunks(record.headers, moved)))
+        return there
+
+    def settled(self, target: Target) -> None:
+        """Take note that nothing of what was copied to a target will be asked for again."""
+        self._copied.pop(target, None)
+
+    async def _copy(self, chunks: ChunkMap, target: Target, offsets: list[int]) -> bool:
+        """Copy the chunks that are not among `offsets` yet; return whether all were there.
+
+        Raises:
+            BrokerError: As for `copied`.
+        """
+        passed = len(offsets)
+        for first, count in chunks.runs:
+            at, end = first + min(passed, count), first + count
+            passed -= at - first
+            while at < end:
+                try:
+                    found = await self._reading.records([(at, end - at)])
+                except OffsetOutOfRangeError as error:
+                    if at < (error.detail("log_start_offset") or 0):
+                        return False
+                    raise
+                for chunk in found:
+                    # As new as the message: the target's retention is not to take them before.
+                    batch = batch_of(
+                        [chunk],
+                        now_ms=self._now_ms(),
+                        producer_id=0,
+                        producer_epoch=0,
+                        base_sequence=0,
+                    )
+                    offsets.append(await self._producer.produce(target, batch))
+                    at = chunk.offset + 1
+        return True

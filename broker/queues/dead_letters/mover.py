@@ -1,0 +1,257 @@
+"""Moving dead letters to where they are to go: once, whatever happens meanwhile.
+
+Shell: owns a task for each target to which a partition of a queue has something to move. A message
+is moved when the decision that it is dead is committed, and gone here when its batch is committed
+there. Whoever does not know what became of a batch, because he has just taken over or had no
+answer, asks the target how far this producer is there; no log forgets that as long as the queue is
+there (`broker.partitions.mover_ids`). If the batch is not there he repeats it under the same
+sequence, so that it is appended once even if the first one was only late.
+"""
+
+from itertools import islice
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.partitions.mover_ids import producer_id_of
+from tidelog.broker.queues.dead_letter_record import (
+    Origin,
+    Record,
+    as_dead_letter,
+    as_it_was,
+    batch_of,
+    fitting,
+)
+from tidelog.broker.queues.dead_letters.chunk_copy import ChunkCopier
+from tidelog.broker.queues.dead_letters.redriver import Redriver
+from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
+from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.record_reader import UndecodableRecordsError
+from tidelog.broker.queues.supervision import start_supervised
+from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    DuplicateSequenceError,
+    InvalidRequestError,
+    OutOfOrderSequenceError,
+    UnknownTopicError,
+    WireFormatError,
+)
+from tidelog.wire.messages.queue_journal import Target
+from tidelog.wire.messages.queues import Run
+
+_RETRY_MIN_S: Final = 0.1
+_RETRY_MAX_S: Final = 5.0
+_REFUSED_MIN_MS: Final = 60_000
+"""So long nobody sees a dead letter that its target has refused; each time twice as long."""
+_REFUSED_MAX_MS: Final = 15 * 60_000
+_REFUSED_KEPT: Final = 10_000
+"""Letters of which it is remembered how often they were refused."""
+
+
+@final
+class Mover:
+    """Moves what one partition of a queue has to move."""
+
+    def __init__(
+        self, nursery: trio.Nursery, producer: TopicProducer, served: ServedPartition
+    ) -> None:
+        """Move with `producer`; tasks run in `nursery`."""
+        self._nursery = nursery
+        self._producer = producer
+        self._served = served
+        self._under_way: set[Target] = set()
+        self._known: set[Target] = set()
+        """Targets at which nothing is of which the journal does not say that it is there."""
+        self._refusals: dict[int, int] = {}
+        """How often letters were refused here, by their offsets; the longest known first."""
+        self._redriver = Redriver(nursery, producer, served)
+        self._chunks = ChunkCopier(served.reading, producer, served.now_ms)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._under_way) or self._redriver.is_running
+
+    def look(self) -> None:
+        """Begin to move what is to be moved."""
+        self._redriver.look()
+        for target in self._served.core.move_targets:
+            if target not in self._under_way:
+                self._under_way.add(target)
+                start_supervised(self._nursery, self._served, self._run, target)
+
+    async def _run(self, target: Target) -> None:
+        served = self._served
+        delay_s = _RETRY_MIN_S
+        try:
+            while served.error is None:
+                batch = served.core.next_move(target)
+                if batch is None:
+                    return
+                try:
+                    if target in self._known:
+                        await self._move(batch)
+                    else:
+                        await self._ask(batch)
+                    delay_s = _RETRY_MIN_S
+                except (BrokerError, ConnectionLostError, WireFormatError) as error:
+                    self._tell(batch, error)
+                    await trio.sleep(delay_s)
+                    delay_s = min(2 * delay_s, _RETRY_MAX_S)
+        finally:
+            self._under_way.discard(target)
+
+    def _tell(self, batch: MoveBatch, error: Exception) -> None:
+        self._served.probe(
+            "dead_letters_wait",
+            severity="warning",
+            queue=self._served.facts.name,
+            partition=self._served.number,
+            topic=self._producer.topic_name(batch.target[0]),
+            reason=str(error),
+        )
+
+    async def _ask(self, batch: MoveBatch) -> None:
+        """Learn how much of a batch, the first one of its target, is there.
+
+        Raises:
+            BrokerError: Nobody knows at the moment.
+            ConnectionLostError: The same.
+        """
+        served = self._served
+        try:
+            found = await self._producer.progress(batch.target, self._producer_id)
+        except UnknownTopicError as error:
+            self._fail(batch, batch.count, str(error))
+            return
+        served.require()
+        self._known.add(batch.target)
+        if found.producer_epoch == batch.epoch and found.next_sequence is not None:
+            count = min(found.next_sequence - batch.sequence, batch.count)
+            if count > 0:
+                served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+
+    async def _move(self, batch: MoveBatch) -> None:
+        """Move the first messages of a batch, which is not at its target.
+
+        Raises:
+            BrokerError: They are not moved, or nobody knows: ask, and try the same again.
+            ConnectionLostError: Nobody knows.
+            WireFormatError: Nobody knows.
+        """
+        served = self._served
+        # What is not committed may come to nothing, and then the message stays where it is.
+        await served.committed()
+        if not self._is_next(batch):
+            return
+        log_start_offset = served.records.partition().log.log_start_offset
+        if log_start_offset > batch.runs[0][0]:
+            served.require()
+            served.decide(served.core.lost(batch, log_start_offset, now_ms=served.now_ms()))
+            return
+        try:
+            records = await served.reading.records(batch.runs)
+        except UndecodableRecordsError as error:
+            self._refused(batch, error.count_in(batch.runs), error)
+            return
+        if not self._is_next(batch):
+            return
+        records = self._as_moved(batch, records)
+        records = records[: fitting(records)]
+        self._known.discard(batch.target)
+        count = await self._produce(batch, records)
+        self._known.add(batch.target)
+        served.require()
+        self._chunks.settled(batch.target)
+        if count:
+            served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+
+    def _is_next(self, batch: MoveBatch) -> bool:
+        """Return whether a batch is to be moved still: others may have decided otherwise."""
+        return self._served.core.next_move(batch.target) == batch
+
+    @property
+    def _producer_id(self) -> int:
+        return producer_id_of(self._served.facts.queue_id, self._served.number)
+
+    async def _produce(self, batch: MoveBatch, records: list[Record]) -> int:
+        """Return how many of the first records are at the target now, as far as it is known.
+
+        Raises:
+            BrokerError: As for `_move`.
+        """
+        try:
+            whole = await self._chunks.copied(records, batch.target)
+            if not self._is_next(batch):
+                return 0
+            encoded = batch_of(
+                whole,
+                now_ms=self._served.now_ms(),
+                producer_id=self._producer_id,
+                producer_epoch=batch.epoch,
+                base_sequence=batch.sequence,
+            )
+            await self._producer.produce(batch.target, encoded)
+        except DuplicateSequenceError:
+            # Longer ago than the target remembers, or cut elsewhere: the first one is there.
+            return 1
+        except (UnknownTopicError, OutOfOrderSequenceError) as error:
+            # It is gone, or has forgotten what came before: then begin anew, in the next epoch.
+            self._fail(batch, batch.count, str(error))
+            return 0
+        except (InvalidRequestError, UndecodableRecordsError) as error:
+            if len(records) > 1:
+                return await self._produce(batch, records[:1])
+            self._refused(batch, 1, error)
+            return 0
+        return len(records)
+
+    def _refused(self, batch: MoveBatch, count: int, error: Exception) -> None:
+        """Have messages come back that cannot be moved for what they are.
+
+        Dead letters die again in the next receive that meets them: not at once, and ever later.
+        """
+        if batch.redrive:
+            self._fail(batch, count, str(error))
+            return
+        times = self._refused_times(_first_offsets(batch.runs, count))
+        delay_ms = min(_REFUSED_MIN_MS << min(times - 1, 10), _REFUSED_MAX_MS)
+        again = f"refused {times} times, tried again after {delay_ms // 60_000} min"
+        self._fail(batch, count, f"{error} ({again})", delay_ms=delay_ms)
+
+    def _refused_times(self, offsets: list[int]) -> int:
+        """Return how often letters were refused, this time among them."""
+        times = 1 + max(self._refusals.pop(offset, 0) for offset in offsets)
+        self._refusals.update(dict.fromkeys(offsets, times))
+        while len(self._refusals) > _REFUSED_KEPT:
+            del self._refusals[next(iter(self._refusals))]
+        return times
+
+    def _fail(self, batch: MoveBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
+        served = self._served
+        served.require()
+        served.decide(
+            served.core.move_failed(batch, count, reason, delay_ms=delay_ms, now_ms=served.now_ms())
+        )
+
+    def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
+        served = self._served
+        if batch.redrive:
+            return [as_it_was(record) for record in records]
+        facts = served.facts
+        topic = self._producer.topic_name(facts.source_id)
+        origin = Origin(facts.name, topic, served.number)
+        letters = {
+            offset: each
+            for each in served.core.dead_letters(batch)
+            for offset in range(each.first_offset, each.first_offset + each.count)
+        }
+        return [as_dead_letter(record, origin, letters[record.offset]) for record in records]
+
+
+def _first_offsets(runs: list[Run], count: int) -> list[int]:
+    """Return the offsets of the first messages of some runs."""
+    offsets = (offset for first, length in runs for offset in range(first, first + length))
+    return list(islice(offsets, count))

@@ -1,0 +1,144 @@
+"""Bringing dead letters back: a job that goes on whoever serves the queue.
+
+Shell: owns one task while a redrive of its partition runs. How far it is stands in the journal. It
+chooses messages and where each one goes; `broker.queues.dead_letters.mover` takes them there.
+"""
+
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.queues.dead_letter_record import Record
+from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
+from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.record_reader import UndecodableRecordsError
+from tidelog.broker.queues.supervision import start_supervised
+from tidelog.queue_layer.state.redrive_state import Redrive
+from tidelog.wire.errors import BrokerError
+from tidelog.wire.messages.queue_journal import Target
+from tidelog.wire.messages.queues import (
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    Run,
+)
+from tidelog.wire.messages.redrives import RedriveStatus
+
+_AT_ONCE: Final = 100
+_RETRY_S: Final = 1.0
+_DIGITS_MAX: Final = 20
+
+
+@final
+class Redriver:
+    """Goes through the messages of one partition of a queue, if somebody wants that."""
+
+    def __init__(
+        self, nursery: trio.Nursery, producer: TopicProducer, served: ServedPartition
+    ) -> None:
+        """Have `producer` know topics; the task runs in `nursery`."""
+        self._nursery = nursery
+        self._producer = producer
+        self._served = served
+        self.is_running = False
+        """Whether there is something to do."""
+
+    def look(self) -> None:
+        """Begin, or go on, if a redrive runs."""
+        if not self.is_running and self._redrive is not None:
+            self.is_running = True
+            start_supervised(self._nursery, self._served, self._run)
+
+    @property
+    def _redrive(self) -> Redrive | None:
+        redrive = self._served.core.redrive
+        is_running = redrive is not None and redrive.status is RedriveStatus.RUNNING
+        return redrive if is_running else None
+
+    def _runs(self, redrive: Redrive) -> bool:
+        """Return whether it is still this one that runs."""
+        running = self._redrive
+        return running is not None and running.number == redrive.number
+
+    async def _run(self) -> None:
+        served = self._served
+        try:
+            while served.error is None and (redrive := self._redrive) is not None:
+                pause_s = 0.0
+                try:
+                    count = await self._step(redrive)
+                    if redrive.messages_per_s:
+                        pause_s = count / redrive.messages_per_s
+                except BrokerError as error:
+                    served.probe(
+                        "redrive_waits",
+                        severity="warning",
+                        queue=served.facts.name,
+                        partition=served.number,
+                        reason=str(error),
+                    )
+                    pause_s = _RETRY_S
+                await trio.sleep(pause_s)
+        finally:
+            self.is_running = False
+
+    async def _step(self, redrive: Redrive) -> int:
+        """Decide about the next messages; return how many were taken out.
+
+        Raises:
+            BrokerError: The same is to be tried again.
+        """
+        served = self._served
+        await served.catch_up()
+        if not self._runs(redrive):
+            return 0
+        at_once = min(_AT_ONCE, redrive.messages_per_s or _AT_ONCE)
+        runs, next_offset = served.core.redrive_candidates(at_once)
+        offsets = [offset for first, count in runs for offset in range(first, first + count)]
+        moves: dict[Target, list[Run]] = {}
+        count = skipped = 0
+        records: list[Record] = []
+        try:
+            records = await served.reading.records(runs)
+        except UndecodableRecordsError as error:
+            skipped = error.count_in(runs)
+            del offsets[:skipped]
+        if not self._runs(redrive):
+            return 0
+        for record in records:
+            target = self._target(record, redrive)
+            if target is not None:
+                moves.setdefault(target, []).append((record.offset, 1))
+                count += 1
+            else:
+                skipped += 1
+            offsets.remove(record.offset)
+        if offsets and offsets[0] < next_offset:
+            # No room for more at once: go on there.
+            next_offset = offsets[0]
+        served.require()
+        served.decide(
+            served.core.redrive_progressed(
+                list(moves.items()), next_offset, skipped=skipped, now_ms=served.now_ms()
+            )
+        )
+        await served.committed()
+        return count
+
+    def _target(self, record: Record, redrive: Redrive) -> Target | None:
+        """Return where a message goes, `None` if it stays."""
+        headers = dict(record.headers)
+        origin_queue = headers.get(ORIGIN_QUEUE_HEADER, b"")
+        if redrive.origin_queue is not None and origin_queue != redrive.origin_queue.encode():
+            return None
+        topic = redrive.destination
+        if topic is None:
+            name = headers.get(ORIGIN_TOPIC_HEADER, b"")
+            topic = self._producer.topic_id(name.decode(errors="replace"))
+        partition_count = 0 if topic is None else self._producer.partition_count(topic)
+        if topic is None or not partition_count:
+            return None
+        origin = headers.get(ORIGIN_PARTITION_HEADER, b"")
+        is_number = origin.isdigit() and len(origin) <= _DIGITS_MAX
+        number = int(origin) if is_number else self._served.number
+        return topic, number % partition_count

@@ -1,0 +1,90 @@
+"""Producing to topics that any broker may lead."""
+
+from typing import Final, final
+
+from tidelog.coordinator.metadata.catalog import queue_of_journal
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import LeaderNotAvailableError, UnknownTopicError, from_wire
+from tidelog.wire.messages.produce import (
+    Acks,
+    DescribeProducerReply,
+    DescribeProducerRequest,
+    PartitionBatch,
+    ProduceRequest,
+)
+from tidelog.wire.messages.queue_journal import Target
+from tidelog.wire.protocol import api
+
+_TIMEOUT_MS: Final = 10_000
+_ANSWER_TIMEOUT_S: Final = 15.0
+
+
+@final
+class TopicProducer:
+    """Sends batches to the leaders of partitions, as a client does."""
+
+    def __init__(self, cluster: ClusterNode) -> None:
+        """Know of leaders what `cluster` knows."""
+        self._cluster = cluster
+
+    def topic_name(self, topic_id: bytes) -> str:
+        """Return the name of a topic, empty if it is not there (any more)."""
+        topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
+        return "" if topic is None else topic.name
+
+    def topic_id(self, name: str) -> bytes | None:
+        """Return the id of the topic of this name."""
+        catalog = self._cluster.metadata.state.catalog
+        is_there = bool(name) and catalog.has_topic(name) and queue_of_journal(name) is None
+        return catalog.topic(name).topic_id if is_there else None
+
+    def partition_count(self, topic_id: bytes) -> int:
+        """Return how many partitions a topic has, 0 if it is not there or a journal."""
+        topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
+        return 0 if topic is None or topic.queue is not None else topic.partition_count
+
+    async def produce(self, target: Target, batch: BytesLike) -> int:
+        """Append one batch and return its first offset; it is committed when this returns.
+
+        Raises:
+            UnknownTopicError: The topic was deleted.
+            BrokerError: It was refused, or nobody knows.
+            ConnectionLostError: Nobody knows.
+        """
+        request = ProduceRequest(Acks.ALL, _TIMEOUT_MS, [PartitionBatch(*target, len(batch))])
+        reply = await self._cluster.peers.ask(
+            self._leader(target),
+            api.PRODUCE,
+            request,
+            timeout_s=_ANSWER_TIMEOUT_S,
+            attachment=[batch],
+        )
+        result = reply.results[0]
+        if result.error is not None:
+            raise from_wire(result.error)
+        return result.base_offset
+
+    async def progress(self, target: Target, producer_id: int) -> DescribeProducerReply:
+        """Return how far a producer is at a target: what is committed there.
+
+        Raises:
+            UnknownTopicError: The topic was deleted.
+            BrokerError: Nobody knows at the moment.
+            ConnectionLostError: The same.
+        """
+        return await self._cluster.peers.ask(
+            self._leader(target),
+            api.DESCRIBE_PRODUCER,
+            DescribeProducerRequest(*target, producer_id),
+            timeout_s=_ANSWER_TIMEOUT_S,
+        )
+
+    def _leader(self, target: Target) -> int:
+        state = self._cluster.metadata.state
+        if state.catalog.was_deleted(target[0]):
+            raise UnknownTopicError("the topic was deleted")
+        known = state.partition(*target)
+        if known is None or known.leader is None:
+            raise LeaderNotAvailableError(f"nobody leads partition {target[1]} at the moment")
+        return known.leader

@@ -1,0 +1,263 @@
+"""What people ask of queues: how many messages there are, to do away with them, to go back."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from operator import gt
+from typing import final
+
+import trio
+
+from tidelog.broker.queues.handlers.deduplication_windows import SentWindows
+from tidelog.broker.queues.loss_alerts.expiry_forecast import Losses, MessageLoss
+from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
+from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    OffsetOutOfRangeError,
+    UnknownQueueError,
+)
+from tidelog.wire.messages.queues import (
+    CancelReply,
+    CancelRequest,
+    CountMessagesReply,
+    CountMessagesRequest,
+    LastPurgeReply,
+    LastPurgeRequest,
+    PurgeRequest,
+    QueueCounts,
+    QueueDoneReply,
+    QueuePartitionDone,
+    RedriveRequest,
+    Refused,
+    SeekRequest,
+)
+from tidelog.wire.messages.redrives import (
+    DescribeRedriveReply,
+    DescribeRedriveRequest,
+    RedriveDescription,
+    RedriveStatus,
+)
+
+
+@final
+class QueueAdministration:
+    """Looks after messages of queues that this broker serves.
+
+    A change that is cancelled may be carried out, or not.
+    """
+
+    def __init__(self, server: QueueServer, losses: Losses, windows: SentWindows) -> None:
+        """Look after what `server` has; `losses` knows how long it stays."""
+        self._server = server
+        self._windows = windows
+        self._losses = losses
+
+    async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
+        """Count messages by state."""
+        self._server.require_moderate(request.queue_id, request.partitions)
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
+        counts: list[QueueCounts] = []
+        for number in request.partitions:
+            try:
+                was_here = self._server.loaded(request.queue_id, number) is not None
+                served = self._server.find(request.queue_id, number)
+                with deciding_until(deadline):
+                    await served.catch_up()
+                counts.append(await self._count(served))
+                if not was_here:
+                    self._server.glanced_at(served)
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                counts.append(QueueCounts(number, 0, 0, 0, 0, 0, error=error.to_wire()))
+        return CountMessagesReply(counts)
+
+    async def _count(self, served: ServedPartition) -> QueueCounts:
+        core = served.core
+        visible, leased, delayed, dead = core.counts()
+        low_water_mark = core.low_water_mark
+        oldest, loss = None, MessageLoss()
+        if visible or leased or delayed or dead:
+            source = served.records.partition()
+            with suppress(CorruptRecordError):  # Then nobody knows its time.
+                oldest = await self._losses.oldest(source, low_water_mark)
+            if oldest is not None:
+                loss = self._losses.of(oldest, source, served.facts)
+        return QueueCounts(
+            served.number,
+            visible,
+            leased,
+            delayed,
+            dead,
+            low_water_mark,
+            None if oldest is None else oldest.timestamp_ms,
+            oldest_goes_in_ms=loss.in_ms,
+            oldest_goes_in_bytes=loss.in_bytes,
+            oldest_goes_in_disk_bytes=loss.in_disk_bytes,
+            oldest_goes_soon=loss.is_soon,
+        )
+
+    async def purge(self, request: PurgeRequest) -> QueueDoneReply:
+        """Do away with every message that is there now, and with none that is sent later."""
+        self._server.require_moderate(request.queue_id, request.partitions)
+        ends: dict[ServedPartition, int] = {}
+        for number in request.partitions:
+            with suppress(BrokerError):  # It is told below.
+                served = self._server.find(request.queue_id, number)
+                ends[served] = served.records.partition().high_watermark
+
+        async def purge(served: ServedPartition) -> int:
+            if served not in ends:
+                raise LeaderNotAvailableError("nobody knew what there was; ask again")
+            core, count = served.core, 0
+            # Whoever has just taken over may not have heard yet that so much is committed.
+            end = max(ends[served], served.loaded_to)
+            while True:
+                stop = core.removal_end(core.low_water_mark, end)
+                count += served.decide(core.purge(stop, now_ms=served.now_ms()))
+                self._windows.doubt(*served.key)
+                if stop >= end:
+                    return count
+                await trio.lowlevel.checkpoint()
+                served.require()
+
+        return await self._do(request.queue_id, request.partitions, purge)
+
+    async def last_purge(self, request: LastPurgeRequest) -> LastPurgeReply:
+        """Tell whoever leads the records below which of them nothing was sent, as it were."""
+        served = self._server.find(request.queue_id, request.partition)
+        below, _ = await self._server.purged_below(*served.key)
+        return LastPurgeReply(below)
+
+    async def cancel(self, request: CancelRequest) -> CancelReply:
+        """Do not deliver messages that are delayed still.
+
+        Raises:
+            BrokerError: Nobody serves the partition here, or it is not known what became of it.
+        """
+        ends = [first + count for first, count in request.runs]
+        starts = [first for first, _ in request.runs]
+        if any(count < 1 for _, count in request.runs) or any(map(gt, [0, *ends], starts)):
+            raise InvalidRequestError("runs are of at least one message, and in order")
+        served = self._server.find(request.queue_id, request.partition)
+        with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
+            await served.catch_up()
+        refused: list[Refused] = []
+        rest = request.runs
+        while rest:
+            done = served.decide(served.core.cancel(rest, now_ms=served.now_ms()))
+            refused, rest = refused + done.refused, done.rest
+            if rest:
+                await trio.lowlevel.checkpoint()
+                await served.catch_up()
+        await served.committed()
+        return CancelReply(refused)
+
+    async def seek(self, request: SeekRequest) -> QueueDoneReply:
+        """Hand out again everything from an offset on."""
+
+        async def seek(served: ServedPartition) -> int:
+            source = served.records.partition()
+            start, end = source.log.log_start_offset, source.high_watermark
+            if not start <= request.offset <= end:
+                raise OffsetOutOfRangeError(
+                    f"offset {request.offset} is not among those of the messages, {start} to {end}"
+                    " (exclusive)",
+                    log_start_offset=start,
+                    log_end_offset=end,
+                )
+            served.decide(served.core.seek(request.offset, now_ms=served.now_ms()))
+            await served.catch_up()
+            return sum(served.core.counts())
+
+        return await self._do(request.queue_id, [request.partition], seek)
+
+    async def redrive(self, request: RedriveRequest) -> QueueDoneReply:
+        """Begin to bring dead letters back, or stop doing so."""
+        command = RedriveCommand(
+            destination=request.destination,
+            messages_per_s=request.messages_per_s,
+            origin_queue=request.origin_queue,
+        )
+        if command.messages_per_s is not None and command.messages_per_s < 1:
+            raise InvalidRequestError("messages_per_s is at least 1, or not given")
+
+        async def redrive(served: ServedPartition) -> int:
+            core, now_ms = served.core, served.now_ms()
+            if not request.is_cancelled:
+                return served.decide(core.start_redrive(command, now_ms=now_ms))
+            served.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
+            return 0 if core.redrive is None else core.redrive.taken
+
+        return await self._do(request.queue_id, request.partitions, redrive)
+
+    async def describe_redrive(self, request: DescribeRedriveRequest) -> DescribeRedriveReply:
+        """Say how far redrives are."""
+        self._server.require_moderate(request.queue_id, request.partitions)
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
+        redrives: list[RedriveDescription] = []
+        for number in request.partitions:
+            try:
+                served = self._server.find(request.queue_id, number)
+                with deciding_until(deadline):
+                    await served.wait_loaded()
+                redrives.append(_described(served))
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                redrives.append(RedriveDescription(number, error=error.to_wire()))
+        return DescribeRedriveReply(redrives, self._server.env.clock.now_ms())
+
+    async def _do(
+        self,
+        queue_id: bytes,
+        numbers: list[int],
+        do: Callable[[ServedPartition], Awaitable[int]],
+    ) -> QueueDoneReply:
+        """Do something at partitions, each of which succeeds or fails on its own.
+
+        Where not all messages are known in time, nothing is done: it would be something else.
+        """
+        self._server.require_moderate(queue_id, numbers)
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
+        results: list[QueuePartitionDone] = []
+        for number in numbers:
+            try:
+                served = self._server.find(queue_id, number)
+                with deciding_until(deadline):
+                    await served.catch_up()
+                count = await do(served)
+                await served.committed()
+                results.append(QueuePartitionDone(number, count))
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                results.append(QueuePartitionDone(number, error=error.to_wire()))
+        return QueueDoneReply(results)
+
+
+def _described(served: ServedPartition) -> RedriveDescription:
+    redrive = served.core.redrive
+    if redrive is None:
+        return RedriveDescription(served.number)
+    return RedriveDescription(
+        served.number,
+        redrive.status,
+        redrive.started_ms,
+        redrive.ended_ms,
+        redrive.to_move,
+        redrive.moved,
+        served.core.redriven_on_the_way,
+        redrive.left,
+        redrive.skipped,
+        redrive.failed,
+        redrive.destination,
+        redrive.messages_per_s,
+        redrive.origin_queue,
+        redrive.reason,
+    )

@@ -1,0 +1,82 @@
+"""Looking at messages without taking them."""
+
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
+from tidelog.broker.requests.response import Replier
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queues import (
+    RECEIVE_COUNT_MAX,
+    LookReply,
+    LookRequest,
+    MessageState,
+    SeenRun,
+)
+from tidelog.wire.protocol.write_buffer import FileRegion
+
+_STATES: Final = {int(state): state for state in MessageState}
+
+
+@final
+class LookHandler:
+    """Shows messages."""
+
+    def __init__(self, server: QueueServer, nursery: trio.Nursery, *, bytes_max: int) -> None:
+        """Show what `server` has, `bytes_max` of it in one reply at most."""
+        self._server = server
+        self._nursery = nursery
+        self._bytes_max = bytes_max
+
+    def handle(self, request: LookRequest, replier: Replier) -> None:
+        """Reply when all messages are known.
+
+        Raises:
+            InvalidRequestError: It makes no sense.
+        """
+        if not 1 <= request.max_messages <= RECEIVE_COUNT_MAX:
+            raise InvalidRequestError(
+                f"max_messages must be from 1 to {RECEIVE_COUNT_MAX}, not {request.max_messages}"
+            )
+        unknown = [state for state in request.states if state not in _STATES]
+        if unknown:
+            raise InvalidRequestError(f"no state of messages has number {unknown[0]}")
+        self._nursery.start_soon(self._look, request, replier)
+
+    async def _look(self, request: LookRequest, replier: Replier) -> None:
+        with replier:
+            served = self._server.find(request.queue_id, request.partition)
+            with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
+                await served.catch_up()
+            states = [_STATES[state] for state in request.states]
+            runs, next_offset = served.core.look(
+                states, max(request.from_offset, 0), request.max_messages
+            )
+            pieces: list[BytesLike | FileRegion] = []
+            if request.bytes_max and runs:
+                bytes_max = min(request.bytes_max, self._bytes_max)
+                gathered = await served.reading.read(runs, bytes_max=bytes_max)
+                pieces.extend(served.reading.pieces(gathered.batches))
+                if gathered.stopped_at is not None:
+                    runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
+            replier.reply(LookReply(runs, next_offset, served.now_ms()), pieces)
+
+
+def _cut(runs: list[SeenRun], end: int) -> list[SeenRun]:
+    """Return what lies below an offset."""
+    return [
+        SeenRun(
+            run.first_offset,
+            min(run.count, end - run.first_offset),
+            run.state,
+            run.receive_count,
+            run.visible_at_ms,
+            run.holder,
+            run.reason,
+        )
+        for run in runs
+        if run.first_offset < end
+    ]

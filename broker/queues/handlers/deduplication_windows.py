@@ -1,0 +1,290 @@
+"""What was sent to queues within their windows, for the partitions that this broker leads.
+
+Shell: reads it from the log when it is asked for after a change of leaders, and forgets it when
+nobody has sent for long. Whoever leads has the whole log of those who led before, so what was
+appended there, acknowledged or not, is found here.
+"""
+
+from typing import Final, NamedTuple, final
+
+import trio
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.partition.record_reader import RecordReading
+from tidelog.broker.queues.partition.source_records import Reading, SourceRecords
+from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.queues.queue_view import QueueFacts
+from tidelog.broker.queues.supervision import surviving
+from tidelog.coordinator.metadata.broker_delta import Key
+from tidelog.logstore.segments.batch_scanner import walk_headers
+from tidelog.logstore.segments.log_slice import LogSlice, corrupt
+from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
+from tidelog.queue_layer.commands.fifo_send import SentMessage, SentMessages, messages_of
+from tidelog.queue_layer.token_bucket import SendQuota
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import BatchHeader, Columns, parse_header
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import BrokerError, InvalidBatchError, NotLeaderError, WireFormatError
+
+_STEP_BYTES: Final = 1 << 20
+_STEPS_AT_ONCE: Final = 4
+"""Before others get their turn."""
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+_IDLE_S: Final = 600.0
+"""What nobody has sent to for so long is forgotten; the log has it."""
+
+
+class StoredSend(NamedTuple):
+    """A batch that a send has appended."""
+
+    base_offset: int
+    time_ms: int
+    messages: list[SentMessage]
+
+
+@final
+class SentWindow:
+    """What this broker knows, in one leader epoch, of the sends to one partition of a queue."""
+
+    def __init__(self, facts: QueueFacts, number: int, partition: Partition) -> None:
+        leader = partition.leader
+        assert leader is not None, "it was found, so it is led here"
+        self.facts = facts
+        self.number = number
+        self.partition = partition
+        self.leader_epoch = leader.leader_epoch
+        self.messages: SentMessages | None = None
+        """`None` while they are not loaded, and of a queue that is not FIFO."""
+        self.quota: SendQuota | None = None
+        self.loading: trio.Event | None = None
+        """While somebody loads it."""
+        self.purge_epoch: int | None = None
+        """Leader epoch of the journal, led here, in which all purges up to now are known."""
+        self.purge_count = 0
+        """How many were decided here since."""
+        self.purged_below = 0
+        self.used_at = 0.0
+        """Seconds of trio's clock."""
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads the partition still, in the same epoch."""
+        leader = self.partition.leader
+        return leader is not None and leader.leader_epoch == self.leader_epoch
+
+    @property
+    def idle_s(self) -> float:
+        """After how long without sends it is forgotten: all in it is too old by then, or soon."""
+        return max(_IDLE_S, 2 * self.facts.window_ms / 1000)
+
+    def forget_below(self, offset: int) -> None:
+        """Take note of a purge."""
+        self.purged_below = max(self.purged_below, offset)
+        if self.messages is not None:
+            self.messages.forget_below(self.purged_below)
+
+
+@final
+class SentWindows:
+    """The windows of all partitions that are sent to here."""
+
+    def __init__(self, server: QueueServer) -> None:
+        """Load what is needed of what `server` knows."""
+        self._server = server
+        self._windows: dict[Key, SentWindow] = {}
+        """That which was used last is the last one."""
+        self._is_sweeping = False
+
+    def find(self, facts: QueueFacts, number: int, partition: Partition) -> SentWindow:
+        """Return what is known of the sends to a partition, which is led here."""
+        key = (facts.queue_id, number)
+        window = self._windows.pop(key, None)
+        if window is None or window.partition is not partition or not window.is_led:
+            window = SentWindow(facts, number, partition)
+        elif not facts.is_same(window.facts):
+            if not facts.has_same_window(window.facts):
+                window.messages = None
+            window.facts = facts
+        self._windows[key] = window
+        window.used_at = trio.current_time()
+        rate = facts.messages_per_s
+        if rate is None:
+            window.quota = None
+        elif window.quota is None or window.quota.messages_per_s != rate:
+            window.quota = SendQuota(rate, now_ms=self._server.env.clock.now_ms())
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self._server.nursery.start_soon(self._sweep)
+        return window
+
+    def is_current(self, window: SentWindow) -> bool:
+        """Return whether every purge is known, so that it can be relied on if it is loaded."""
+        if not window.facts.is_fifo:
+            return True
+        journal = self._server.partitions.replica(window.facts.queue_id, window.number)
+        epoch = None if journal is None or journal.leader is None else journal.leader.leader_epoch
+        return epoch is not None and epoch == window.purge_epoch
+
+    async def load(self, window: SentWindow) -> None:
+        """Make it current for the moment, by reading the log and asking who serves the queue.
+
+        Raises:
+            NotLeaderError: This broker does not lead the partition any more.
+            BrokerError: Reading failed, or nobody serves the queue.
+        """
+        while window.loading is not None:
+            await window.loading.wait()
+        window.loading = trio.Event()
+        try:
+            await self._learn_of_purges(window)
+            if window.messages is None:
+                await self._read(window)
+        finally:
+            window.loading.set()
+            window.loading = None
+
+    async def stored(self, window: SentWindow, base_offset: int) -> StoredSend:
+        """Return what was appended by a send before; the window may be loaded for it.
+
+        Raises:
+            BrokerError: Reading failed.
+        """
+        if window.facts.is_fifo and window.messages is None:
+            await self.load(window)
+        return await self._reading(window).drive(self._stored(window, base_offset))
+
+    def doubt(self, queue_id: bytes, number: int) -> None:
+        """Take note that a purge was decided here: nothing is sent before it is committed."""
+        window = self._windows.get((queue_id, number))
+        if window is not None:
+            window.purge_epoch = None
+            window.purge_count += 1
+
+    async def _learn_of_purges(self, window: SentWindow) -> None:
+        """Learn below which offset nothing counts."""
+        count = window.purge_count
+        below, epoch = await self._server.purged_below(window.facts.queue_id, window.number)
+        window.forget_below(below)
+        if count == window.purge_count:
+            window.purge_epoch = epoch
+
+    async def _read(self, window: SentWindow) -> None:
+        facts = window.facts
+        kept = DeduplicationWindow(facts.window_ms)
+        messages = SentMessages(facts.queue_id, facts.deduplication_rule, kept)
+        messages.forget_below(window.purged_below)
+        await self._reading(window).drive(self._feed(window, messages))
+        if facts is window.facts:
+            messages.forget_below(window.purged_below)
+            window.messages = messages
+
+    def _reading(self, window: SentWindow) -> RecordReading:
+        server, facts = self._server, window.facts
+        records = SourceRecords(
+            server.partitions, server.reader, facts.source_id, number=window.number
+        )
+        return RecordReading(records, server.reader)
+
+    def _stored(self, window: SentWindow, base_offset: int) -> Reading[StoredSend]:
+        partition = window.partition
+        try:
+            part = yield from self._read_on(window, base_offset, bytes_max=1)
+            data = part.read()
+        except OSError as error:
+            raise partition.reading_failed(error) from error
+        header = parse_header(data)
+        if header is None or header.base_offset != base_offset:
+            raise corrupt(base_offset, base_offset + 1)
+        messages = messages_of(columns_of(header, data[: header.size]))
+        return StoredSend(base_offset, header.max_timestamp_ms, messages)
+
+    def _read_on(self, window: SentWindow, offset: int, *, bytes_max: int) -> Reading[LogSlice]:
+        """Read batches, committed or not.
+
+        Raises:
+            NotLeaderError: This broker does not lead the partition any more.
+        """
+        if not window.is_led:
+            raise NotLeaderError("another broker leads the partition now")
+        log = window.partition.log
+        part = log.read(offset, bytes_max=bytes_max, high_watermark=log.log_end_offset)
+        assert part is not None, "there is something below the end"
+        if self._server.reader.is_cold(part):
+            part = yield part
+            assert part is not None, "a slice was asked for"
+        return part
+
+    def _feed(self, window: SentWindow, messages: SentMessages) -> Reading[None]:
+        """Tell of all messages that are as young as the window, in the order of the log."""
+        partition = window.partition
+        since_ms = self._server.env.clock.now_ms() - window.facts.window_ms
+        try:
+            at = partition.log.offset_before(since_ms)
+            steps = 0
+            while True:
+                at = max(at, partition.log.log_start_offset)
+                if window.is_led and at >= partition.log.log_end_offset:
+                    return
+                steps += 1
+                if steps % _STEPS_AT_ONCE == 0:
+                    yield None
+                    continue
+                part = yield from self._read_on(window, at, bytes_max=_STEP_BYTES)
+                before, at = at, _tell(messages, part, at)
+                if at == before:
+                    raise corrupt(at, at + 1)
+        except OSError as error:
+            raise partition.reading_failed(error) from error
+        except BrokerError as error:
+            partition.note_status(str(error))
+            raise partition.passing(error) from error
+
+    async def _sweep(self) -> None:
+        """Forget what nobody sends to, until there is nothing left."""
+        try:
+            while self._windows:
+                await trio.sleep(_IDLE_S)
+                with surviving("forgetting what nobody sends to"):
+                    self._forget_idle()
+        finally:
+            self._is_sweeping = False
+
+    def _forget_idle(self) -> None:
+        now = trio.current_time()
+        for key, window in list(self._windows.items()):
+            is_idle = window.loading is None and window.used_at + window.idle_s <= now
+            if is_idle or not window.is_led:
+                del self._windows[key]
+
+
+def _tell(messages: SentMessages, part: LogSlice, at: int) -> int:
+    """Tell of the batches of a slice from an offset on; return where they end."""
+    walk = walk_headers(
+        part.file,
+        part.position,
+        start_offset=part.start_offset,
+        end=part.position + part.length,
+    )
+    for position, header in walk:
+        if header.next_offset <= at:
+            continue
+        if header.has_queue_fields and header.has_append_time:
+            data = part.file.read_at(position, header.size)
+            columns = columns_of(header, data)
+            deltas = columns.offset_deltas or range(columns.record_count)
+            offsets = [header.base_offset + delta for delta in deltas]
+            messages.read(messages_of(columns), offsets, time_ms=header.max_timestamp_ms)
+        at = header.next_offset
+    return at
+
+
+def columns_of(header: BatchHeader, data: BytesLike) -> Columns:
+    """Return the records of a batch that was sent.
+
+    Raises:
+        InvalidBatchError: Nobody can read it.
+    """
+    try:
+        return decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    except WireFormatError as error:
+        raise InvalidBatchError(str(error)) from error

@@ -1,0 +1,306 @@
+"""Receiving messages: what is there is handed out, what is not there is waited for."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.queues.partition.delivery import Nothing, Taken
+from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.response import Replier
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.config import ReceiveDurability
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    RequestTimedOutError,
+    UnknownQueueError,
+)
+from tidelog.wire.messages.produce import AckLevel
+from tidelog.wire.messages.queues import (
+    PartitionReceived,
+    ReceiveReply,
+    ReceiveRequest,
+    SettleAction,
+    Settlement,
+)
+from tidelog.wire.protocol.write_buffer import FileRegion
+
+_MAX_WAIT_MS_MAX: Final = 10 * 60 * 1000
+_LOADING_S: Final = 10.0
+"""How long a receive that would not wait for messages waits for what may have some."""
+
+
+@final
+class PendingReceive:
+    """A receive on its way to its reply.
+
+    Invariant: while it waits for messages, it waits at every partition that it asks for; after
+    that at those whose messages it has, until that is committed.
+    """
+
+    def __init__(
+        self,
+        server: QueueServer,
+        waiting: Waiting,
+        request: ReceiveRequest,
+        *,
+        replier: Replier,
+        bytes_max: int,
+    ) -> None:
+        """Look for messages when told to."""
+        self._is_waiting = True
+        self._server = server
+        self._waiting = waiting
+        self._request = request
+        self._replier = replier
+        self._bytes_max = bytes_max
+        self._served: list[ServedPartition] = []
+        self._results: list[PartitionReceived] = []
+        self._pieces: dict[int, list[bytes | FileRegion]] = {}
+        """By the place of the result."""
+        self._open: set[int] = set()
+        """Results that are not committed."""
+        self._is_impatient = request.max_wait_ms <= 0
+        self._whole = self._command(request.max_messages)
+
+    def begin(self) -> None:
+        """Find the partitions, and begin to wait.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+        """
+        for number in self._request.partitions:
+            try:
+                served = self._server.find(self._request.queue_id, number)
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                self._results.append(PartitionReceived(number, error=error.to_wire()))
+            else:
+                self._served.append(served)
+        for served in self._served:
+            served.waiters[self] = None
+            if self._is_impatient:
+                served.impatient[self] = None
+        self._replier.asking.parked[self] = None
+        wait_s = min(self._request.max_wait_ms, _MAX_WAIT_MS_MAX) / 1000
+        self._waiting.add(self, trio.current_time() + (wait_s or _LOADING_S))
+        self._server.receive(self)
+
+    def is_waiting(self) -> bool:
+        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        return self._is_waiting
+
+    def attempt(self, news_at: ServedPartition | None = None) -> None:
+        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        if self._is_waiting:
+            with self._replier:
+                self._attempt(news_at, is_last=False)
+                return
+            self._end()  # A defect, which was answered.
+
+    def _attempt(self, news_at: ServedPartition | None, *, is_last: bool) -> None:
+        left, room = self._request.max_messages, self._bytes_max
+        unknown: list[ServedPartition] = []
+        for served in self._in_order(news_at):
+            try:
+                is_first = left == self._request.max_messages
+                command = self._whole if is_first else self._command(left)
+                taken = served.take(self, command, room)
+            except BrokerError as error:
+                if not self._is_waiting:
+                    return  # It was told by whoever is not served any more.
+                # Of a disk that has failed here: whoever leads next has another one.
+                told = served.journal.partition.passing(error)
+                self._results.append(PartitionReceived(served.number, error=told.to_wire()))
+                continue
+            if taken is Nothing.NOT_KNOWN_YET:
+                unknown.append(served)
+            elif isinstance(taken, Taken):
+                self._add(served, taken)
+                left -= sum(run.count for run in taken.received.runs)
+                room -= taken.received.batch_bytes
+                if left <= 0 or room <= 0:
+                    break
+            elif served is news_at and not self._is_impatient:
+                return  # The others have no news.
+        self._settle_if_due(unknown, is_last=is_last)
+
+    def _settle_if_due(self, unknown: Sequence[ServedPartition], *, is_last: bool) -> None:
+        if is_last and self._is_impatient and not self._results:
+            for served in unknown:
+                late = LeaderNotAvailableError(
+                    f"partition {served.number} of the queue is not loaded yet; ask again"
+                )
+                self._results.append(PartitionReceived(served.number, error=late.to_wire()))
+        if self._results or is_last or (self._is_impatient and not unknown):
+            self._settle()
+
+    def _in_order(self, news_at: ServedPartition | None) -> Sequence[ServedPartition]:
+        """Return the partitions, the one with news first: those before it have had nothing."""
+        if news_at is None or self._served[0] is news_at:
+            return self._served
+        return [news_at, *(served for served in self._served if served is not news_at)]
+
+    def took(self, served: ServedPartition, taken: Taken) -> None:
+        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        with self._replier:
+            self._add(served, taken)
+            self._settle()
+
+    def failed_at(self, served: ServedPartition, error: BrokerError) -> None:
+        """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
+        if self._is_waiting:
+            with self._replier:
+                if isinstance(error, UnknownQueueError):
+                    self._end()
+                    raise error
+                self._results.append(PartitionReceived(served.number, error=error.to_wire()))
+                self._settle()
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """See `broker.partitions.partition.AckWaiter`."""
+        del level
+        self._open.discard(index)
+        self._reply_if_complete()
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """See `broker.partitions.partition.AckWaiter`."""
+        if index in self._open:
+            self._open.discard(index)
+            self._fail(index, error)
+            self._reply_if_complete()
+
+    def expire(self) -> None:
+        """Answer with what there is; nobody knows what becomes of what is not committed."""
+        if self._is_waiting:
+            with self._replier:
+                self._attempt(None, is_last=True)
+                return
+            self._end()  # A defect, which was answered.
+        elif self._open:
+            for index in list(self._open):
+                self._fail(index, RequestTimedOutError("not committed in time"))
+            self._open.clear()
+            self._reply_if_complete()
+
+    def close(self) -> None:
+        """Answer that there is nothing; a shutdown waits for what was decided."""
+        if self._is_waiting:
+            with self._replier:
+                self._settle()
+
+    def drop(self) -> None:
+        """See `broker.requests.response.Parked`: its messages are released.
+
+        Unless it can be asked for again as the same attempt, on another connection: it may have
+        been already, and is that one's then.
+        """
+        self._end()
+        if self._open and self._request.attempt_id is None:
+            self._give_back()
+        self._open.clear()
+        self._replier.nothing()
+
+    def _give_back(self) -> None:
+        by_number = {served.number: served for served in self._served}
+        for index in self._open:
+            received = self._results[index]
+            served = by_number[received.partition]
+            runs = [(run.first_offset, run.count) for run in received.runs]
+            returned = Settlement(received.partition, received.receipt, runs, SettleAction.RETURN)
+            with suppress(BrokerError):  # Then they come back when their time is over.
+                served.require()
+                served.decide(served.core.settle(returned, now_ms=served.now_ms()))
+
+    def _command(self, max_messages: int) -> ReceiveCommand:
+        request = self._request
+        return ReceiveCommand(
+            max_messages=max_messages,
+            visibility_timeout_ms=request.visibility_timeout_ms,
+            holder=request.holder,
+            attempt_id=request.attempt_id,
+        )
+
+    def _add(self, served: ServedPartition, taken: Taken) -> None:
+        index = len(self._results)
+        self._results.append(taken.received)
+        self._pieces[index] = taken.pieces
+        self._open.add(index)
+        config = served.core.config
+        if config.receive_durability is ReceiveDurability.LAZY:
+            served.journal.when_appended(self, index)
+        else:
+            served.journal.when_committed(self, index)
+
+    def _fail(self, index: int, error: BrokerError) -> None:
+        number = self._results[index].partition
+        self._results[index] = PartitionReceived(number, error=error.to_wire())
+        self._pieces.pop(index, None)
+
+    def _settle(self) -> None:
+        """Wait for messages no more, but for the commit of what was taken."""
+        self._is_waiting = False
+        for served in self._served:
+            served.waiters.pop(self, None)
+            served.impatient.pop(self, None)
+        self._waiting.done(self)
+        if self._open:
+            self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
+        else:
+            self._end()
+            self._reply()
+
+    def _reply_if_complete(self) -> None:
+        if self._open or self._is_waiting or self not in self._replier.asking.parked:
+            return
+        self._end()
+        with self._replier:
+            self._reply()
+
+    def _reply(self) -> None:
+        pieces: list[BytesLike | FileRegion] = []
+        for index in sorted(self._pieces):
+            pieces.extend(self._pieces[index])
+        self._replier.reply(ReceiveReply(self._results, self._server.env.clock.now_ms()), pieces)
+
+    def _end(self) -> None:
+        self._is_waiting = False
+        for served in self._served:
+            served.waiters.pop(self, None)
+            served.impatient.pop(self, None)
+        self._replier.asking.parked.pop(self, None)
+        self._waiting.done(self)
+
+
+@final
+class ReceiveHandler:
+    """Hands out messages."""
+
+    def __init__(self, server: QueueServer, waiting: Waiting, *, bytes_max: int) -> None:
+        """Hand out what `server` has, `bytes_max` of it in one reply at most."""
+        self._server = server
+        self._waiting = waiting
+        self._bytes_max = bytes_max
+
+    def handle(self, request: ReceiveRequest, replier: Replier) -> None:
+        """Reply when there are messages, or when the time is over.
+
+        Raises:
+            InvalidRequestError: It makes no sense.
+            UnknownQueueError: There is no such queue.
+        """
+        if not request.partitions or len(set(request.partitions)) < len(request.partitions):
+            raise InvalidRequestError("a receive names at least one partition, and none twice")
+        self._server.require_moderate(request.queue_id, request.partitions)
+        bytes_max = min(request.bytes_max, self._bytes_max)
+        PendingReceive(
+            self._server, self._waiting, request, replier=replier, bytes_max=bytes_max
+        ).begin()

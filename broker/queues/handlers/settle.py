@@ -1,0 +1,205 @@
+"""Settling messages: deleted, extended, released, rejected or returned by those who have them."""
+
+from typing import final
+
+import trio
+
+from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, DECISION_TIMEOUT_S, deciding_until
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.response import Replier
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    RequestTimedOutError,
+    UnknownQueueError,
+)
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.produce import AckLevel
+from tidelog.wire.messages.queues import (
+    SettleAction,
+    Settled,
+    Settlement,
+    SettleReply,
+    SettleRequest,
+)
+
+
+@final
+class PendingSettle:
+    """A request on its way to its reply: everything was decided, not all is committed."""
+
+    def __init__(self, replier: Replier, waiting: Waiting, results: list[Settled]) -> None:
+        """Wait for those results that are waited for."""
+        self._replier = replier
+        self._waiting = waiting
+        self._results = results
+        self._open: set[int] = set()
+        self._is_parked = False
+
+    def expect(self, served: ServedPartition, index: int) -> None:
+        """Wait until what was decided at a partition is committed."""
+        self._open.add(index)
+        served.journal.when_committed(self, index)
+
+    def reply_or_wait(self) -> None:
+        """Reply when everything is committed."""
+        if self._open:
+            self._is_parked = True
+            self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
+        else:
+            self._replier.reply(SettleReply(self._results))
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """See `broker.partitions.partition.AckWaiter`."""
+        del level
+        self._open.discard(index)
+        self._reply_if_complete()
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """See `broker.partitions.partition.AckWaiter`."""
+        if index in self._open:
+            self._results[index] = Settled(error=error.to_wire())
+            self._open.discard(index)
+            self._reply_if_complete()
+
+    def expire(self) -> None:
+        """Answer that nobody knows what becomes of what is not committed."""
+        error = RequestTimedOutError("not committed in time; it may be settled or not")
+        for index in self._open:
+            self._results[index] = Settled(error=error.to_wire())
+        self._open.clear()
+        self._reply_if_complete()
+
+    def close(self) -> None:
+        """Go on waiting: a shutdown waits for what was decided."""
+
+    def _reply_if_complete(self) -> None:
+        if self._is_parked and not self._open:
+            self._is_parked = False
+            self._waiting.done(self)
+            with self._replier:
+                self._replier.reply(SettleReply(self._results))
+
+
+@final
+class SettleHandler:
+    """Settles messages."""
+
+    def __init__(self, server: QueueServer, waiting: Waiting, nursery: trio.Nursery) -> None:
+        """Settle at what `server` has; tasks run in `nursery`."""
+        self._server = server
+        self._waiting = waiting
+        self._nursery = nursery
+
+    def handle(self, request: SettleRequest, replier: Replier) -> None:
+        """Reply when it is committed.
+
+        Raises:
+            InvalidRequestError: It is too long.
+            UnknownQueueError: There is no such queue.
+        """
+        run_count = sum(len(each.runs) for each in request.settlements)
+        if run_count > LIST_LENGTH_MAX:
+            raise InvalidRequestError(
+                f"a request settles at most {LIST_LENGTH_MAX:,} runs of messages, not {run_count:,}"
+            )
+        found: dict[int, ServedPartition | BrokerError] = {}
+        for settlement in request.settlements:
+            if settlement.partition not in found:
+                found[settlement.partition] = self._find(request.queue_id, settlement.partition)
+        is_in_time = all(map(_is_in_time, found.values()))
+        if is_in_time and all(
+            _is_known(found[each.partition], each) for each in request.settlements
+        ):
+            self._settle(request, found, replier)
+        else:
+            self._nursery.start_soon(self._learn_and_settle, request, found, replier)
+
+    def _find(self, queue_id: bytes, number: int) -> ServedPartition | BrokerError:
+        try:
+            return self._server.find(queue_id, number)
+        except UnknownQueueError:
+            raise
+        except BrokerError as error:
+            return error
+
+    async def _learn_and_settle(
+        self,
+        request: SettleRequest,
+        found: dict[int, ServedPartition | BrokerError],
+        replier: Replier,
+    ) -> None:
+        with replier:
+            deadline = trio.current_time() + DECISION_TIMEOUT_S
+            for settlement in request.settlements:
+                served = found[settlement.partition]
+                try:
+                    with deciding_until(deadline):
+                        await _learn_for(served, settlement)
+                except BrokerError as error:
+                    found[settlement.partition] = error
+            self._settle(request, found, replier)
+
+    def _settle(
+        self,
+        request: SettleRequest,
+        found: dict[int, ServedPartition | BrokerError],
+        replier: Replier,
+    ) -> None:
+        results: list[Settled] = []
+        pending = PendingSettle(replier, self._waiting, results)
+        for index, settlement in enumerate(request.settlements):
+            served = found[settlement.partition]
+            try:
+                if isinstance(served, BrokerError):
+                    raise served
+                served.require()
+                results.append(
+                    served.decide(served.core.settle(settlement, now_ms=served.now_ms()))
+                )
+            except BrokerError as error:
+                results.append(Settled(error=error.to_wire()))
+                continue
+            if results[index].error is None:
+                pending.expect(served, index)
+        pending.reply_or_wait()
+
+
+def _is_in_time(served: ServedPartition | BrokerError) -> bool:
+    """Let time pass; return whether there are not too many leases that have ended to do so now."""
+    if isinstance(served, BrokerError) or not served.is_loaded:
+        return True
+    return served.core.advance_in_part(served.now_ms())
+
+
+def _is_known(served: ServedPartition | BrokerError, settlement: Settlement) -> bool:
+    """Return whether enough is known to decide about a settlement at once.
+
+    Of most queues that is the journal. But what is deleted by a lease that was lost is fresh, and
+    the records before it have to be passed over.
+    """
+    if isinstance(served, BrokerError):
+        return True
+    if not served.is_loaded or settlement.action != SettleAction.DELETE:
+        return served.is_loaded
+    core = served.core
+    return core.config.is_fenced or _end_of(settlement) <= max(core.cursor, core.records_from)
+
+
+async def _learn_for(served: ServedPartition | BrokerError, settlement: Settlement) -> None:
+    """Wait until enough is known to decide about a settlement, as far as it is committed."""
+    if isinstance(served, BrokerError):
+        raise served
+    if not served.is_loaded:
+        await served.wait_loaded()
+    await served.reach_now()
+    if not _is_known(served, settlement):
+        core, reading, end = served.core, served.reading, _end_of(settlement)
+        await served.trim_all()
+        await reading.drive(reading.feed(core, lambda: core.records_from >= end))
+
+
+def _end_of(settlement: Settlement) -> int:
+    return max((first + count for first, count in settlement.runs), default=0)

@@ -1,0 +1,1 @@
+"""Warnings before retention deletes messages that no consumer has received."""

@@ -1,0 +1,1 @@
+"""One hosted queue partition: its state, its journal, its source records."""

@@ -1,0 +1,129 @@
+"""Where the batches are that were looked at last: most are handed out soon after.
+
+Plain calls. What is known is thrown away when the replica is led anew, or not led here: only a
+leader's log is never cut.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from typing import Final, NamedTuple, final
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.disk.disk import File
+from tidelog.logstore.log import LogStatus
+from tidelog.queue_layer.queue_partition import QueuePartition
+
+_COUNT_MAX: Final = 256
+
+
+class Batch(NamedTuple):
+    """Where a whole batch is."""
+
+    base_offset: int
+    next_offset: int
+    file: File
+    position: int
+    size: int
+
+
+@final
+class KnownBatches:
+    """Committed batches of one partition, as they lie in its files.
+
+    Invariant: they ascend. All of them were looked at while `_leader` led.
+    """
+
+    __slots__ = ("_batches", "_leader")
+
+    def __init__(self) -> None:
+        """Know none."""
+        self._batches: list[Batch] = []
+        self._leader: PartitionLeader | None = None
+
+    def learn(self, partition: Partition, batches: Iterable[Batch]) -> None:
+        """Take note of batches that were looked at, ascending."""
+        if not self._is_good(partition):
+            self._batches = []
+            self._leader = partition.leader
+        if self._leader is None:
+            return
+        known = self._batches
+        for batch in batches:
+            if known and batch.base_offset < known[-1].next_offset:
+                del known[bisect_left(known, batch.base_offset, key=_base_offset) :]
+            known.append(batch)
+        if len(self._batches) > 2 * _COUNT_MAX:
+            del self._batches[:-_COUNT_MAX]
+
+    def find(self, partition: Partition, first: int, end: int, *, bytes_max: int) -> list[Batch]:
+        """Return batches from the one that holds `first` on, as far as they are known.
+
+        They lie in one file, one behind the other. Nothing if that one is not known. All begin
+        below `end`, and no more are returned than have `bytes_max`, but at least one.
+        """
+        if not self._is_good(partition):
+            return []
+        batches = self._batches
+        place = bisect_right(batches, first, key=_base_offset) - 1
+        if place < 0 or batches[place].next_offset <= first:
+            return []
+        found: list[Batch] = []
+        position = batches[place].position
+        for batch in batches[place : bisect_left(batches, end, key=_base_offset)]:
+            is_behind = batch.position == position and batch.file is batches[place].file
+            if found and not (is_behind and batch.size <= bytes_max):
+                break
+            found.append(batch)
+            bytes_max -= batch.size
+            position += batch.size
+        return found
+
+    def _is_good(self, partition: Partition) -> bool:
+        """Return whether what is known still holds."""
+        log = partition.log
+        return (
+            self._leader is not None
+            and partition.leader is self._leader
+            and log.status is LogStatus.ONLINE
+            and (not self._batches or log.log_start_offset <= self._batches[0].base_offset)
+        )
+
+
+def _base_offset(batch: Batch) -> int:
+    return batch.base_offset
+
+
+@final
+class KnownEmpty:
+    """What was so when somebody looked in vain.
+
+    Of one partition: many receives wait at several ones, and most of what happens to one of these
+    gives nothing to those who wait at the others.
+    """
+
+    __slots__ = ("_high_watermark", "_until_ms", "_version")
+
+    def __init__(self) -> None:
+        """Know nothing."""
+        self._version = -1
+        self._high_watermark = 0
+        self._until_ms: int | None = None
+
+    def found_none(self, core: QueuePartition, high_watermark: int) -> None:
+        """Take note that nobody can be given anything, with all records known below an offset."""
+        self._version = core.version
+        self._high_watermark = high_watermark
+        self._until_ms = core.next_deadline_ms
+
+    def forget(self) -> None:
+        """Take note that it may be otherwise, whatever was so."""
+        self._version = -1
+
+    def holds(self, core: QueuePartition, high_watermark: int, now_ms: int) -> bool:
+        """Return whether it is still so, without a doubt."""
+        return (
+            core.version == self._version
+            and high_watermark == self._high_watermark
+            and (self._until_ms is None or now_ms < self._until_ms)
+        )

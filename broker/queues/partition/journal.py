@@ -1,0 +1,349 @@
+"""The journal of one partition of a queue: read when it is loaded, and appended to by its leader.
+
+Shell without tasks. What is decided in one go becomes one batch; who waits for it is told when that
+is committed.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+from msgspec.structs import replace
+
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import AckWaiter, Partition
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.segments.batch_scanner import walk_headers
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.queue_layer.state.snapshots import is_snapshot_due
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    BrokerError,
+    LogOfflineError,
+    NotLeaderError,
+    WireFormatError,
+)
+from tidelog.wire.messages.produce import AckLevel, Acks
+from tidelog.wire.messages.queue_journal import (
+    Frame,
+    SnapshotBegan,
+    SnapshotEnded,
+    Undone,
+    decode,
+    encode,
+)
+
+_STEP_BYTES: Final = 64 << 10
+"""Applied in one go, before others get their turn."""
+_BATCH_BYTES_MAX: Final = 512 << 10
+"""Of frames in one batch, unless a single one is larger."""
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+
+
+@final
+class Journal:
+    """The journal as its leader, in one leader epoch.
+
+    Invariant: what is staged was applied already. So if it cannot be appended, whoever applied it
+    has to forget all that it knows.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        flusher: Flusher,
+        partition: Partition,
+        *,
+        on_snapshot: Callable[[int], None] | None = None,
+    ) -> None:
+        """Write to a partition that is led here.
+
+        Args:
+            env: The world.
+            flusher: Makes durable what is appended.
+            partition: Of the journal.
+            on_snapshot: Told where a snapshot begins that is committed, so that `cut` may let go
+                of what is before it; `None`: that is done at once.
+        """
+        leader = partition.leader
+        assert leader is not None, "it was found, so it is led here"
+        self.partition = partition
+        self.epoch = leader.leader_epoch
+        self._env = env
+        self._flusher = flusher
+        self._staged: list[bytes] = []
+        self._on_appended: list[tuple[AckWaiter, int]] = []
+        self._on_committed: list[tuple[AckWaiter, int]] = []
+        self._bytes_since = 0
+        """Since the last snapshot."""
+        self._snapshot_bytes = 0
+        self._snapshot_offset: int | None = None
+        """Where the last whole snapshot begins, committed or not; `None` if none is known."""
+        self._on_snapshot = self.cut if on_snapshot is None else on_snapshot
+
+    @property
+    def leader(self) -> PartitionLeader:
+        """What this broker knows as the leader.
+
+        Raises:
+            NotLeaderError: It does not lead in this epoch any more.
+        """
+        leader = self.partition.leader
+        if leader is None or leader.leader_epoch != self.epoch:
+            raise NotLeaderError("another broker leads the journal of this queue now")
+        return leader
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads it still, in the same epoch."""
+        leader = self.partition.leader
+        return leader is not None and leader.leader_epoch == self.epoch
+
+    def require(self) -> None:
+        """Check, before anything is decided, that it can be written.
+
+        Raises:
+            BrokerError: It cannot; nothing has happened.
+        """
+        self.leader.require_enough_in_sync(Acks.ALL)
+        self.partition.require_disk()
+
+    # -- loading --------------------------------------------------------------------------------
+
+    async def load(self, reader: SliceReader, apply: Callable[[Frame], None]) -> bool:
+        """Apply all frames from the last whole snapshot on; return whether there were any.
+
+        To be called when all is committed that earlier leaders may have acknowledged; what was
+        appended in this epoch is this leader's own, committed or not.
+
+        Raises:
+            BrokerError: It is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote it, or it does not say what it should.
+        """
+        start = self.partition.log.log_start_offset
+        last = await self.read_last(reader)
+        snapshot_offset = None if last is None else last.snapshot_offset
+        if snapshot_offset is not None and snapshot_offset >= start:
+            start = self._snapshot_offset = snapshot_offset
+        is_first = True
+
+        def take(frame: Frame, size_bytes: int) -> None:
+            nonlocal is_first
+            begins_snapshot = isinstance(frame.entries[0], SnapshotBegan)
+            if is_first and self._snapshot_offset is not None and not begins_snapshot:
+                raise WireFormatError(f"it has no snapshot at offset {start}, and says that it has")
+            is_first = False
+            apply(frame)
+            self._bytes_since = size_bytes + (0 if begins_snapshot else self._bytes_since)
+            if isinstance(frame.entries[0], SnapshotEnded):
+                self._snapshot_bytes, self._bytes_since = self._bytes_since, 0
+
+        await self._read(reader, range(start, self.partition.log.log_end_offset), take)
+        return not is_first
+
+    async def _read(
+        self, reader: SliceReader, offsets: range, take: Callable[[Frame, int], None]
+    ) -> None:
+        """Hand over all frames of at least these offsets, each with its size in bytes."""
+        log = self.partition.log
+        log_end, offset = log.log_end_offset, offsets.start
+        while offset < offsets.stop:
+            _ = self.leader
+            part = log.read(offset, bytes_max=_STEP_BYTES, high_watermark=log_end)
+            assert part is not None, "there is something below its end"
+            if reader.is_cold(part):
+                part = await reader.load(self.partition, part)
+            else:
+                await trio.lowlevel.checkpoint()
+            try:
+                offset = self._take_part(part, offset, take)
+            except OSError as error:
+                raise self.partition.reading_failed(error) from error
+        _ = self.leader
+
+    def _take_part(self, part: LogSlice, offset: int, take: Callable[[Frame, int], None]) -> int:
+        """Return the offset behind the part."""
+        first = offset
+        end = part.position + part.length
+        walk = walk_headers(part.file, part.position, start_offset=part.start_offset, end=end)
+        for position, header in walk:
+            if header.next_offset <= offset:
+                continue
+            if header.base_offset > offset > first:
+                break  # A gap: asked for again, it is an error.
+            data = part.file.read_at(position, header.size)
+            columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+            for value in (columns.values or [])[max(offset - header.base_offset, 0) :]:
+                assert value is not None, "every record of a journal has a frame"
+                take(decode(value), len(value))
+            offset = header.next_offset
+        if offset == first:
+            raise LogOfflineError(f"the journal cannot be read at offset {offset}")
+        return offset
+
+    # -- writing --------------------------------------------------------------------------------
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something is to be appended, or somebody waits for that."""
+        return bool(self._staged or self._on_appended or self._on_committed)
+
+    def stage(self, frame: Frame, undone: Undone) -> None:
+        """Have a frame appended by the next `flush`; after it, so much is left to do."""
+        told = Frame(frame.now_ms, frame.entries, undone, self._snapshot_offset)
+        self._staged.append(encode(told))
+
+    async def read_last(self, reader: SliceReader) -> Frame | None:
+        """Return the last frame, `None` if there is none.
+
+        Raises:
+            BrokerError: It is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote it.
+        """
+        log = self.partition.log
+        if log.log_end_offset == log.log_start_offset:
+            return None
+        return await self._frame_at(reader, log.log_end_offset - 1)
+
+    async def snapshot_before(self, reader: SliceReader, offset: int) -> int | None:
+        """Return from where on to read to know all up to an offset, if a frame there says so.
+
+        Raises:
+            BrokerError: It is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote it.
+        """
+        return (await self._frame_at(reader, offset)).snapshot_offset
+
+    async def _frame_at(self, reader: SliceReader, offset: int) -> Frame:
+        frames: list[Frame] = []
+        await self._read(reader, range(offset, offset + 1), lambda frame, _: frames.append(frame))
+        return frames[0]
+
+    def when_appended(self, waiter: AckWaiter, index: int) -> None:
+        """Tell `waiter` when all that is staged is in the log here."""
+        self._on_appended.append((waiter, index))
+
+    def when_committed(self, waiter: AckWaiter, index: int) -> None:
+        """Tell `waiter` when all that is staged, and all before it, is committed."""
+        self._on_committed.append((waiter, index))
+
+    def flush(self, *, now_ms: int) -> None:
+        """Append what is staged.
+
+        Raises:
+            BrokerError: It cannot be written, or only a part of it; nobody was told so yet.
+        """
+        staged, self._staged = self._staged, []
+        if staged:
+            self._append(staged, now_ms)
+        appended, self._on_appended = self._on_appended, []
+        committed, self._on_committed = self._on_committed, []
+        for waiter, index in appended:
+            waiter.acknowledged(index, AckLevel.APPENDED)
+        leader = self.leader
+        end = self.partition.log.log_end_offset
+        is_waited_for = False
+        for waiter, index in committed:
+            if end <= leader.acknowledged_offset(Acks.ALL):
+                waiter.acknowledged(index, AckLevel.DURABLE)
+            else:
+                self.partition.wait_for_ack(Acks.ALL, end, waiter, index=index)
+                is_waited_for = True
+        if is_waited_for:
+            self._flusher.appended(self.partition)
+        elif staged:
+            # Leases that may be lost: a delete that follows soon takes them along.
+            self._flusher.appended_lazily(self.partition)
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Whether so much was written since the last one that it is time for another."""
+        if self._bytes_since and self._env.buggify("journal snapshot early"):
+            return True
+        return is_snapshot_due(bytes_since=self._bytes_since, snapshot_bytes=self._snapshot_bytes)
+
+    def append_snapshot(self, frames: list[Frame], *, now_ms: int) -> None:
+        """Append the whole state; what is before it may go when it is committed.
+
+        If it cannot be written, or only a part of it, nothing is lost: what was before is kept, and
+        it is time for another one when as much was written again.
+        """
+        assert not self._staged, "what was decided before is in the log"
+        log = self.partition.log
+        start, before = log.log_end_offset, self._snapshot_offset
+        *parts, ended = frames
+        values = [
+            *(encode(replace(part, snapshot_offset=before)) for part in parts),
+            encode(replace(ended, snapshot_offset=start)),
+        ]
+        try:
+            self._append(values, now_ms)
+        except BrokerError as error:
+            if self.is_led:
+                self._env.probe(
+                    "queue_snapshot_failed",
+                    severity="error",
+                    queue=self.partition.queue_name,
+                    partition=self.partition.number,
+                    reason=str(error),
+                )
+            return
+        finally:
+            self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
+        self._snapshot_offset = start
+        self.partition.wait_for_ack(Acks.ALL, log.log_end_offset, self, index=start)
+        self._flusher.appended(self.partition)
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        """See `partition.AckWaiter`: the snapshot that begins at offset `index` is committed."""
+        del level
+        self._on_snapshot(index)
+
+    def cut(self, snapshot_offset: int) -> None:
+        """Let the log begin with a snapshot that is committed, or with a later one."""
+        with suppress(BrokerError):  # A log that is offline is read by nobody.
+            high_watermark = self.partition.high_watermark
+            self.partition.log.delete_records(snapshot_offset, high_watermark=high_watermark)
+            self._flusher.request(self.partition)
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        """See `broker.partitions.partition.AckWaiter`: what was before the snapshot is kept."""
+
+    def fail(self, error: BrokerError) -> None:
+        """Tell those who wait for what is staged that it is in vain."""
+        self._staged.clear()
+        appended, self._on_appended = self._on_appended, []
+        committed, self._on_committed = self._on_committed, []
+        for waiter, index in (*appended, *committed):
+            waiter.failed(index, error)
+
+    def _append(self, staged: list[bytes], now_ms: int) -> None:
+        partition = self.partition
+        try:
+            start = 0
+            while start < len(staged):
+                end, size = start + 1, len(staged[start])
+                while end < len(staged) and size + len(staged[end]) <= _BATCH_BYTES_MAX:
+                    size += len(staged[end])
+                    end += 1
+                self._append_batch(staged[start:end], now_ms)
+                start = end
+        except BrokerError as error:
+            partition.note_status(str(error))
+            raise partition.passing(error) from error
+        partition.progressed()
+
+    def _append_batch(self, values: list[bytes], now_ms: int) -> None:
+        leader = self.leader
+        columns = Columns(len(values), values=values)
+        batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
+        self.partition.log.append(
+            batch, check_produced(batch), leader_epoch=leader.leader_epoch, now_ms=now_ms
+        )
+        self._bytes_since += sum(map(len, values))

@@ -1,0 +1,390 @@
+"""The records under a partition of a queue: what is committed, and which batches hold what.
+
+Shell without tasks: what has to come from the disk is yielded, and whoever drives it sends back
+what was loaded. So the same code serves at once what is in memory, and in a task what is not.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import Final, TypeVar, final
+
+import msgspec
+
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.queues.partition.batch_cache import Batch, KnownBatches
+from tidelog.logstore.disk.disk import File
+from tidelog.logstore.segments.batch_scanner import walk_headers
+from tidelog.logstore.segments.log_slice import LogSlice, corrupt
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import BatchHeader, Columns
+from tidelog.wire.errors import (
+    CorruptRecordError,
+    LeaderNotAvailableError,
+    WireFormatError,
+)
+from tidelog.wire.messages.queues import (
+    CHUNK_HEADER,
+    DELIVER_AT_HEADER,
+    PRIORITY_HEADER,
+    ReceivedRun,
+    Run,
+    SeenRun,
+)
+
+Result = TypeVar("Result")
+
+_STEP_BYTES: Final = 256 << 10
+"""Of a log, looked at in one go for what has come."""
+_STEPS_AT_ONCE: Final = 8
+"""Before others get their turn."""
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+_TIME_MAX_MS: Final = 1 << 62
+_DIGITS_MAX: Final = 20
+
+_Walked = tuple[int, BatchHeader]
+"""Where a batch is in its file."""
+Reading = Generator[LogSlice | None, LogSlice | None, Result]
+"""Yields slices that are to be loaded, and is sent what was loaded, or thrown why it was not; or
+yields `None` when others should run first."""
+
+
+class Gathered(msgspec.Struct):
+    """Messages whose batches were found."""
+
+    taken: list[Run]
+    batches: list[Batch]
+    """Ascending, each once."""
+    size: int = 0
+    """Bytes of all batches."""
+    damage: CorruptRecordError | None = None
+    """Why some were left out."""
+    unreadable: list[tuple[int, int, CorruptRecordError]] = []
+    """First offsets and exclusive ends of what cannot be read, and why."""
+    stopped_at: int | None = None
+    """The first message for which there was no room."""
+
+    def found_unreadable(self, offset: int, error: CorruptRecordError) -> int:
+        """Take note that nobody can read what is from an offset on; return where one can again."""
+        first, end = error.detail("offset"), error.detail("next_offset")
+        assert first is not None
+        assert end is not None
+        self.damage = error
+        self.unreadable.append((min(first, offset), end, error))
+        return end
+
+
+@final
+class SourceRecords:
+    """The records of one partition, as its queue sees them."""
+
+    def __init__(
+        self, partitions: Partitions, reader: SliceReader, topic_id: bytes, *, number: int
+    ) -> None:
+        """Read from the replica that is in `partitions`, whoever leads it."""
+        self._partitions = partitions
+        self._reader = reader
+        self._topic_id = topic_id
+        self._number = number
+        self.damage: CorruptRecordError | None = None
+        """Why a FIFO queue is not told of more records."""
+        self._known = KnownBatches()
+
+    def partition(self) -> Partition:
+        """Return the replica.
+
+        Raises:
+            LeaderNotAvailableError: It is not here at the moment, or being repaired.
+        """
+        partition = self._partitions.replica(self._topic_id, self._number)
+        if partition is None or partition.is_held:
+            raise LeaderNotAvailableError(
+                f"the messages of partition {self._number} cannot be read here at the moment"
+            )
+        return partition
+
+    def feed(
+        self, core: QueuePartition, *, decodes_all: bool, is_enough: Callable[[], bool]
+    ) -> Reading[None]:
+        """Tell the queue of records until it knows all that are committed, or enough.
+
+        Args:
+            core: The queue; it may change while something is loaded.
+            decodes_all: Whether it needs the keys of all records.
+            is_enough: Returns whether to stop before the end.
+
+        Raises:
+            LogOfflineError: The disk failed.
+            LeaderNotAvailableError: The replica is not here.
+        """
+        steps = 0
+        self.damage = None
+        while core.records_from < self.partition().high_watermark:
+            if is_enough():
+                return
+            steps += 1
+            if steps % _STEPS_AT_ONCE == 0:
+                yield None
+                continue
+            partition = self.partition()
+            log, high_watermark = partition.log, partition.high_watermark
+            first = core.records_from
+            try:
+                part = log.read(first, bytes_max=_STEP_BYTES, high_watermark=high_watermark)
+                assert part is not None, "there is something below the high watermark"
+                was_trusted = part.is_trusted
+                if self._reader.is_cold(part):
+                    part = yield from _loaded(part)
+                # What this process did not write is checked each time it is read.
+                walked = self._walk(partition, part, is_to_know=was_trusted)
+                if core.records_from == first:
+                    self._tell(core, partition, part.file, walked=walked, decodes_all=decodes_all)
+            except CorruptRecordError as error:
+                end = error.detail("next_offset")
+                assert end is not None
+                if core.config.is_fifo:
+                    # They may come before others of their groups: refuse rather than guess.
+                    self.damage = error
+                    return
+                if core.records_from == first:
+                    # Nobody can read what they say; they are there all the same.
+                    core.records_came(first, min(end, high_watermark))
+            except OSError as error:
+                raise partition.reading_failed(error) from error
+
+    def _walk(self, partition: Partition, part: LogSlice, *, is_to_know: bool) -> list[_Walked]:
+        walked = list(_walk(part))
+        if is_to_know:
+            batches = (
+                Batch(header.base_offset, header.next_offset, part.file, position, header.size)
+                for position, header in walked
+                if header.next_offset <= partition.high_watermark
+            )
+            self._known.learn(partition, batches)
+        return walked
+
+    def _tell(
+        self,
+        core: QueuePartition,
+        partition: Partition,
+        file: File,
+        *,
+        walked: list[_Walked],
+        decodes_all: bool,
+    ) -> None:
+        delay_ms = core.config.delivery_delay_ms
+        high_watermark = partition.high_watermark
+        plain_from = core.records_from
+        at = plain_from
+        for position, header in walked:
+            if header.next_offset <= at:
+                continue
+            first, end = max(header.base_offset, at), min(header.next_offset, high_watermark)
+            has_fields = header.has_queue_fields or decodes_all or header.is_sparse
+            if not has_fields and not delay_ms:
+                at = end
+                continue
+            if plain_from < at:
+                core.records_came(plain_from, at)
+            if at < first:
+                _lost(core, at, first)
+            if header.has_only_chunks or not header.record_count:
+                core.chunks_came(first, end)
+            else:
+                data = file.read_at(position, header.size) if has_fields else None
+                _came(core, header, data, first=first, end=end)
+            plain_from = at = end
+        if plain_from < at:
+            core.records_came(plain_from, at)
+
+    def gather(  # noqa: C901 (one walk over what is asked for)
+        self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int, passes_damage: bool = True
+    ) -> Reading[Gathered]:
+        """Find the batches of messages, in their order, until there are enough bytes.
+
+        At least one batch is found if there is one that can be read. What is damaged is left out,
+        with all behind it unless `passes_damage`.
+
+        Raises:
+            LogOfflineError: The disk failed.
+            LeaderNotAvailableError: The replica is not here.
+        """
+        found: dict[int, Batch] = {}
+        bases: list[int] = []
+        gathered = Gathered([], [])
+        for run in offers:
+            at, end = run.first_offset, run.first_offset + run.count
+            taken_from = at
+            while at < end:
+                known = bisect_right(bases, at) - 1
+                if known >= 0 and at < found[bases[known]].next_offset:
+                    at = min(end, found[bases[known]].next_offset)
+                    continue
+                room = bytes_max - gathered.size
+                if room <= 0 and found:
+                    break
+                try:
+                    batches = yield from self._batches(at, end, max(room, 1))
+                except CorruptRecordError as error:
+                    next_offset = gathered.found_unreadable(at, error)
+                    _take(gathered, taken_from, at)
+                    taken_from = at
+                    if not passes_damage:
+                        break
+                    taken_from = at = min(end, next_offset)
+                    continue
+                for batch in batches:
+                    if found and gathered.size + batch.size > bytes_max:
+                        break
+                    found[batch.base_offset] = batch
+                    gathered.size += batch.size
+                    at = min(end, batch.next_offset)
+                bases = sorted(found)
+                if not batches or batches[-1].base_offset not in found:
+                    break
+            _take(gathered, taken_from, at)
+            if at < end:
+                gathered.stopped_at = at
+                break
+        gathered.batches = [found[base] for base in sorted(found)]
+        return gathered
+
+    def _batches(self, first: int, end: int, bytes_max: int) -> Reading[list[Batch]]:
+        """Find batches from the one with an offset on, below an end."""
+        partition = self.partition()
+        known = self._known.find(partition, first, end, bytes_max=bytes_max)
+        if known and not self._reader.is_cold(_slice_of(known)):
+            return known
+        high_watermark = partition.high_watermark
+        try:
+            part = partition.log.read(first, bytes_max=bytes_max, high_watermark=high_watermark)
+            if part is None:
+                raise LeaderNotAvailableError(
+                    f"this broker has not heard yet that offset {first} is committed"
+                )
+            if self._reader.is_cold(part):
+                part = yield from _loaded(part)
+            batches = list(_batches_in(part, first, end))
+        except OSError as error:
+            raise partition.reading_failed(error) from error
+        if not batches or batches[0].base_offset > first:
+            next_offset = batches[0].base_offset if batches else first + 1
+            raise CorruptRecordError(
+                f"records {first} to {next_offset} (exclusive) are not there",
+                offset=first,
+                next_offset=next_offset,
+            )
+        return batches
+
+
+def _slice_of(batches: list[Batch]) -> LogSlice:
+    """Return batches as they lie in their file, one behind the other."""
+    first, last = batches[0], batches[-1]
+    return LogSlice(
+        first.file,
+        first.position,
+        last.position + last.size - first.position,
+        offset=first.base_offset,
+        end_offset=last.next_offset,
+        is_trusted=True,
+    )
+
+
+def _loaded(part: LogSlice) -> Reading[LogSlice]:
+    loaded = yield part
+    assert loaded is not None, "a slice was asked for"
+    return loaded
+
+
+def _came(
+    core: QueuePartition, header: BatchHeader, data: bytes | None, *, first: int, end: int
+) -> None:
+    """Tell a queue of records of one batch, with what they say if that was read."""
+    delay_ms = core.config.delivery_delay_ms
+    fields = None if data is None else _fields(header, data, first, end=end, delay_ms=delay_ms)
+    deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms and not fields else 0
+    core.records_came(first, end, fields, deliver_at_ms=deliver_at_ms)
+
+
+def _lost(core: QueuePartition, first: int, end: int) -> None:
+    """Tell a queue of records whose batches are not there.
+
+    Raises:
+        CorruptRecordError: It has an order, which nobody knows behind them.
+    """
+    if core.config.is_fifo:
+        raise corrupt(first, end)
+    core.records_came(first, end)
+
+
+def _take(gathered: Gathered, first: int, end: int) -> None:
+    if first < end:
+        gathered.taken.append((first, end - first))
+
+
+def _walk(part: LogSlice) -> Iterator[tuple[int, BatchHeader]]:
+    return walk_headers(
+        part.file,
+        part.position,
+        start_offset=part.start_offset,
+        end=part.position + part.length,
+    )
+
+
+def _batches_in(part: LogSlice, first: int, end: int) -> Iterator[Batch]:
+    for position, header in _walk(part):
+        if header.base_offset >= end:
+            return
+        if header.next_offset > first:
+            yield Batch(header.base_offset, header.next_offset, part.file, position, header.size)
+
+
+def _fields(
+    header: BatchHeader, data: bytes, first: int, *, end: int, delay_ms: int
+) -> list[RecordFields] | None:
+    """Return what the records in a range of offsets say; `None` if nobody can read that."""
+    try:
+        columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
+    except WireFormatError:
+        return None
+    if columns.offset_deltas is not None:
+        places = {delta: place for place, delta in enumerate(columns.offset_deltas)}
+    else:
+        places = None
+    fields: list[RecordFields] = []
+    for offset in range(first, end):
+        delta = offset - header.base_offset
+        place = delta if places is None else places.get(delta)
+        if place is None:
+            # Compaction took it out: as little of a message as a chunk is.
+            fields.append(RecordFields(is_chunk=True))
+        else:
+            fields.append(_fields_of(header, columns, place, delay_ms=delay_ms))
+    return fields
+
+
+def _fields_of(header: BatchHeader, columns: Columns, place: int, *, delay_ms: int) -> RecordFields:
+    deliver_at_ms = 0
+    if delay_ms:
+        deltas = columns.timestamp_deltas
+        sent_ms = header.first_timestamp_ms + (deltas[place] if deltas else 0)
+        deliver_at_ms = sent_ms + delay_ms
+    lane = 0
+    is_part = False
+    for name, value in () if columns.headers is None else columns.headers[place]:
+        if name == DELIVER_AT_HEADER:
+            deliver_at_ms = _number(value, deliver_at_ms)
+        elif name == PRIORITY_HEADER:
+            lane = _number(value, lane)
+        elif name == CHUNK_HEADER:
+            is_part = True
+    key = columns.keys[place] if columns.keys else None
+    return RecordFields(min(deliver_at_ms, _TIME_MAX_MS), lane, key, is_part)
+
+
+def _number(value: bytes, default: int) -> int:
+    """Return a number in decimal; the default if it is none, for that is no reason to stop."""
+    return int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else default

@@ -1,0 +1,299 @@
+"""All partitions of queues that this broker serves.
+
+Shell: owns the one task that attends to those to which something has happened. All that came in one
+go is served at once, and what was decided for it becomes one batch of each journal.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.queues.dead_letters.mover import Mover
+from tidelog.broker.queues.dead_letters.resume import Resumer
+from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
+from tidelog.broker.queues.partition.hosted_partition import MessageWaiter, ServedPartition
+from tidelog.broker.queues.queue_view import QueueFacts, facts_of, is_so
+from tidelog.broker.queues.supervision import start_supervised, supervising
+from tidelog.broker.requests.deadlines import Deadlines
+from tidelog.coordinator.metadata.broker_delta import Delta, Key
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    NotLeaderError,
+    UnknownQueueError,
+    UnknownTopicIdError,
+)
+from tidelog.wire.messages.queues import LastPurgeRequest
+from tidelog.wire.protocol import api
+
+_CLOCK_LOOK_S: Final = 10.0
+"""Deadlines are times of day, which may jump: so often the time is looked at, at least."""
+_ANSWER_S: Final = 5.0
+_IDLE_S: Final = 600.0
+"""What nobody has asked for so long is forgotten; the journal has it."""
+_GLANCE_S: Final = 5.0
+"""The same for what was loaded only to be counted."""
+
+
+@final
+class QueueServer:
+    """Finds partitions of queues, and attends to them."""
+
+    def __init__(
+        self,
+        env: Env,
+        nursery: trio.Nursery,
+        cluster: ClusterNode,
+        *,
+        partitions: Partitions,
+        flusher: Flusher,
+        offsets: OffsetsHandler,
+    ) -> None:
+        """Serve what is led here of what `cluster` knows; `run` must run in a task."""
+        self.env = env
+        self.nursery = nursery
+        self.partitions = partitions
+        self.flusher = flusher
+        self.offsets = offsets
+        self.reader = SliceReader(env)
+        self._cluster = cluster
+        self._producer = TopicProducer(cluster)
+        self._served: dict[Key, ServedPartition] = {}
+        self._came: list[MessageWaiter] = []
+        self._touched: dict[ServedPartition, None] = {}
+        self._to_plan: dict[ServedPartition, None] = {}
+        self._deadlines: Deadlines[ServedPartition] = Deadlines()
+        self._used_at: dict[ServedPartition, float] = {}
+        """When each was asked for last, the longest ago first; seconds of trio's clock."""
+        self._has_work = trio.Event()
+        self._until_deadline = trio.CancelScope()
+        """Of the task that waits for the first of the deadlines, which may come to be earlier."""
+        self.resumer = Resumer(self)
+        for partition in partitions.all():
+            self.resumer.look_at(partition)
+        partitions.listeners.append(self.resumer.look_at)
+        cluster.metadata.subscribe(self._heard)
+
+    def __len__(self) -> int:
+        """Return how many partitions are loaded, or being loaded."""
+        return len(self._served)
+
+    def mover_of(self, served: ServedPartition) -> Mover:
+        """Return what moves dead letters of a partition."""
+        return Mover(self.nursery, self._producer, served)
+
+    def facts(self, queue_id: bytes, known: QueueFacts | None = None) -> QueueFacts:
+        """Return what the metadata says of a queue: `known`, if it is still so.
+
+        Raises:
+            UnknownQueueError: It was deleted.
+            UnknownTopicIdError: It is not known here, maybe not yet.
+        """
+        catalog = self._cluster.metadata.state.catalog
+        if known is not None and is_so(catalog, known):
+            return known
+        if not catalog.knows(queue_id):
+            raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
+        return facts_of(catalog, queue_id)
+
+    def find(self, queue_id: bytes, number: int) -> ServedPartition:
+        """Return a partition of a queue that is served here, or is being loaded.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            UnknownPartitionError: The queue has fewer partitions.
+            NotLeaderError: Another broker serves it.
+            LeaderNotAvailableError: Nobody does at the moment.
+        """
+        served = self._served.get((queue_id, number))
+        facts = self.facts(queue_id, None if served is None else served.facts)
+        journal = self.partitions.led(queue_id, number)
+        if served is None or served.journal.partition is not journal or not served.journal.is_led:
+            if served is not None:
+                served.drop(self.why_not_led(served))
+            served = ServedPartition(self, facts, journal)
+            self._served[served.key] = served
+            start_supervised(self.nursery, served, served.load)
+        self._used_at.pop(served, None)
+        self._used_at[served] = trio.current_time()
+        return served
+
+    def require_moderate(self, queue_id: bytes, numbers: Sequence[int]) -> None:
+        """Check that a request names no more partitions than a queue has.
+
+        Raises:
+            InvalidRequestError: It does.
+            UnknownQueueError: There is no such queue.
+        """
+        with suppress(UnknownTopicIdError):  # It is said of each partition.
+            count = len(self.facts(queue_id).start_offsets)
+            if len(numbers) > count:
+                raise InvalidRequestError(
+                    f"the queue has {count} partitions, and the request names {len(numbers)}"
+                )
+
+    async def purged_below(self, queue_id: bytes, number: int) -> tuple[int, int | None]:
+        """Return where the last purge of a partition ended, as far as it is committed.
+
+        And the leader epoch of the journal, if it is led here.
+
+        Raises:
+            BrokerError: Nobody serves the partition, or says so.
+        """
+        journal = self.partitions.replica(queue_id, number)
+        if journal is not None and journal.leader is not None:
+            served = self.find(queue_id, number)
+            await served.wait_loaded()
+            below = served.core.purged_below
+            await served.committed()
+            return below, served.journal.epoch
+        known = self._cluster.metadata.state.partition(queue_id, number)
+        if known is None or known.leader is None:
+            raise LeaderNotAvailableError(f"nobody serves partition {number} of the queue now")
+        request = LastPurgeRequest(queue_id, number)
+        try:
+            reply = await self._cluster.peers.ask(
+                known.leader, api.LAST_PURGE, request, timeout_s=_ANSWER_S
+            )
+        except ConnectionLostError as error:
+            raise LeaderNotAvailableError(
+                f"broker {known.leader}, which serves partition {number} of the queue, does not"
+                f" answer: {error}"
+            ) from error
+        return reply.below_offset, None
+
+    def loaded(self, queue_id: bytes, number: int) -> ServedPartition | None:
+        """Return a partition of a queue if it is in memory."""
+        served = self._served.get((queue_id, number))
+        return served if served is not None and served.journal.is_led else None
+
+    def glanced_at(self, served: ServedPartition) -> None:
+        """Have it forgotten soon unless somebody uses it: who counts all queues uses none."""
+        self._used_at[served] = trio.current_time() - _IDLE_S + _GLANCE_S
+        self.plan(served)
+
+    def receive(self, waiter: MessageWaiter) -> None:
+        """Have a receive look for messages, together with all others that came."""
+        self._came.append(waiter)
+        self._has_work.set()
+
+    def why_not_led(self, served: ServedPartition) -> BrokerError:
+        """Return why a partition is not served here any more."""
+        try:
+            self.facts(served.facts.queue_id)
+        except UnknownQueueError:
+            return UnknownQueueError(f"queue {served.facts.name!r} was deleted")
+        except UnknownTopicIdError as error:
+            return error
+        return NotLeaderError(
+            f"another broker serves partition {served.number} of queue {served.facts.name!r} now"
+        )
+
+    def touch(self, served: ServedPartition) -> None:
+        """Attend to a partition soon."""
+        self._touched[served] = None
+        self._has_work.set()
+
+    def plan(self, served: ServedPartition) -> None:
+        """Attend to a partition when something happens by itself."""
+        self._to_plan[served] = None
+        self._has_work.set()
+
+    def forget(self, served: ServedPartition) -> None:
+        """Have it no more."""
+        if self._remove(served) and served.journal.is_led:
+            # Something has failed: what it had to do goes on when it is loaded again.
+            self.resumer.look_later(served.journal.partition)
+
+    def _remove(self, served: ServedPartition) -> bool:
+        """Return whether it was there."""
+        self._used_at.pop(served, None)
+        self._deadlines.discard(served)
+        if self._served.get(served.key) is not served:
+            return False
+        del self._served[served.key]
+        return True
+
+    def _heard(self, delta: Delta) -> None:
+        for topic_id in delta.altered_topics:
+            topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
+            count = 0 if topic is None or topic.queue is None else topic.partition_count
+            for number in range(count):
+                partition = self.partitions.replica(topic_id, number)
+                if partition is not None:
+                    self.resumer.look_at(partition)
+
+    async def run(self) -> None:
+        """Attend to what happens, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.resumer.run)
+            nursery.start_soon(self._mind_deadlines)
+            await self._attend_to_all()
+
+    async def _mind_deadlines(self) -> None:
+        while True:
+            deadline = self._deadlines.next_deadline
+            with trio.CancelScope(deadline=math.inf if deadline is None else deadline) as scope:
+                self._until_deadline = scope
+                await trio.sleep_forever()
+            for served in self._deadlines.take_expired(trio.current_time()):
+                self._touched[served] = None
+            self._attend()
+
+    async def _attend_to_all(self) -> None:
+        while True:
+            await self._has_work.wait()
+            self._has_work = trio.Event()
+            self._attend()
+
+    def _attend(self) -> None:
+        came, self._came = self._came, []
+        for waiter in came:
+            waiter.attempt()
+        touched, self._touched = self._touched, {}
+        for served in touched:
+            with supervising(served):
+                served.attend()
+        # Attending to one may have decided something at another.
+        touched |= self._touched
+        self._touched = {}
+        for served in touched:
+            with supervising(served):
+                served.flush()
+        touched |= self._to_plan
+        self._to_plan = {}
+        for served in touched:
+            self._plan(served)
+
+    def _plan(self, served: ServedPartition) -> None:
+        """Note when a partition is to be attended to though nothing happens."""
+        self._deadlines.discard(served)
+        if served.error is not None:
+            return
+        now = trio.current_time()
+        deadline_ms = served.next_deadline_ms
+        if deadline_ms is None:
+            if not served.is_idle:
+                return
+            idle_at = self._used_at.get(served, now) + _IDLE_S
+            if idle_at <= now:
+                self._remove(served)  # Before: nothing has failed, and nothing is to be resumed.
+                served.unload()
+                return
+            deadline = idle_at
+        else:
+            in_s = (deadline_ms - self.env.clock.now_ms()) / 1000
+            deadline = now + min(max(in_s, 0), _CLOCK_LOOK_S)
+        if self._deadlines.add(served, deadline):
+            self._until_deadline.deadline = deadline

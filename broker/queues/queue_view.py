@@ -1,0 +1,183 @@
+"""What the metadata says of a queue, in the terms of `queue_layer`.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from tidelog.coordinator.metadata import queue_config as settings
+from tidelog.coordinator.metadata import retry_backoff
+from tidelog.coordinator.metadata.catalog import Catalog, Topic
+from tidelog.queue_layer.commands.deduplication import DeduplicationRule, DeduplicationScope
+from tidelog.queue_layer.config import (
+    NO_BACKOFF,
+    ExponentialBackoff,
+    FixedBackoff,
+    QueueConfig,
+    ReceiveDurability,
+    RetryBackoff,
+)
+from tidelog.wire.errors import UnknownQueueError
+from tidelog.wire.messages.queue_journal import Target
+
+_NO_RETENTION_MS: Final = 1 << 61
+"""As good as for ever, and still a time of day when it is added to one."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """A queue, as one version of the metadata knows it."""
+
+    journal: Topic
+    dead_letters: Topic | None
+    """The topic of the dead-letter queue."""
+    source_id: bytes
+    """Topic id of the records."""
+    start_offsets: Sequence[int]
+    receipt_key: bytes
+
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.journal.queue_name
+
+    @property
+    def queue_id(self) -> bytes:
+        """The topic id of the journal."""
+        return self.journal.topic_id
+
+    def is_same(self, other: "QueueFacts") -> bool:
+        """Return whether nothing has changed: topics are made anew when they change."""
+        return self.journal is other.journal and self.dead_letters is other.dead_letters
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it has message groups."""
+        spec = self.journal.queue
+        return spec is not None and spec.is_fifo
+
+    @property
+    def window_ms(self) -> int:
+        """For how long an id is looked for."""
+        config = self.journal.queue_config
+        assert config is not None
+        return config.deduplication_window_ms
+
+    @property
+    def history_ms(self) -> int:
+        """For how long the journal keeps what no snapshot needs."""
+        config = self.journal.queue_config
+        assert config is not None
+        return config.history_ms
+
+    @property
+    def retention_ms(self) -> int | None:
+        """For how long messages are handed out; `None` for ever."""
+        config = self.journal.queue_config
+        assert config is not None
+        return config.retention_ms
+
+    @property
+    def deduplication_rule(self) -> DeduplicationRule:
+        """How its messages are told from each other."""
+        config = self.journal.queue_config
+        assert config is not None
+        return DeduplicationRule(
+            DeduplicationScope(config.deduplication_scope),
+            is_content_based=config.content_based_deduplication,
+        )
+
+    @property
+    def messages_per_s(self) -> float | None:
+        """How many messages may be sent to one partition, `None` for any number."""
+        config = self.journal.queue_config
+        assert config is not None
+        return None if config.send_rate is None else config.send_rate / len(self.start_offsets)
+
+    def has_same_window(self, other: "QueueFacts") -> bool:
+        """Return whether the same messages are duplicates under both."""
+        ours, theirs = self.deduplication_rule, other.deduplication_rule
+        return (self.window_ms, ours.scope, ours.is_content_based) == (
+            other.window_ms,
+            theirs.scope,
+            theirs.is_content_based,
+        )
+
+    def config(self, number: int) -> QueueConfig:
+        """Return the settings of one partition."""
+        config = self.journal.queue_config
+        spec = self.journal.queue
+        assert config is not None
+        assert spec is not None
+        is_lazy = config.receive_durability is settings.ReceiveDurability.LAZY
+        return QueueConfig(
+            visibility_timeout_ms=config.visibility_timeout_ms,
+            delivery_delay_ms=config.delivery_delay_ms,
+            retention_ms=_NO_RETENTION_MS if config.retention_ms is None else config.retention_ms,
+            max_receive_count=config.max_receive_count,
+            dead_letter_target=self._target(number),
+            retry_backoff=_backoff(config.retry_backoff),
+            receive_durability=ReceiveDurability.LAZY if is_lazy else ReceiveDurability.STRICT,
+            is_fifo=spec.is_fifo,
+            has_fencing=config.has_fencing,
+            leased_max=config.leased_max,
+            lanes=config.lanes,
+            has_fairness=config.has_fairness,
+        )
+
+    def _target(self, number: int) -> Target | None:
+        """Return where dead letters go: always the same place, so that groups stay in order."""
+        topic = self.dead_letters
+        return None if topic is None else (topic.topic_id, number % topic.partition_count)
+
+
+def facts_of(catalog: Catalog, queue_id: bytes) -> QueueFacts:
+    """Return what is known of a queue.
+
+    Raises:
+        UnknownQueueError: There is none with this id, any more or yet.
+    """
+    journal = catalog.topic_by_id(queue_id)
+    if journal is None or journal.queue is None or journal.queue_config is None:
+        raise UnknownQueueError(
+            f"no queue has the id {queue_id.hex()}; it was deleted, or never was here"
+        )
+    spec = journal.queue
+    return QueueFacts(
+        journal,
+        _dead_letters(catalog, journal.queue_config),
+        spec.source_topic_id,
+        spec.start_offsets,
+        spec.receipt_key,
+    )
+
+
+def is_so(catalog: Catalog, facts: QueueFacts) -> bool:
+    """Return whether nothing has changed: topics are made anew when they change."""
+    journal = facts.journal
+    return (
+        catalog.topic_by_id(journal.topic_id) is journal
+        and journal.queue_config is not None
+        and _dead_letters(catalog, journal.queue_config) is facts.dead_letters
+    )
+
+
+def _dead_letters(catalog: Catalog, config: settings.QueueConfig) -> Topic | None:
+    name = config.dead_letter_queue
+    if name is None or not catalog.has_queue(name):
+        return None
+    return catalog.topic_by_id(catalog.journal(name).source_id)
+
+
+def _backoff(backoff: retry_backoff.RetryBackoff) -> RetryBackoff:
+    if isinstance(backoff, retry_backoff.ExponentialBackoff):
+        return ExponentialBackoff(
+            base_ms=backoff.first_ms,
+            factor=backoff.factor,
+            cap_ms=backoff.longest_ms,
+            jitter=backoff.jitter,
+        )
+    return FixedBackoff(backoff.delays_ms) if backoff.delays_ms else NO_BACKOFF

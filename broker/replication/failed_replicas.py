@@ -1,0 +1,235 @@
+"""Replicas for which this broker cannot vouch: having others counted on instead.
+
+Shell around `coordinator.metadata.replica_removal`: owns the task that looks after them. It goes
+by how
+things are, not by what has happened: as long as a replica here is not whole and the metadata counts
+on it, it is given up, a command at a time for all of them.
+"""
+
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.coordinator.metadata.broker_delta import Key
+from tidelog.coordinator.metadata.commands import GivenUpReplica, GiveUpReplicas
+from tidelog.coordinator.metadata.replica_removal import should_be_given_up
+from tidelog.isr.durability import Durability
+from tidelog.logstore.log import LogStatus
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    DiskFullError,
+    OverloadedError,
+    WireFormatError,
+)
+
+_LOOK_S: Final = 0.25
+"""How late it may be seen that a disk does not answer, or that somebody else could lead now."""
+_RETRY_S: Final = 0.5
+_SUBMIT_TIMEOUT_S: Final = 5.0
+_OTHERS_S: Final = 3.0
+"""For so long a start waits for somebody who is counted on as well, and is not there yet."""
+_LATE_S: Final = 1.0
+"""A look that comes so much too late: this process stood still, not its disk."""
+_AT_ONCE_MAX: Final = 1000
+
+
+@final
+class UnfitReplicas:
+    """The replicas of this broker that are not whole.
+
+    Invariant: every open replica whose log is not in order is among them.
+    """
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        """Know of none yet; `run` must run in a task."""
+        self._surroundings = surroundings
+        self._unfit: dict[Partition, None] = {}
+        self._stalled_at: dict[Partition, float] = {}
+        """When a disk was seen last not to answer, of those that are or were stalled lately."""
+        self._unopened: dict[Key, bool] = {}
+        """Replicas without an open log, and whether they may lack committed records."""
+        self._has_news = trio.Event()
+
+    def look_at(self, partition: Partition) -> None:
+        """Take note of how a replica is; whoever follows with it says so."""
+        if not partition.is_whole and partition not in self._unfit:
+            self._unfit[partition] = None
+            partition.progressed()
+            self._has_news.set()
+
+    def not_opened(self, key: Key, error: BrokerError) -> None:
+        """Take note that the log of a replica could not be made, or not be opened, for now.
+
+        Where only room or a descriptor was missing, nothing that it may have had is in doubt.
+        """
+        self._unopened[key] = not isinstance(error, DiskFullError | OverloadedError)
+        self._has_news.set()
+
+    async def give_up_damaged(self) -> None:
+        """Have nobody count on what was found to be damaged; the start of a broker.
+
+        Returns when the cluster has agreed, or when nobody can stand in.
+        """
+        deadline = trio.current_time() + _OTHERS_S
+        while True:
+            due = self._due()
+            if due:
+                await self._give_up(due)
+            elif trio.current_time() < deadline and self._waits_for_others():
+                await trio.sleep(_LOOK_S)
+            else:
+                return
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            wanted_at = trio.current_time() + _LOOK_S
+            self._has_news = trio.Event()
+            with trio.move_on_at(wanted_at):
+                await self._has_news.wait()
+            if trio.current_time() - wanted_at < _LATE_S:
+                self._look_for_stalled()
+            self._look()
+            due = self._due()
+            if due:
+                await self._give_up(due)
+
+    def _look_for_stalled(self) -> None:
+        """See which disks do not answer. One that has just answered is not trusted at once."""
+        now, lag_max_s = trio.current_time(), self._surroundings.replica_lag_max_ms / 1000
+        for partition in self._surroundings.flusher.stalled(lag_max_s):
+            # What is only to be in memory is acknowledged all the same.
+            if partition.durability is Durability.FSYNC:
+                self._stalled_at[partition] = now
+        for partition, at in list(self._stalled_at.items()):
+            if partition.is_stalled and now - at > lag_max_s:
+                del self._stalled_at[partition]
+                partition.is_stalled = False
+            elif not partition.is_stalled:
+                partition.stalled()
+                self._tell_stalled(partition)
+                self.look_at(partition)
+
+    def _tell_stalled(self, partition: Partition) -> None:
+        self._surroundings.env.probe(
+            "disk_stalled",
+            severity="error",
+            directory=partition.log.directory,
+            longer_than_ms=self._surroundings.replica_lag_max_ms,
+        )
+
+    def _look(self) -> None:
+        for partition in list(self._unfit):
+            is_open = self._surroundings.is_open(partition)
+            if partition.is_whole or not is_open:
+                del self._unfit[partition]
+                if is_open:
+                    partition.progressed()
+        for key in list(self._unopened):
+            if self._surroundings.partitions.replica(*key) is not None:
+                del self._unopened[key]
+
+    def _due(self) -> list[GivenUpReplica]:
+        """Return what is counted on, and need not be."""
+        surroundings = self._surroundings
+        state = surroundings.state
+        due = self._due_of_lost() + self._due_of_unopened()
+        for partition in self._unfit:
+            known = state.partition(*partition.key)
+            replica = GivenUpReplica(
+                *partition.key,
+                _may_lack_records(partition),
+                is_offline=partition.log.status is LogStatus.OFFLINE,
+            )
+            if known is not None and should_be_given_up(
+                known, surroundings.node_id, state.brokers, replica=replica
+            ):
+                due.append(replica)
+        return due[:_AT_ONCE_MAX]
+
+    def _due_of_lost(self) -> list[GivenUpReplica]:
+        """Return what has lost its files and is counted on.
+
+        If it is the only replica, and something is left of it, nobody has more.
+        """
+        surroundings = self._surroundings
+        state, own_id = surroundings.state, surroundings.node_id
+        due: list[GivenUpReplica] = []
+        for key, doubt in surroundings.partitions.in_doubt.items():
+            known = state.partition(*key)
+            if known is None or (len(known.replicas) == 1 and not doubt.is_empty):
+                continue
+            replica = GivenUpReplica(*key, may_lack_records=True, is_lost=True)
+            if should_be_given_up(known, own_id, state.brokers, replica=replica):
+                due.append(replica)
+        return due
+
+    def _due_of_unopened(self) -> list[GivenUpReplica]:
+        """Return what has no log here for now and is counted on; it cannot lead, nor follow."""
+        surroundings = self._surroundings
+        state, own_id = surroundings.state, surroundings.node_id
+        due: list[GivenUpReplica] = []
+        for key, may_lack_records in list(self._unopened.items()):
+            known = state.partition(*key)
+            if known is None or own_id not in known.replicas:
+                del self._unopened[key]
+                continue
+            replica = GivenUpReplica(*key, may_lack_records)
+            if should_be_given_up(known, own_id, state.brokers, replica=replica):
+                due.append(replica)
+        return due
+
+    def _waits_for_others(self) -> bool:
+        """Return whether somebody is counted on like a damaged replica here, and not there yet."""
+        own_id = self._surroundings.node_id
+        for partition in self._unfit:
+            known = self._surroundings.state.partition(*partition.key)
+            if known is not None and _may_lack_records(partition):
+                eligible = known.eligible_leader_replicas
+                if own_id in eligible and len(eligible) > 1:
+                    return True
+        return False
+
+    async def _give_up(self, due: list[GivenUpReplica]) -> None:
+        surroundings = self._surroundings
+        epoch = surroundings.registration.broker_epoch
+        if epoch is None:
+            await trio.sleep(_RETRY_S)
+            return
+        command = GiveUpReplicas(surroundings.node_id, epoch, due)
+        try:
+            await surroundings.cluster.submission.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
+        except (BrokerError, ConnectionLostError, WireFormatError) as error:
+            surroundings.env.probe("replicas_not_given_up", severity="warning", reason=str(error))
+            await trio.sleep(_RETRY_S)
+            return
+        for each in due:
+            partition = surroundings.partitions.replica(each.topic_id, each.partition)
+            if partition is None:
+                surroundings.env.probe(
+                    "replica_given_up",
+                    severity="warning",
+                    topic_id=each.topic_id.hex(),
+                    partition=each.partition,
+                    status="not opened",
+                )
+            else:
+                surroundings.env.probe(
+                    "replica_given_up",
+                    severity="warning",
+                    directory=partition.log.directory,
+                    status=partition.log.status.value,
+                    is_stalled=partition.is_stalled,
+                )
+
+
+def _may_lack_records(partition: Partition) -> bool:
+    """Return whether committed records may be damaged, or not on the disk.
+
+    What is committed under `fsync` was durable before. Whether that was in force all the time
+    since it was committed, the cluster knows.
+    """
+    return not partition.log.keeps_durable

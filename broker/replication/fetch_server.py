@@ -1,0 +1,500 @@
+"""A leader's side of replication: what followers report, and what they are sent.
+
+Shell: owns the sessions of followers, and the task that answers those who waited for data.
+"""
+
+from typing import Final, final
+
+import msgspec
+import trio
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.isr_updater import InSyncKeeper
+from tidelog.broker.replication.repair_reads import ReplicaReader
+from tidelog.broker.replication.surroundings import Surroundings, now_ms
+from tidelog.broker.replication.throttle import CatchUpThrottle
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.response import Asking, Replier
+from tidelog.isr.divergence import LogShape, find_divergence, find_stale
+from tidelog.isr.fetch_session import LeaderSession, SessionPartition
+from tidelog.isr.follower_progress import FollowerReport
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    NotLeaderError,
+)
+from tidelog.wire.messages.replication import (
+    Diverging,
+    FollowedPartition,
+    ReplicaDurableReply,
+    ReplicaDurableRequest,
+    ReplicaFetched,
+    ReplicaFetchReply,
+    ReplicaFetchRequest,
+    ReplicaIdentity,
+)
+from tidelog.wire.protocol.write_buffer import FileRegion
+
+_MAX_WAIT_MS_MAX: Final = 10_000
+_PARTITION_BYTES_MAX: Final = 1 << 20
+_BYTES_MAX: Final = 8 << 20
+_COPY_BELOW_BYTES: Final = 32 << 10
+"""Smaller pieces are read and sent together with the reply's header."""
+
+
+class Found(msgspec.Struct):
+    """What there is to say of one partition."""
+
+    number: int
+    """In the session."""
+    high_watermark: int = 0
+    log_start_offset: int = 0
+    part: LogSlice | None = None
+    diverging: Diverging | None = None
+    error: BrokerError | None = None
+    partition: Partition | None = None
+    is_counted: bool = False
+    """Whether what is sent counts against the allowance of replicas that are being added."""
+    is_held_up: bool = False
+    """Whether there is something to send, but nothing left of that allowance."""
+    is_awaited: bool = False
+    """Whether more is committed than the follower knows, and it has readers."""
+
+    @property
+    def awaits_report(self) -> bool:
+        """Whether the follower will say where its log ends when it has heard of it."""
+        return self.part is not None or self.diverging is not None or self.error is not None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the follower waits for it."""
+        return self.awaits_report or self.is_awaited
+
+
+@final
+class _Watch:
+    """Tells a session of what happens to one partition."""
+
+    __slots__ = ("_number", "_session", "partition")
+
+    def __init__(self, session: "ReplicaSession", number: int, partition: Partition) -> None:
+        self._session = session
+        self._number = number
+        self.partition = partition
+
+    def changed(self, partition: Partition) -> None:
+        """See `broker.partitions.partition.Watcher`."""
+        self._session.touched(self._number, partition)
+
+
+@final
+class ReplicaSession:
+    """One follower, on one connection.
+
+    Invariant: at most one fetch waits.
+    """
+
+    def __init__(self, server: "ReplicaServer", asking: Asking) -> None:
+        """Begin with nothing followed; ends with the connection."""
+        self._server = server
+        self._asking = asking
+        self.core = LeaderSession()
+        self.watches: dict[int, _Watch] = {}
+        self.is_held_up = False
+        """Whether something was not sent for the sake of others."""
+        self._waiting: tuple[ReplicaFetchRequest, Replier] | None = None
+        asking.parked[self] = None
+
+    def wait(self, request: ReplicaFetchRequest, replier: Replier) -> None:
+        """Answer when there is something, or when time is over."""
+        self._waiting = (request, replier)
+        max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
+        if self.is_held_up:
+            max_wait_ms = min(max_wait_ms, self._server.throttle.wait_ms())
+        self._server.waiting.add(self, trio.current_time() + max_wait_ms / 1000)
+
+    def touched(self, number: int, partition: Partition) -> None:
+        """Take note that something happened to a partition."""
+        self.core.touch(number)
+        if self._waiting is None:
+            return
+        known = self.core.partitions.get(number)
+        has_more = (
+            known is None
+            or known.position is None
+            or partition.leader is None
+            or known.position.fetch_offset < partition.log.log_end_offset
+            or (
+                self._waiting[0].has_readers
+                and known.told_high_watermark < partition.leader.high_watermark
+            )
+        )
+        if has_more:
+            self._server.wake(self)
+
+    def look_again(self, *, is_last: bool) -> None:
+        """Answer the fetch that waits, if there is something to say or `is_last`."""
+        if self._waiting is None:
+            return
+        request, replier = self._waiting
+        with replier:
+            found = self._server.collect(self, request)
+            if is_last or any(item.is_urgent for item in found):
+                self._end_wait()
+                self._server.answer(self, found, replier)
+            return
+        self._end_wait()  # A defect, which was answered.
+
+    def expire(self) -> None:
+        """See `broker.requests.purgatory.Waiter`."""
+        self.look_again(is_last=True)
+
+    def close(self) -> None:
+        """See `broker.requests.purgatory.Waiter`: whoever follows on asks again."""
+        self.look_again(is_last=True)
+
+    def drop(self) -> None:
+        """See `broker.requests.response.Parked`: the follower is gone."""
+        if self._waiting is not None:
+            _, replier = self._waiting
+            self._end_wait()
+            replier.nothing()
+        self._asking.parked.pop(self, None)
+        self.unwatch(list(self.watches))
+        self._server.forget(self._asking)
+
+    def unwatch(self, numbers: list[int]) -> None:
+        """Hear no more of partitions."""
+        for number in numbers:
+            watch = self.watches.pop(number, None)
+            if watch is not None:
+                watch.partition.watchers.pop(watch, None)
+
+    def watch(self, number: int, partition: Partition) -> None:
+        """Hear of what happens to a partition."""
+        known = self.watches.get(number)
+        if known is None or known.partition is not partition:
+            self.unwatch([number])
+            self.watches[number] = watch = _Watch(self, number, partition)
+            partition.watchers[watch] = None
+
+    def _end_wait(self) -> None:
+        self._waiting = None
+        self._server.waiting.done(self)
+
+
+@final
+class ReplicaServer:
+    """Serves followers with what this broker leads."""
+
+    def __init__(self, surroundings: Surroundings, in_sync: InSyncKeeper, waiting: Waiting) -> None:
+        """Tell `in_sync` of followers that are not in sync; `run` must run in a task."""
+        self._surroundings = surroundings
+        self._in_sync = in_sync
+        self.waiting = waiting
+        self.throttle = CatchUpThrottle(surroundings)
+        self.reader = ReplicaReader(surroundings, self.led)
+        self._sessions: dict[Asking, ReplicaSession] = {}
+        self._woken: dict[ReplicaSession, None] = {}
+        self._has_woken = trio.Event()
+
+    async def run(self) -> None:
+        """Answer those whose waiting has an end, all that came in one go at once."""
+        while True:
+            await self._has_woken.wait()
+            self._has_woken = trio.Event()
+            woken, self._woken = self._woken, {}
+            for session in woken:
+                session.look_again(is_last=False)
+
+    def wake(self, session: ReplicaSession) -> None:
+        """Let a session look again, soon."""
+        self._woken[session] = None
+        self._has_woken.set()
+
+    def forget(self, asking: Asking) -> None:
+        """Forget the session of a connection that has ended."""
+        self._sessions.pop(asking, None)
+
+    def fetch(self, request: ReplicaFetchRequest, replier: Replier) -> None:
+        """Take note of what a follower reports, and reply now or when there is something.
+
+        Raises:
+            BrokerError: The request as a whole is refused.
+        """
+        self._surroundings.check_identity(request.identity)
+        asking = replier.asking
+        session = self._sessions.get(asking)
+        if session is None:
+            if not request.begins_session:
+                raise InvalidRequestError("there is no session on this connection; begin one")
+            session = self._sessions[asking] = ReplicaSession(self, asking)
+        session.look_again(is_last=True)
+        session.unwatch(session.core.take(request))
+        found = self.collect(session, request)
+        if request.max_wait_ms <= 0 or any(item.is_urgent for item in found):
+            self.answer(session, found, replier)
+        else:
+            session.wait(request, replier)
+
+    def durable(self, request: ReplicaDurableRequest, replier: Replier) -> None:
+        """Take note of what is on a follower's disk.
+
+        Raises:
+            BrokerError: The request as a whole is refused.
+        """
+        self._surroundings.check_identity(request.identity)
+        session = self._sessions.get(replier.asking)
+        known_count = 0
+        for report in request.partitions:
+            entry = None
+            if session is not None:
+                entry = session.core.partitions.get(report.number_in_session)
+            if entry is not None and entry.is_reported:
+                known_count += self._became_durable(
+                    entry, request.identity, report.durable_end_offset
+                )
+        if replier.version == 1:
+            replier.reply(ReplicaDurableReply(known_count))
+        else:
+            replier.nothing()
+        if request.ends_wait and session is not None:
+            session.look_again(is_last=True)
+
+    def collect(self, session: ReplicaSession, request: ReplicaFetchRequest) -> list[Found]:
+        """Look at all of which there may be something to say."""
+        core = session.core
+        for number in list(core.due):
+            entry = core.partitions[number]
+            if not entry.is_reported:
+                self._report(session, number, entry, identity=request.identity)
+        remaining = min(request.bytes_max, _BYTES_MAX)
+        is_first = True
+        session.is_held_up = False
+        found: list[Found] = []
+        for number in list(core.due):
+            entry = core.partitions[number]
+            item = self._look(number, entry, request.identity, remaining=remaining)
+            is_news = item.high_watermark > entry.told_high_watermark
+            item.is_awaited = request.has_readers and is_news
+            if item.part is not None:
+                if not is_first and item.part.length > remaining:
+                    break  # It is full. What is still due comes first the next time.
+                remaining -= item.part.length
+                is_first = False
+                if item.is_counted:
+                    self.throttle.sent(item.part.length)
+            elif item.is_held_up:
+                session.is_held_up = True
+                continue  # Still due.
+            elif not item.is_urgent and core.is_told(
+                number,
+                high_watermark=item.high_watermark,
+                log_start_offset=item.log_start_offset,
+            ):
+                core.due.pop(number)
+                continue
+            found.append(item)
+        return found
+
+    def answer(self, session: ReplicaSession, found: list[Found], replier: Replier) -> None:
+        """Send what was found; what must come from the disk is read in a task first."""
+        for item in found:
+            session.core.told(
+                item.number,
+                high_watermark=item.high_watermark,
+                log_start_offset=item.log_start_offset,
+                awaits_report=item.awaits_report,
+            )
+        if any(item.part is not None and not item.part.is_ready() for item in found):
+            self._surroundings.nursery.start_soon(self._load_and_reply, found, replier)
+        else:
+            self._reply(found, replier)
+
+    def led(self, followed: FollowedPartition, node_id: int) -> tuple[Partition, PartitionLeader]:
+        """Return a partition that is led here, as its follower believes.
+
+        Raises:
+            BrokerError: It is not, or not for this follower.
+        """
+        partition = self._surroundings.partitions.led(followed.topic_id, followed.partition)
+        leader = partition.leader
+        assert leader is not None, "it was found, so it is led here"
+        if followed.leader_epoch < leader.leader_epoch:
+            raise FencedLeaderEpochError(
+                f"partition {followed.partition} has leader epoch {leader.leader_epoch}, later than"
+                f" {followed.leader_epoch}"
+            )
+        if followed.leader_epoch > leader.leader_epoch:
+            raise NotLeaderError(
+                f"this broker leads partition {followed.partition} in leader epoch"
+                f" {leader.leader_epoch}, and has not heard of {followed.leader_epoch} yet"
+            )
+        if node_id not in leader.replicas.assigned_replicas:
+            raise IneligibleReplicaError(
+                f"broker {node_id} has no replica of partition {followed.partition}, as far as is"
+                " known here"
+            )
+        return partition, leader
+
+    def _report(
+        self,
+        session: ReplicaSession,
+        number: int,
+        entry: SessionPartition,
+        *,
+        identity: ReplicaIdentity,
+    ) -> None:
+        """Compare a follower's log with this one, and take note of how far it is."""
+        position = entry.position
+        if position is None:
+            raise InvalidRequestError(f"partition {number} of the session has no position")
+        try:
+            partition, leader = self.led(entry.followed, identity.node_id)
+            if self._divergence(partition, entry) is not None:
+                return
+        except BrokerError:
+            return  # It is said when the partition is looked at.
+        entry.is_compared = True
+        session.watch(number, partition)
+        entry.is_reported = True
+        report = FollowerReport(
+            identity.node_id,
+            identity.broker_epoch,
+            position.fetch_offset,
+            position.durable_end_offset,
+            position.is_whole,
+        )
+        if position.is_doubtful:
+            self.reader.doubt(partition, position.fetch_offset)
+        leader.follower_reported(report, now_ms=now_ms())
+        self._in_sync.reported(partition)
+        partition.progressed()
+
+    def _became_durable(
+        self, entry: SessionPartition, identity: ReplicaIdentity, durable_end_offset: int
+    ) -> bool:
+        try:
+            partition, leader = self.led(entry.followed, identity.node_id)
+        except BrokerError:
+            return False
+        leader.follower_became_durable(
+            identity.node_id, identity.broker_epoch, durable_end_offset, now_ms=now_ms()
+        )
+        self._in_sync.reported(partition)
+        partition.progressed()
+        return True
+
+    @staticmethod
+    def _divergence(partition: Partition, entry: SessionPartition) -> Diverging | None:
+        position, log = entry.position, partition.log
+        assert position is not None
+        shape = LogShape(log.log_start_offset, log.log_end_offset, log.leader_epochs)
+        found = find_divergence(
+            shape,
+            fetch_offset=position.fetch_offset,
+            last_fetched_epoch=position.last_fetched_epoch,
+        )
+        if found is not None or entry.is_compared or log.damage:
+            return found
+        epochs = entry.followed.leader_epochs
+        return find_stale(shape, epochs, fetch_offset=position.fetch_offset)
+
+    def _look(
+        self,
+        number: int,
+        entry: SessionPartition,
+        identity: ReplicaIdentity,
+        *,
+        remaining: int,
+    ) -> Found:
+        position = entry.position
+        assert position is not None
+        item = Found(number)
+        try:
+            item.partition, leader = self.led(entry.followed, identity.node_id)
+            log = item.partition.log
+            item.high_watermark = leader.high_watermark
+            item.log_start_offset = log.log_start_offset
+            if not entry.is_reported:
+                item.diverging = self._divergence(item.partition, entry)
+            elif position.fetch_offset < log.log_end_offset:
+                allowance = self.throttle.allowance(item.partition, identity.node_id)
+                item.is_counted = allowance is not None
+                item.is_held_up = allowance == 0
+                if not item.is_held_up:
+                    limit = _PARTITION_BYTES_MAX if allowance is None else allowance
+                    item.part = _read(log, position.fetch_offset, min(remaining, limit))
+        except BrokerError as error:
+            item.error = error
+            if item.partition is not None:
+                item.partition.note_status(str(error))
+        except OSError as error:
+            assert item.partition is not None
+            item.part, item.error = None, item.partition.reading_failed(error)
+        return item
+
+    async def _load_and_reply(self, found: list[Found], replier: Replier) -> None:
+        with replier:
+            for item in found:
+                if item.part is not None and not item.part.is_ready():
+                    await self._load(item, item.part)
+            self._reply(found, replier)
+
+    async def _load(self, item: Found, part: LogSlice) -> None:
+        assert item.partition is not None
+        try:
+            item.part = await self._surroundings.env.offload(part.load)
+        except CorruptRecordError as error:
+            item.partition.damage_found(error)
+            item.part, item.error = None, error
+        except OSError as error:
+            item.part, item.error = None, item.partition.reading_failed(error)
+
+    def _reply(self, found: list[Found], replier: Replier) -> None:
+        pieces: list[BytesLike | FileRegion] = []
+        results: list[ReplicaFetched] = []
+        for item in found:
+            length = 0
+            if item.part is not None:
+                piece = _piece(item.part)
+                length = item.part.length
+                if isinstance(piece, bytes) and len(piece) < length:
+                    # The log was truncated or the file is damaged; the follower asks again.
+                    length, item.error = 0, LeaderNotAvailableError("the log cannot be read now")
+                else:
+                    pieces.append(piece)
+            results.append(
+                ReplicaFetched(
+                    item.number,
+                    length,
+                    item.high_watermark,
+                    item.log_start_offset,
+                    item.diverging,
+                    None if item.error is None else item.error.to_wire(),
+                )
+            )
+        replier.reply(ReplicaFetchReply(results), pieces)
+
+
+def _read(log: PartitionLog, offset: int, bytes_max: int) -> LogSlice | None:
+    bytes_max = max(min(bytes_max, _PARTITION_BYTES_MAX), 0)
+    part = log.read(offset, bytes_max=bytes_max, high_watermark=log.log_end_offset)
+    if part is not None:
+        part.begin_at(offset)
+        part.is_unsynced = offset >= log.durable_end_offset
+    return part
+
+
+def _piece(part: LogSlice) -> bytes | FileRegion:
+    if part.length >= _COPY_BELOW_BYTES:
+        return FileRegion(part.file, part.position, part.length)
+    return part.read()

@@ -1,0 +1,128 @@
+"""A leader's side of repair: batches that a follower asks for again, and doubts of its own bytes.
+
+Shell: what is read here is read from the disk and checked, in a thread.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.broker.requests.response import Replier
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.replica_repair import check_refill
+from tidelog.wire.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
+from tidelog.wire.messages.replication import (
+    FollowedPartition,
+    ReplicaReadReply,
+    ReplicaReadRequest,
+)
+
+_BYTES_MAX: Final = 4 << 20
+_DOUBTED_BYTES: Final = 1 << 20
+"""As much as a follower is sent of one partition at a time."""
+
+Led = Callable[[FollowedPartition, int], tuple[Partition, PartitionLeader]]
+
+
+@final
+class ReplicaReader:
+    """Reads what this broker leads, for its followers."""
+
+    def __init__(self, surroundings: Surroundings, led: Led) -> None:
+        """Read from partitions that `led` finds for a follower, or refuses."""
+        self._surroundings = surroundings
+        self._led = led
+        self._doubted: dict[Partition, None] = {}
+        """Partitions of which bytes are being looked at."""
+
+    def read(self, request: ReplicaReadRequest, replier: Replier) -> None:
+        """Reply with batches, when they have been read.
+
+        Raises:
+            BrokerError: The request is refused.
+        """
+        self._surroundings.check_identity(request.identity)
+        self._surroundings.nursery.start_soon(self._read_and_reply, request, replier)
+
+    def doubt(self, partition: Partition, offset: int) -> None:
+        """Look at the bytes from an offset on: a follower got damaged ones."""
+        if partition not in self._doubted:
+            self._doubted[partition] = None
+            self._surroundings.nursery.start_soon(self._look, partition, offset)
+
+    async def _read_and_reply(self, request: ReplicaReadRequest, replier: Replier) -> None:
+        with replier:
+            followed = FollowedPartition(
+                0, request.topic_id, request.partition, request.leader_epoch
+            )
+            partition, _ = self._led(followed, request.identity.node_id)
+            log = partition.log
+            start, end = log.log_start_offset, log.log_end_offset
+            if request.end_offset > end:
+                raise OffsetOutOfRangeError(
+                    f"the leader has offsets {start} to {end} (exclusive), not up to"
+                    f" {request.end_offset}",
+                    log_start_offset=start,
+                    log_end_offset=end,
+                )
+            offset = max(request.offset, start)
+            data = b""
+            if offset < request.end_offset:
+                bytes_max = min(request.bytes_max, _BYTES_MAX)
+                data = await self._load(partition, offset, request.end_offset, bytes_max=bytes_max)
+            replier.reply(ReplicaReadReply(start), [data])
+
+    async def _look(self, partition: Partition, offset: int) -> None:
+        log = partition.log
+        damage_before = log.damage
+        try:
+            remaining = _DOUBTED_BYTES
+            while remaining > 0 and log.log_start_offset <= offset < log.log_end_offset:
+                data = await self._load(partition, offset, log.log_end_offset, bytes_max=remaining)
+                # What is read ends before damage: whoever begins with it hears of it.
+                offset = check_refill(
+                    memoryview(data), offset=offset, end_offset=offset + 1
+                ).end_offset
+                remaining -= len(data)
+            reason = "they are in order"
+        except BrokerError as error:
+            reason = str(error)
+        finally:
+            del self._doubted[partition]
+        self._surroundings.env.probe(
+            "follower_doubts",
+            severity="warning",
+            directory=log.directory,
+            offset=offset,
+            is_damaged=log.damage != damage_before,
+            reason=reason,
+        )
+
+    async def _load(
+        self, partition: Partition, offset: int, end_offset: int, *, bytes_max: int
+    ) -> bytes:
+        """Return batches that were checked a moment ago, the first of which has `offset`.
+
+        Raises:
+            CorruptRecordError: It is damaged; that is noted.
+            LogOfflineError: The disk failed.
+        """
+        log = partition.log
+        part = log.read(offset, bytes_max=bytes_max, high_watermark=end_offset)
+        if part is None:
+            # The batch goes on behind the end.
+            part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)
+        assert part is not None, "there is something below the end of the log"
+        found = part
+
+        def load() -> bytes:
+            return found.load().read()
+
+        try:
+            return await self._surroundings.env.offload(load)
+        except CorruptRecordError as error:
+            partition.damage_found(error)
+            raise
+        except OSError as error:
+            raise partition.reading_failed(error) from error

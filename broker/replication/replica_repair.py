@@ -1,0 +1,229 @@
+"""A follower's side of repair: what is damaged here is had again from the leader.
+
+Shell: owns the task that asks for batches and puts them in the place of damage. A replica is only
+refilled while it follows, and after the leader has found its log to be a beginning of its own: then
+equal offsets are equal records. It is followed again after each piece, so it does not fall behind.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.isr.follower import PartitionFollower
+from tidelog.logstore.log import LogStatus
+from tidelog.logstore.replica_repair import check_refill
+from tidelog.wire.errors import (
+    BrokerError,
+    BrokerNotReadyError,
+    ConnectionLostError,
+    InvalidBatchError,
+    TidelogError,
+)
+from tidelog.wire.messages.replication import ReplicaReadReply, ReplicaReadRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
+
+_AGAIN_S: Final = 1.0
+"""What could not be mended is tried again after this time."""
+_SOON_S: Final = 0.1
+_CONNECT_TIMEOUT_S: Final = 1.0
+_ANSWER_TIMEOUT_S: Final = 10.0
+_CATCH_UP_TIMEOUT_S: Final = 5.0
+_PIECE_BYTES: Final = 4 << 20
+
+
+@final
+class Refiller:
+    """Mends the replicas of this broker, one after the other."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        leave: Callable[[tuple[bytes, int]], None],
+        released: Callable[[Partition], None],
+    ) -> None:
+        """Know of no damage yet; `run` must run in a task.
+
+        Args:
+            surroundings: This broker.
+            leave: Called before a log is held: nobody may follow with it.
+            released: Called when it is held no more, for it to take its role again.
+        """
+        self._surroundings = surroundings
+        self._leave = leave
+        self._released = released
+        self._damaged: dict[Partition, None] = {}
+        self._has_work = trio.Event()
+
+    def look_at(self, partition: Partition) -> None:
+        """Mend a replica if anything in it is known to be damaged."""
+        if partition.log.damage and partition not in self._damaged:
+            self._damaged[partition] = None
+            self._has_work.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._has_work.wait()
+            self._has_work = trio.Event()
+            while self._damaged:
+                # A replica that has just begun to follow is asked about soon.
+                await trio.sleep(_SOON_S)
+                is_stuck = False
+                for partition in list(self._damaged):
+                    is_stuck |= not await self._mend(partition)
+                if is_stuck:
+                    await trio.sleep(_AGAIN_S)
+
+    async def _mend(self, partition: Partition) -> bool:
+        """Refill one replica as far as possible; return whether nothing is left to be done."""
+        if not self._surroundings.is_open(partition) or not partition.log.damage:
+            self._damaged.pop(partition, None)
+            return True
+        follower = self._ready(partition)
+        if follower is None:
+            return False
+        before = partition.log.damage
+        try:
+            await self._mend_from(partition, follower)
+        except TidelogError as error:
+            self._surroundings.env.probe(
+                "replica_not_refilled",
+                severity="warning",
+                directory=partition.log.directory,
+                leader_id=follower.leader_id,
+                reason=str(error),
+            )
+            return False
+        if not partition.log.damage:
+            self._damaged.pop(partition, None)
+            self._surroundings.env.probe(
+                "replica_refilled",
+                directory=partition.log.directory,
+                leader_id=follower.leader_id,
+                offset=before[0].offset,
+                end_offset=before[-1].end_offset,
+            )
+        return True
+
+    @staticmethod
+    def _ready(partition: Partition) -> PartitionFollower | None:
+        """Return what is known of the leader, if the log may be refilled by it now."""
+        follower = partition.follower
+        if follower is None or not follower.is_beginning or follower.leader_id is None:
+            return None
+        if partition.is_held or partition.log.status is LogStatus.OFFLINE:
+            return None
+        return follower
+
+    async def _mend_from(self, partition: Partition, follower: PartitionFollower) -> None:
+        surroundings, leader_id = self._surroundings, follower.leader_id
+        assert leader_id is not None
+        address = surroundings.cluster.addresses.address_of(leader_id)
+        if address is None:
+            raise ConnectionLostError(f"the address of node {leader_id} is not known")
+        name = f"refill of node {surroundings.node_id}"
+        with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
+            async with open_rpc(
+                surroundings.env.network, *address, client_name=name, client_version=""
+            ) as connection:
+                connecting.deadline = float("inf")
+                while partition.log.damage and self._ready(partition) is follower:
+                    await self._refill_piece(connection, partition, follower)
+        if connecting.cancelled_caught:
+            raise ConnectionLostError(f"node {leader_id} does not answer")
+
+    async def _refill_piece(
+        self, connection: RpcConnection, partition: Partition, follower: PartitionFollower
+    ) -> None:
+        """Refill as much of the lowest damage as comes in one answer.
+
+        Raises:
+            TidelogError: The leader cannot say what was there, or the disk does not keep it.
+        """
+        log, (damaged, *_) = partition.log, partition.log.damage
+        if damaged.offset < log.log_start_offset:
+            await self._begin_anew(partition)
+            return
+        offset, end_offset = max(damaged.offset, log.log_start_offset), damaged.end_offset
+        identity = self._surroundings.own_identity()
+        if identity is None:
+            raise ConnectionLostError("this broker is not registered")
+        request = ReplicaReadRequest(
+            identity, *partition.key, follower.leader_epoch, offset, end_offset, _PIECE_BYTES
+        )
+        reply, batches = await _ask(connection, request)
+        if self._ready(partition) is not follower:
+            return  # Somebody else leads now, and may have other records there.
+        if reply.log_start_offset > offset:
+            # The leader has deleted them; what is not there cannot be damaged.
+            start = min(reply.log_start_offset, log.log_end_offset)
+            log.delete_records(start, high_watermark=log.log_end_offset)
+            self._surroundings.flusher.request(partition)
+            return
+        checked = check_refill(batches, offset=offset, end_offset=offset + 1)
+        try:
+            await self._put(partition, offset, min(end_offset, checked.end_offset), batches=batches)
+        except InvalidBatchError:
+            is_sparse = any(header.is_sparse for header in checked.headers)
+            if not (is_sparse or log.cleanings.clean_offset):
+                raise
+            # Both logs say the same of these offsets, but not in the same batches.
+            await self._begin_anew(partition)
+
+    async def _begin_anew(self, partition: Partition) -> None:
+        """Give up a log into which nothing fits that anybody still has.
+
+        Its damage begins with what is gone everywhere, so that nothing tells where in its file the
+        rest would have to be; or it was compacted, here or where the batches come from.
+
+        Raises:
+            BrokerError: It may be counted on still, or the disk failed.
+        """
+        surroundings = self._surroundings
+        # What is known here may be old: it may just have been let in, and not have heard of it.
+        await surroundings.cluster.submission.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
+        known = surroundings.state.partition(*partition.key)
+        if known is None or surroundings.node_id in known.counted_on:
+            raise BrokerNotReadyError("its log is to be begun anew, and the cluster counts on it")
+        if not surroundings.is_open(partition):
+            return
+        self._leave(partition.key)
+        async with surroundings.flusher.hold(partition):
+            if surroundings.is_open(partition):
+                await surroundings.partitions.restart(partition, partition.log.log_start_offset)
+        self._released(partition)
+
+    async def _put(
+        self, partition: Partition, offset: int, end_offset: int, *, batches: memoryview
+    ) -> None:
+        surroundings, log = self._surroundings, partition.log
+        now_ms = surroundings.env.clock.now_ms()
+        failure: BrokerError | None = None
+        self._leave(partition.key)
+        async with surroundings.flusher.hold(partition):
+            try:
+                await surroundings.env.offload(
+                    lambda: log.refill(offset, end_offset, batches, now_ms=now_ms)
+                )
+            except BrokerError as error:
+                failure = error
+        partition.note_status("it was refilled" if failure is None else str(failure))
+        self._released(partition)
+        if failure is not None:
+            raise failure
+
+
+async def _ask(
+    connection: RpcConnection, request: ReplicaReadRequest
+) -> tuple[ReplicaReadReply, memoryview]:
+    with trio.move_on_after(_ANSWER_TIMEOUT_S):
+        return await connection.call(api.REPLICA_READ, request, take=_copied)
+    raise ConnectionLostError(f"no answer for {_ANSWER_TIMEOUT_S:g} s")
+
+
+def _copied(reply: ReplicaReadReply, attachment: memoryview) -> tuple[ReplicaReadReply, memoryview]:
+    return reply, memoryview(bytes(attachment))

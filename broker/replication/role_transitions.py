@@ -1,0 +1,179 @@
+"""What this broker is to each of its replicas: leader or follower, as the metadata says.
+
+Shell: owns the followers' fetchers, one for each broker that leads something of which a replica is
+here.
+"""
+
+from typing import final
+
+import trio
+
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.failed_replicas import UnfitReplicas
+from tidelog.broker.replication.fetch_server import ReplicaServer
+from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.replication.isr_updater import InSyncKeeper
+from tidelog.broker.replication.replica_repair import Refiller
+from tidelog.broker.replication.surroundings import Surroundings, now_ms
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.coordinator.metadata import records
+from tidelog.coordinator.metadata.broker_delta import Delta, Key
+from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.isr.fetch_session import Key as FollowedKey
+from tidelog.isr.followers import Followers
+from tidelog.isr.replica_set import BrokerView, ReplicaSet
+from tidelog.wire.errors import ShuttingDownError
+
+
+@final
+class Roles:
+    """Leads and follows.
+
+    Invariant: a partition is followed by one fetcher at most, and by none while it is led here.
+    """
+
+    def __init__(self, surroundings: Surroundings, waiting: Waiting) -> None:
+        """Have no replica yet; `run` must run in a task."""
+        self._surroundings = surroundings
+        self._view = BrokerView(
+            surroundings.node_id, surroundings.facts_of, surroundings.replica_lag_max_ms
+        )
+        self._config = surroundings.state.config
+        self._in_sync = InSyncKeeper(surroundings)
+        self.server = ReplicaServer(surroundings, self._in_sync, waiting)
+        self.unfit = UnfitReplicas(surroundings)
+        self._refiller = Refiller(surroundings, self.leave, self._released)
+        self._has_stopped = False
+        self._fetchers: dict[int, Fetcher] = {}
+        self._followed_by: dict[FollowedKey, Fetcher] = {}
+
+    @property
+    def node_id(self) -> int:
+        """This broker."""
+        return self._surroundings.node_id
+
+    async def run(self) -> None:
+        """Serve followers, keep replicas in sync and whole, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.unfit.run)
+            nursery.start_soon(self._refiller.run)
+            nursery.start_soon(self.server.run)
+            nursery.start_soon(self._in_sync.run)
+
+    def take_role(self, partition: Partition) -> None:
+        """Lead or follow a partition, as the metadata says now."""
+        if partition.status_changed is None:
+            partition.status_changed = self._status_changed
+            self._status_changed(partition)
+        if partition.is_held or self._has_stopped:
+            return  # It is asked again when the log is in order.
+        known = self._surroundings.state.partition(*partition.key)
+        if known is None or self._surroundings.node_id not in known.replicas:
+            self.leave(partition.key)
+        elif known.leader == self._surroundings.node_id:
+            self._lead(partition, known)
+        else:
+            self._follow(partition, known)
+
+    def stop(self) -> None:
+        """Lead and follow nothing any more: from now on nothing is appended to any log here."""
+        self._has_stopped = True
+        for partition in self._surroundings.partitions.all():
+            self.leave(partition.key)
+            partition.resign(ShuttingDownError("this broker is shutting down"))
+
+    def heard(self, delta: Delta) -> None:
+        """Take note of what changed besides the partitions themselves."""
+        partitions = self._surroundings.partitions
+        if delta.has_changed_brokers:
+            for partition in partitions.all():
+                # A replica may join now that could not before.
+                if partition.leader is not None and not partition.leader.is_all_in_sync:
+                    self._in_sync.changed(partition)
+        config = self._surroundings.state.config
+        if config != self._config:
+            self._config = config
+            for partition in partitions.all():
+                self.take_role(partition)
+
+    def leave(self, key: Key) -> None:
+        """Follow a partition no more."""
+        fetcher = self._followed_by.pop(key, None)
+        if fetcher is not None:
+            fetcher.unfollow(key)
+
+    def _lead(self, partition: Partition, known: records.Partition) -> None:
+        self.leave(partition.key)
+        replicas = self._replica_set(partition, known)
+        leader = partition.leader
+        if leader is not None and leader.leader_epoch == known.leader_epoch:
+            if replicas.in_sync_replicas != leader.replicas.in_sync_replicas:
+                self._tell_of_in_sync_replicas(partition, replicas)
+            partition.replicas_changed(replicas, now_ms=now_ms())
+        else:
+            followers = Followers(
+                replicas,
+                self._view,
+                epoch_start_offset=partition.log.log_end_offset,
+                now_ms=now_ms(),
+            )
+            partition.lead(known.leader_epoch, followers)
+            for listener in self._surroundings.partitions.listeners:
+                listener(partition)
+        if len(replicas.assigned_replicas) > 1:
+            partition.watchers[self._in_sync] = None
+            self._in_sync.changed(partition)
+        else:
+            partition.watchers.pop(self._in_sync, None)
+
+    def _follow(self, partition: Partition, known: records.Partition) -> None:
+        partition.watchers.pop(self._in_sync, None)
+        follower = partition.follower
+        is_same = (
+            follower is not None
+            and follower.leader_epoch == known.leader_epoch
+            and follower.leader_id == known.leader
+        )
+        if not is_same:
+            partition.follow(known.leader, known.leader_epoch)
+        elif partition.key in self._followed_by or known.leader is None:
+            return
+        self.leave(partition.key)
+        if known.leader is not None:
+            fetcher = self._fetchers.get(known.leader)
+            if fetcher is None:
+                fetcher = Fetcher(self._surroundings, known.leader, self._released)
+                self._fetchers[known.leader] = fetcher
+                self._surroundings.nursery.start_soon(fetcher.run)
+            self._followed_by[partition.key] = fetcher
+            fetcher.follow(partition, known.leader_epoch)
+
+    def _released(self, partition: Partition) -> None:
+        """Let a log be followed with again, unless it is closed: another one may be there now."""
+        if self._surroundings.is_open(partition):
+            self._followed_by.pop(partition.key, None)
+            self.take_role(partition)
+
+    def _status_changed(self, partition: Partition) -> None:
+        self.unfit.look_at(partition)
+        self._refiller.look_at(partition)
+
+    def _replica_set(self, partition: Partition, known: records.Partition) -> ReplicaSet:
+        state = self._surroundings.state
+        topic = state.catalog.topic_by_id(partition.topic_id)
+        assert topic is not None, "it has partitions"
+        return ReplicaSet(
+            known.replicas,
+            known.in_sync_replicas,
+            known.partition_epoch,
+            min_in_sync_replicas(topic, state.config, known.replication_factor),
+        )
+
+    def _tell_of_in_sync_replicas(self, partition: Partition, replicas: ReplicaSet) -> None:
+        self._surroundings.env.probe(
+            "in_sync_replicas_changed",
+            severity="info" if replicas.has_enough else "warning",
+            directory=partition.log.directory,
+            in_sync_replicas=list(replicas.in_sync_replicas),
+            assigned_replicas=list(replicas.assigned_replicas),
+        )

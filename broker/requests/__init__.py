@@ -1,0 +1,1 @@
+"""Requests in progress: responses, purgatory, deadlines, memory budget."""

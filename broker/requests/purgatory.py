@@ -1,0 +1,66 @@
+"""Requests that wait for something, and the one task that ends their waiting in time.
+
+Shell: owns the deadline task.
+"""
+
+from typing import Protocol, final
+
+import trio
+
+from tidelog.broker.requests.deadlines import Deadlines
+
+
+class Waiter(Protocol):
+    """A parked request."""
+
+    def expire(self) -> None:
+        """Answer with what there is: the deadline is reached."""
+        ...
+
+    def close(self) -> None:
+        """The broker is shutting down: answer now if waiting on makes no sense."""
+        ...
+
+
+@final
+class Waiting:
+    """All parked requests of a broker."""
+
+    def __init__(self) -> None:
+        """Begin with none; `run` must run in a task of its own."""
+        self._deadlines: Deadlines[Waiter] = Deadlines()
+        self._waiters: dict[Waiter, None] = {}
+        self._changed = trio.Event()
+
+    def __len__(self) -> int:
+        """Return how many requests wait."""
+        return len(self._waiters)
+
+    def add(self, waiter: Waiter, deadline: float) -> None:
+        """Park a request until it calls `done`, or until `deadline` (seconds of trio's clock)."""
+        self._waiters[waiter] = None
+        if self._deadlines.add(waiter, deadline):
+            self._changed.set()
+
+    def done(self, waiter: Waiter) -> None:
+        """Forget a request that is answered."""
+        self._waiters.pop(waiter, None)
+        self._deadlines.discard(waiter)
+
+    def close_all(self) -> None:
+        """Let every request end its waiting that can."""
+        for waiter in list(self._waiters):
+            waiter.close()
+
+    async def run(self) -> None:
+        """Expire requests until cancelled."""
+        while True:
+            deadline = self._deadlines.next_deadline
+            with trio.move_on_at(deadline if deadline is not None else float("inf")):
+                await self._changed.wait()
+            self._changed = trio.Event()
+            for waiter in self._deadlines.take_expired(trio.current_time()):
+                # One that expires may end the wait of another one.
+                if waiter in self._waiters:
+                    del self._waiters[waiter]
+                    waiter.expire()

@@ -1,0 +1,152 @@
+"""Appending to one partition what is committed for it: once, whatever happens meanwhile.
+
+Shell without tasks of its own. What the log has already it knows from its producers
+(`broker.staging.progress`), so a leader that takes over, or starts anew, goes on where the last one
+stopped. It begins when all that it found in its log is committed.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import final
+
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.requests.commit_wait import Commit
+from tidelog.broker.staging.pieces import PieceReader, PiecesLostError
+from tidelog.broker.staging.progress import UNCOMMITTED_MAX, appended_count, sequence_of
+from tidelog.isr.leader import PartitionLeader
+from tidelog.wire.batch.record_batch import (
+    BatchHeader,
+    check_produced,
+    has_valid_payload,
+    restamp_producer,
+)
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import CorruptBatchError, LeaderNotAvailableError, NotLeaderError
+from tidelog.wire.messages.produce import STAGED_PRODUCER_ID, Acks
+from tidelog.wire.messages.transactions import StagedPiece
+
+
+@final
+class Appending:
+    """A partition in one leader epoch."""
+
+    def __init__(
+        self, env: Env, partitions: Partitions, flusher: Flusher, *, partition: Partition
+    ) -> None:
+        """Append to a partition that is led here."""
+        leader = partition.leader
+        assert leader is not None, "it is led here"
+        self.partition = partition
+        self.leader_epoch = leader.leader_epoch
+        self._env = env
+        self._partitions = partitions
+        self._flusher = flusher
+        self._ends: deque[int] = deque()
+
+    @property
+    def is_led(self) -> bool:
+        """Whether this broker leads it still, in the same epoch."""
+        leader = self.partition.leader
+        return leader is not None and leader.leader_epoch == self.leader_epoch
+
+    async def wait_committed(self) -> None:
+        """Wait until all that is in the log is committed.
+
+        Raises:
+            BrokerError: It will not be, by this leader.
+        """
+        self._ends.clear()
+        await self._wait_below(self.partition.log.log_end_offset)
+
+    async def carry_out(
+        self, commit_number: int, pieces: Sequence[StagedPiece], staging: Partition
+    ) -> bool:
+        """Append what a commit has for the partition; return whether it was all there.
+
+        If some of it is lost, nothing is appended that was not before. All is committed when this
+        returns.
+
+        Raises:
+            BrokerError: It cannot be done now; asking again goes on with it.
+        """
+        total = sum(piece.record_count for piece in pieces)
+        known = self.partition.log.producers.position(STAGED_PRODUCER_ID)
+        done = appended_count(commit_number, total, None if known is None else known.next_sequence)
+        if done < total:
+            reader = PieceReader(SliceReader(self._env), staging)
+            try:
+                await reader.wait_there(pieces)
+                await reader.check(pieces)
+                await self._append(commit_number, pieces, reader, done=done)
+            except PiecesLostError as error:
+                self._env.probe(
+                    "staged_records_lost",
+                    severity="error",
+                    directory=self.partition.log.directory,
+                    commit=commit_number,
+                    reason=str(error),
+                )
+                await self.wait_committed()
+                return False
+        await self.wait_committed()
+        return True
+
+    async def _append(
+        self, commit_number: int, pieces: Sequence[StagedPiece], reader: PieceReader, *, done: int
+    ) -> None:
+        place = 0
+        for piece in pieces:
+            offset = piece.first_offset
+            while offset < piece.end_offset:
+                batches, offset = await reader.read(piece, offset)
+                for header, batch in batches:
+                    if place >= done:
+                        if len(self._ends) >= UNCOMMITTED_MAX:
+                            await self._wait_below(self._ends.popleft())
+                        self._append_batch(header, batch, sequence_of(commit_number, place))
+                    place += header.record_count
+
+    def _append_batch(self, header: BatchHeader, batch: bytearray, sequence: int) -> None:
+        if not has_valid_payload(header, batch):
+            raise CorruptBatchError("a staged batch does not match its CRC-32C")
+        partition = self.partition
+        leader = self._leader()
+        leader.require_enough_in_sync(Acks.ALL)
+        partition.require_disk()
+        restamp_producer(
+            batch, producer_id=STAGED_PRODUCER_ID, producer_epoch=0, base_sequence=sequence
+        )
+        view = memoryview(batch)
+        now_ms = self._env.clock.now_ms()
+        appended = partition.log.append(
+            view, check_produced(view), leader_epoch=leader.leader_epoch, now_ms=now_ms
+        )
+        assert not appended.is_duplicate, "what is in the log is known"
+        self._ends.append(appended.next_offset)
+        self._flusher.appended(partition)
+        partition.progressed()
+
+    async def _wait_below(self, offset: int) -> None:
+        if offset <= self._leader().acknowledged_offset(Acks.ALL):
+            return
+        commit = Commit()
+        self.partition.wait_for_ack(Acks.ALL, offset, commit, index=0)
+        self._flusher.appended(self.partition)
+        await commit.wait()
+
+    def _leader(self) -> PartitionLeader:
+        """Return what this broker knows as the leader.
+
+        Raises:
+            NotLeaderError: It does not lead in this epoch any more.
+            LeaderNotAvailableError: It has not heard of its cluster lately.
+        """
+        if not self.is_led:
+            raise NotLeaderError("another broker leads the partition now")
+        leader = self._partitions.led(*self.partition.key).leader
+        if leader is None:
+            raise LeaderNotAvailableError("nobody leads the partition now")
+        return leader

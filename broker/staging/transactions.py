@@ -1,0 +1,209 @@
+"""Beginning, committing, aborting and listing transactions of staged writes."""
+
+from functools import partial
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.response import Replier
+from tidelog.broker.staging.server import StagingServer
+from tidelog.coordinator.metadata.broker_delta import Delta
+from tidelog.coordinator.metadata.catalog import TOPIC_ID_SIZE
+from tidelog.coordinator.metadata.commands import (
+    AbortTransaction,
+    BeginTransaction,
+    CommitTransaction,
+    TransactionAnswer,
+    TransactionCommand,
+)
+from tidelog.coordinator.metadata.transactions import TransactionName, Transactions
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import RequestTimedOutError, StagedRecordsLostError
+from tidelog.wire.messages.produce import Acks, ProduceRequest
+from tidelog.wire.messages.transactions import (
+    AbortTransactionReply,
+    AbortTransactionRequest,
+    BeginTransactionReply,
+    BeginTransactionRequest,
+    CommitTransactionReply,
+    CommitTransactionRequest,
+    ListTransactionsReply,
+    ListTransactionsRequest,
+    StageRequest,
+    TransactionDescription,
+    TransactionStatus,
+)
+
+_DECIDE_TIMEOUT_S: Final = 10.0
+_WAIT_S_MAX: Final = 600.0
+_IS_COMMITTED: Final = frozenset(
+    {TransactionStatus.COMMITTED, TransactionStatus.COMPLETE, TransactionStatus.LOST}
+)
+
+
+@final
+class StageHandler:
+    """Takes what is staged."""
+
+    def __init__(
+        self, env: Env, server: StagingServer, flusher: Flusher, *, waiting: Waiting
+    ) -> None:
+        """Append to the staging logs that `server` finds."""
+        self._env = env
+        self._server = server
+        self._flusher = flusher
+        self._waiting = waiting
+
+    def handle(self, request: StageRequest, attachment: memoryview, replier: Replier) -> None:
+        """Append, and reply when all is committed, as far as staging goes.
+
+        Raises:
+            InvalidRequestError: The request as a whole makes no sense; nothing was appended.
+        """
+        find = partial(self._server.find_open, request.number)
+        produce = ProduceHandler(self._env, _Finder(find), self._flusher, waiting=self._waiting)
+        as_produced = ProduceRequest(int(Acks.ALL), request.timeout_ms, request.batches)
+        produce.handle(as_produced, attachment, replier)
+
+
+@final
+class _Finder:
+    """Where a request stages; see `broker.handlers.produce.Finder`."""
+
+    def __init__(self, find: "partial[Partition]") -> None:
+        self._find = find
+
+    def find(self, topic_id: bytes, number: int) -> Partition:
+        return self._find(topic_id, number)
+
+
+@final
+class TransactionsHandler:
+    """Has the cluster decide about transactions.
+
+    What is cancelled may be carried out, or not; asking again tells.
+    """
+
+    def __init__(self, env: Env, cluster: ClusterNode, keeper: PartitionKeeper) -> None:
+        """Ask `cluster`; `keeper` opens staging logs."""
+        self._env = env
+        self._cluster = cluster
+        self._keeper = keeper
+        self._has_changed = trio.Event()
+        cluster.metadata.subscribe(self._heard)
+
+    def _heard(self, delta: Delta) -> None:
+        if delta.has_transactions or delta.reshaped_topics:
+            self._has_changed.set()
+            self._has_changed = trio.Event()
+
+    @property
+    def _transactions(self) -> Transactions:
+        return self._cluster.metadata.state.transactions
+
+    async def begin(self, request: BeginTransactionRequest) -> BeginTransactionReply:
+        """Begin a batch, or go on with it.
+
+        Raises:
+            StaleTransactionError: A later one is open or committed.
+            UnknownTopicError: There is no such topic.
+            OverloadedError: Too much is open.
+            InvalidRequestError: A name, an id or a time is not legal.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        random = self._env.random
+        ids = [random.randbytes(TOPIC_ID_SIZE) for _ in request.topics]
+        answer = await self._decide(
+            BeginTransaction(
+                request.name, request.batch_id, request.timeout_ms, request.topics, ids
+            )
+        )
+        catalog = self._cluster.metadata.state.catalog
+        topic_ids = [catalog.topic(name).topic_id for name in request.topics]
+        for topic_id in topic_ids:
+            staging = catalog.staging_of(topic_id)
+            if staging is not None:
+                await self._keeper.settle(staging.topic_id)
+        return BeginTransactionReply(answer.number, int(answer.status), topic_ids)
+
+    async def commit(self, request: CommitTransactionRequest) -> CommitTransactionReply:
+        """Commit a batch, and wait until all of it is readable.
+
+        Raises:
+            TransactionGoneError: It is not open: nothing of it was or will be committed.
+            StaleTransactionError: A later one is open or committed.
+            StagedRecordsLostError: It is committed, and some of it is lost.
+            RequestTimedOutError: Nobody knows, or not all is readable yet; the same again tells.
+            BrokerError: Some part cannot be; nothing was committed.
+        """
+        with trio.move_on_after(min(request.timeout_ms / 1000, _WAIT_S_MAX)):
+            answer = await self._decide(
+                CommitTransaction(request.name, request.batch_id, request.number, request.parts)
+            )
+            status = await self._wait_done(request.name, request.batch_id)
+            if status is TransactionStatus.LOST:
+                raise StagedRecordsLostError(
+                    f"batch {request.batch_id} of {request.name!r} is committed, but some of it"
+                    " was lost before it could be appended"
+                )
+            return CommitTransactionReply(was_committed=answer.number == 0)
+        raise RequestTimedOutError(
+            f"batch {request.batch_id} of {request.name!r} may be committed, and is not known to"
+            " be readable as a whole; commit it again to know"
+        )
+
+    async def _wait_done(self, name: str, batch_id: int) -> TransactionStatus:
+        """Wait until a batch that is committed is readable."""
+        while True:
+            known = self._transactions.names.get(name)
+            if known is None or known.last_batch_id != batch_id:
+                return TransactionStatus.COMPLETE  # Its successor is committed, or long ago.
+            status = self._transactions.status_of_last(known)
+            if status is not TransactionStatus.COMMITTED:
+                return status
+            await self._has_changed.wait()
+
+    async def abort(self, request: AbortTransactionRequest) -> AbortTransactionReply:
+        """Drop a batch, unless it is committed.
+
+        Raises:
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        answer = await self._decide(
+            AbortTransaction(request.name, request.batch_id, request.number)
+        )
+        return AbortTransactionReply(answer.status in _IS_COMMITTED)
+
+    async def list_all(self, request: ListTransactionsRequest) -> ListTransactionsReply:
+        """Describe names by what is known when this is asked.
+
+        Raises:
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        names = self._transactions.names
+        wanted = sorted(names if request.names is None else set(request.names) & set(names))
+        return ListTransactionsReply([self._describe(names[name]) for name in wanted])
+
+    def _describe(self, known: TransactionName) -> TransactionDescription:
+        opened, has_last = known.open, known.last_batch_id is not None
+        return TransactionDescription(
+            known.name,
+            None if opened is None else opened.batch_id,
+            None if opened is None else opened.begun_at_ms,
+            None if opened is None else opened.deadline_ms,
+            known.last_batch_id,
+            int(self._transactions.status_of_last(known)) if has_last else None,
+            known.last_used_ms,
+        )
+
+    async def _decide(self, command: TransactionCommand) -> TransactionAnswer:
+        reply = await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        assert isinstance(reply, TransactionAnswer)
+        return reply

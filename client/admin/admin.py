@@ -1,0 +1,363 @@
+"""Administration: topics, queues, their settings, offsets, consumer groups, and the cluster.
+
+Shell: asks brokers, again while that may help.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import final
+
+from tidelog.client.admin import cluster as cluster_admin
+from tidelog.client.admin import groups as group_admin
+from tidelog.client.admin import queues as queue_admin
+from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
+from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
+from tidelog.client.admin.queue_counts import DescribedQueue, count_messages, described
+from tidelog.client.admin.queues import QueueToCreate
+from tidelog.client.admin.queues import Setting as QueueSetting
+from tidelog.client.admin.topics import Setting, TopicAdmin, as_text
+from tidelog.client.cluster.list_offsets import OffsetPlace
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.messages.cluster_admin import (
+    DescribeClusterReply,
+    DescribeConfigReply,
+    LeaderElected,
+)
+from tidelog.wire.messages.groups import GroupListing
+from tidelog.wire.messages.queue_admin import CreateQueueReply
+from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, ReassignRequest
+from tidelog.wire.messages.transactions import ListTransactionsRequest, TransactionDescription
+from tidelog.wire.protocol import api
+
+
+@final
+class Admin(TopicAdmin):
+    """Creates, describes, changes and deletes topics, queues and consumer groups.
+
+    Calls are repeated for up to `ClientConfig.request_timeout` while that may help; changes only
+    when it is certain that they were not executed. If cancelled, a change may or may not happen.
+
+    All raise `BrokerError` when the broker refuses, with the reason, and `ConnectionLostError`
+    when nobody answers.
+    """
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        topic: str | None = None,
+        partitions: int | None = None,
+        start: OffsetPlace = "earliest",
+        fifo: bool = False,
+        topic_config: Mapping[str, Setting] | None = None,
+        **settings: QueueSetting,
+    ) -> CreateQueueReply:
+        """Create a queue; it is durable when this returns.
+
+        The same queue again is no error; where it starts is not compared.
+
+        Args:
+            name: 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_', '-'.
+            topic: Whose records are its messages; by default the one of the queue's name, which is
+                made if it is not there. Another one is made only if `partitions` is given.
+            partitions: How many the topic has, if it is made; by default one.
+            start: `"earliest"`, `"latest"`, or Unix milliseconds: where in the topic it begins.
+            fifo: Whether messages with the same key are handed out in order, one after the other.
+            topic_config: Settings of the topic, if it is made.
+            settings: Such as `visibility_timeout=30` (seconds), `max_receive_count=5`,
+                `dead_letter_queue="payments-dead"`, `retry_backoff="exponential(1s,2,5min)"`.
+
+        Raises:
+            QueueExistsError: There is another one of this name; the message says what differs.
+            UnknownTopicError: There is no such topic.
+            UnknownQueueError: There is no such dead-letter queue.
+            InvalidConfigError: A setting is unknown or not legal, or dead letters would come back.
+        """
+        queue = QueueToCreate(
+            name,
+            topic or name,
+            start,
+            fifo,
+            queue_admin.settings_as_text(settings),
+            partitions,
+            as_text(topic_config or {}),
+        )
+        return await queue_admin.create_queue(self._cluster, queue)
+
+    async def list_queues(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return [queue.name for queue in await self.describe_queues()]
+
+    async def describe_queues(
+        self, names: Iterable[str] | None = None, *, with_counts: bool = False
+    ) -> list[DescribedQueue]:
+        """Return settings and places of queues, in the order asked; of all, sorted, by default.
+
+        Args:
+            names: Which queues.
+            with_counts: Have the messages of each counted as well, by the brokers that serve it.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+        """
+        queues = await queue_admin.describe_queues(self._cluster, names)
+        if not with_counts:
+            return [described(queue, None) for queue in queues]
+        counts = await count_messages(self._cluster, queues)
+        return list(map(described, queues, counts))
+
+    async def alter_queue(
+        self,
+        name: str,
+        *,
+        set: Mapping[str, QueueSetting] | None = None,  # noqa: A002  (as for topics)
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Set settings of a queue, or put them back to their defaults; return all of them.
+
+        Names and values are those of `create_queue`.
+
+        Raises:
+            UnknownQueueError: There is no such queue, or no such dead-letter queue.
+            InvalidConfigError: A setting is unknown, not legal, or cannot be changed.
+        """
+        changes = queue_admin.settings_as_text(set or {})
+        resets = [queue_admin.name_of_setting(each) for each in reset]
+        return await queue_admin.alter_queue(self._cluster, name, changes, resets=resets)
+
+    async def delete_queue(
+        self, name: str, *, with_topic: bool = False, cut_ties: bool = False
+    ) -> None:
+        """Delete a queue, and who has which of its messages; the messages stay in the topic.
+
+        Args:
+            name: Which queue.
+            with_topic: Delete the topic and all of its records, too, if no other queue uses it.
+            cut_ties: Queues that send their dead letters there have no dead-letter queue then.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            InvalidRequestError: It is a dead-letter queue in use, or the topic has other queues.
+        """
+        await queue_admin.delete_queue(
+            self._cluster, name, with_topic=with_topic, cut_ties=cut_ties
+        )
+
+    async def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
+        """Return all consumer groups in short, by id.
+
+        Args:
+            states: Only those in one of these: `empty`, `assigning`, `reconciling`, `stable`.
+        """
+        return await group_admin.list_groups(self._cluster, states)
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Return the members of a consumer group, who reads what, and how far behind it is.
+
+        Raises:
+            UnknownGroupError: There is no such group.
+        """
+        return await group_admin.describe_group(self._cluster, group_id)
+
+    async def reset_offsets(
+        self,
+        group_id: str,
+        partitions: str | Iterable[tuple[str, int]],
+        to: ResetPlace,
+        *,
+        validate_only: bool = False,
+    ) -> dict[TopicPartition, OffsetMove]:
+        """Move a group that does not read these topics now; all partitions are moved, or none.
+
+        A group that is not there comes into being, so that a start can be chosen beforehand.
+
+        Args:
+            group_id: Which group.
+            partitions: A topic, for all its partitions, or topics and numbers.
+            to: `"earliest"`, `"latest"`, `("offset", n)`, `("time", unix_ms)` or `("shift", n)`,
+                where a negative `n` is back.
+            validate_only: Say what would happen and change nothing.
+
+        Raises:
+            GroupNotEmptyError: Members read one of the topics; stop them first.
+            OffsetOutOfRangeError: There is no such offset; the error has both bounds.
+            UnknownTopicError: There is no such topic.
+            UnknownPartitionError: The topic does not have a partition that was asked for.
+            InvalidRequestError: There is nothing to shift from.
+        """
+        return await group_admin.reset_offsets(
+            self._cluster, group_id, partitions, to=to, validate_only=validate_only
+        )
+
+    async def delete_group(self, group_id: str) -> bool:
+        """Forget a group without members, and all its offsets; return whether it was there.
+
+        Raises:
+            GroupNotEmptyError: It has members.
+        """
+        return await group_admin.delete_group(self._cluster, group_id)
+
+    async def list_transactions(
+        self, names: Iterable[str] | None = None
+    ) -> list[TransactionDescription]:
+        """Return what is known of names of `Client.staged`, all by default; sorted by name.
+
+        Those that nobody knows, or that were not used for seven days, are left out.
+        """
+        request = ListTransactionsRequest(None if names is None else list(names))
+        reply = await self._cluster.ask_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
+        return reply.transactions
+
+    async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:
+        """Return how the cluster stands, as far as the broker that is asked knows.
+
+        Args:
+            with_partitions: List the partitions that somebody may want to look at, besides
+                counting them.
+        """
+        return await cluster_admin.describe_cluster(self._cluster, with_partitions=with_partitions)
+
+    async def elect_leaders(
+        self, partitions: PartitionsToElect = None, *, accept_data_loss: bool = False
+    ) -> list[LeaderElected]:
+        """Let preferred replicas lead; return who leads each partition now, or why that failed.
+
+        Args:
+            partitions: A topic, for all its partitions, or topics and numbers; `None` for all of
+                the cluster for which there is something to do.
+            accept_data_loss: Where nobody is left who has all committed records, take a replica
+                that may not. What it lacks is lost for good; the cluster remembers that. Partitions
+                that have a leader keep it. It is asked once: look at the cluster before you repeat
+                it.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            ConnectionLostError, RequestTimedOutError: With `accept_data_loss`: it may be so, or
+                not.
+        """
+        return await cluster_admin.elect_leaders(
+            self._cluster, partitions, accept_data_loss=accept_data_loss
+        )
+
+    async def reassign(
+        self, moves: Iterable[PartitionMove], *, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Have replicas moved to other brokers; records are copied after this has returned.
+
+        A copy that is not needed any more goes when the new ones are in sync. `describe_cluster`
+        counts the partitions that move.
+
+        Args:
+            moves: Topic, number and replicas of partitions; without replicas, a move is cancelled.
+            plan_only: Say what would be done, and change nothing.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+        """
+        request = ReassignRequest(list(moves), [], plan_only=plan_only)
+        return await cluster_admin.reassign(self._cluster, request) if request.moves else []
+
+    async def balance(
+        self,
+        *,
+        leaving: Iterable[int] = (),
+        replicas_max: int = 100,
+        plan_only: bool = False,
+    ) -> list[PartitionMoved]:
+        """Have replicas moved so that brokers have as much to do as others; see `reassign`.
+
+        Args:
+            leaving: Brokers that shall have no replicas any more, such as one that is to go.
+            replicas_max: How many replicas may move now; ask again for more.
+            plan_only: Say what would be done, and change nothing.
+
+        Raises:
+            InvalidRequestError: There is no such broker.
+        """
+        request = ReassignRequest([], list(leaving), replicas_max, plan_only)
+        return await cluster_admin.reassign(self._cluster, request)
+
+    async def drain(self, node_id: int, *, plan_only: bool = False) -> list[PartitionMoved]:
+        """Let a broker get no more replicas, and have those that it has moved; see `reassign`.
+
+        They are spread over the other brokers and over failure domains. Ask again to have those
+        moved for which there was no other broker before.
+
+        Args:
+            node_id: Which broker. It goes on to lead and follow what it has as long as it has it.
+            plan_only: Say what would be moved, and change nothing.
+
+        Raises:
+            InvalidRequestError: There is no such broker, or no other that takes replicas.
+        """
+        return await cluster_admin.drain(self._cluster, node_id, plan_only=plan_only)
+
+    async def end_drain(self, node_id: int) -> None:
+        """Let a broker get replicas again; `balance` gives it some.
+
+        Raises:
+            InvalidRequestError: There is no such broker.
+        """
+        await cluster_admin.end_drain(self._cluster, node_id)
+
+    async def replace_broker(
+        self, lost: int, heir: int, *, plan_only: bool = False
+    ) -> list[PartitionMoved]:
+        """Have one broker get the replicas of another one that is gone; see `reassign`.
+
+        Partitions of which the heir has a replica already go to other brokers.
+
+        Args:
+            lost: Who is gone. When it has no replicas any more, `unregister_broker` forgets it.
+            heir: Who gets them; it is alive.
+            plan_only: Say what would be moved, and change nothing.
+
+        Raises:
+            InvalidRequestError: The lost broker is alive, the heir is not, or one of them unknown.
+        """
+        request = ReassignRequest([], [lost], plan_only=plan_only, heir=heir)
+        return await cluster_admin.reassign(self._cluster, request)
+
+    async def unregister_broker(self, node_id: int) -> bool:
+        """Take a node that is gone for good out of the cluster; return whether it was in it.
+
+        It does not vote any more either. One that comes back is a new one.
+
+        Raises:
+            InvalidRequestError: It is alive, or still has replicas.
+        """
+        return await cluster_admin.unregister_broker(self._cluster, node_id)
+
+    async def describe_moves(self) -> list[MovingReplica]:
+        """Return the replicas that reassignments add now, and how far each of them is.
+
+        Empty when nothing is being copied. Leaders are asked; of those that do not answer within
+        two seconds, what they would have said is missing.
+        """
+        return await cluster_admin.describe_moves(self._cluster)
+
+    async def alter_cluster(
+        self,
+        *,
+        set: Mapping[str, Setting] | None = None,  # noqa: A002  (the word of the command line)
+        reset: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Set settings of the cluster, or put them back to their defaults; return all of them.
+
+        What brokers were started with can be set for all, `scrub_bytes_per_s`, and above that for
+        one of them, `scrub_bytes_per_s@3`.
+
+        Raises:
+            InvalidConfigError: A setting is unknown or not legal; the message lists all.
+            InvalidRequestError: There is no such broker.
+        """
+        return await cluster_admin.alter_cluster(self._cluster, as_text(set or {}), list(reset))
+
+    async def broker_config(self, node_id: int | None = None) -> DescribeConfigReply:
+        """Return the settings of a running broker, where each comes from, and which can be changed.
+
+        Of any broker that answers if `node_id` is not given.
+
+        Raises:
+            ConnectError: The broker cannot be reached, or there is none of this id.
+        """
+        return await cluster_admin.broker_config(self._cluster, node_id)

@@ -1,0 +1,163 @@
+"""Administration of the cluster as a whole.
+
+Shell: asks any broker, again while that may help.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import trio
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.messages.cluster_admin import (
+    AlterClusterRequest,
+    DescribeClusterReply,
+    DescribeClusterRequest,
+    DescribeConfigReply,
+    DescribeConfigRequest,
+    ElectLeadersRequest,
+    LeaderElected,
+    TopicToElect,
+    UnregisterBrokerRequest,
+)
+from tidelog.wire.messages.reassignment import (
+    DescribeMovesRequest,
+    DrainBrokerRequest,
+    PartitionMoved,
+    ReassignRequest,
+    ReplicaProgress,
+)
+from tidelog.wire.protocol import api
+
+PartitionsToElect = str | Iterable[tuple[str, int]] | None
+"""A topic, for all of its partitions, topics and numbers, or `None` for the whole cluster."""
+
+
+_DRAIN_REPLICAS_MAX = 10_000
+_PATIENCE_S = 2.0
+"""How long one leader is asked how far replicas are."""
+
+
+@dataclass(frozen=True, slots=True)
+class MovingReplica:
+    """A replica that is being added to a partition by a reassignment."""
+
+    topic: str
+    partition: int
+    node_id: int
+    """Who gets it."""
+    leader_id: int | None
+    """Who sends it what it lacks; `None` while nobody leads the partition."""
+    progress: ReplicaProgress | None
+    """How far it is, `None` when the leader could not be asked."""
+
+
+async def describe_moves(cluster: Cluster) -> list[MovingReplica]:
+    """See `Admin.describe_moves`."""
+    described = await describe_cluster(cluster, with_partitions=True)
+    moving = [
+        MovingReplica(each.topic, each.partition, node_id, each.leader_id, None)
+        for each in described.partitions
+        for node_id in each.adding_replicas
+    ]
+    found: dict[tuple[str, int, int], ReplicaProgress] = {}
+
+    async def ask(leader_id: int) -> None:
+        with trio.move_on_after(_PATIENCE_S):
+            try:
+                connection = await cluster.connection_to(leader_id)
+                reply = await connection.ask(api.DESCRIBE_MOVES, DescribeMovesRequest(None))
+            except (BrokerError, ConnectionLostError, WireFormatError):
+                return  # What is not known is said to be so.
+            found.update(
+                {(each.topic, each.partition, each.node_id): each for each in reply.replicas}
+            )
+
+    async def ask_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for leader_id in dict.fromkeys(each.leader_id for each in moving):
+                if leader_id is not None:
+                    nursery.start_soon(ask, leader_id)
+
+    await cluster.tasks.until_closed(ask_all)
+    return [
+        replace(each, progress=found.get((each.topic, each.partition, each.node_id)))
+        for each in moving
+    ]
+
+
+async def drain(cluster: Cluster, node_id: int, *, plan_only: bool) -> list[PartitionMoved]:
+    """See `Admin.drain`."""
+    if not plan_only:
+        await _set_drained(cluster, node_id, is_drained=True)
+    request = ReassignRequest([], [node_id], _DRAIN_REPLICAS_MAX, plan_only)
+    return await reassign(cluster, request)
+
+
+async def end_drain(cluster: Cluster, node_id: int) -> None:
+    """See `Admin.end_drain`."""
+    await _set_drained(cluster, node_id, is_drained=False)
+
+
+async def unregister_broker(cluster: Cluster, node_id: int) -> bool:
+    """See `Admin.unregister_broker`."""
+    request = UnregisterBrokerRequest(node_id)
+    reply = await cluster.ask_controller(api.UNREGISTER_BROKER, request, is_repeatable=True)
+    return reply.was_member
+
+
+async def alter_cluster(
+    cluster: Cluster, changes: dict[str, str], resets: list[str]
+) -> dict[str, str]:
+    """See `Admin.alter_cluster`."""
+    request = AlterClusterRequest(changes, resets)
+    return (await cluster.ask_any(api.ALTER_CLUSTER, request, is_repeatable=True)).config
+
+
+async def broker_config(cluster: Cluster, node_id: int | None) -> DescribeConfigReply:
+    """See `Admin.broker_config`."""
+    request = DescribeConfigRequest()
+    if node_id is None:
+        return await cluster.ask_any(api.DESCRIBE_CONFIG, request, is_repeatable=True)
+
+    async def ask() -> DescribeConfigReply:
+        connection = await cluster.connection_to(node_id)
+        return await cluster.ask_once(connection, api.DESCRIBE_CONFIG, request)
+
+    return await cluster.retry(ask, is_repeatable=True)
+
+
+async def _set_drained(cluster: Cluster, node_id: int, *, is_drained: bool) -> None:
+    request = DrainBrokerRequest(node_id, is_drained)
+    await cluster.ask_any(api.DRAIN_BROKER, request, is_repeatable=True)
+
+
+async def describe_cluster(cluster: Cluster, *, with_partitions: bool) -> DescribeClusterReply:
+    """See `Admin.describe_cluster`."""
+    request = DescribeClusterRequest(with_partitions)
+    return await cluster.ask_any(api.DESCRIBE_CLUSTER, request, is_repeatable=True)
+
+
+async def elect_leaders(
+    cluster: Cluster, partitions: PartitionsToElect, *, accept_data_loss: bool
+) -> list[LeaderElected]:
+    """See `Admin.elect_leaders`."""
+    request = ElectLeadersRequest(_topics(partitions), accept_data_loss)
+    # Who is elected may be gone as well when it is asked again: nobody has accepted that loss.
+    is_repeatable = not accept_data_loss
+    reply = await cluster.ask_any(api.ELECT_LEADERS, request, is_repeatable=is_repeatable)
+    return reply.results
+
+
+async def reassign(cluster: Cluster, request: ReassignRequest) -> list[PartitionMoved]:
+    """See `Admin.reassign` and `Admin.plan_reassignment`."""
+    return (await cluster.ask_any(api.REASSIGN, request, is_repeatable=True)).results
+
+
+def _topics(partitions: PartitionsToElect) -> list[TopicToElect] | None:
+    if partitions is None:
+        return None
+    if isinstance(partitions, str):
+        return [TopicToElect(partitions)]
+    return [TopicToElect(topic, [number]) for topic, number in partitions]

@@ -1,0 +1,257 @@
+"""Administration of consumer groups.
+
+Shell: asks the node that decides for the cluster, again while that may help.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.metadata import partition_of
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import WireFormatError, from_wire
+from tidelog.wire.messages import groups
+from tidelog.wire.messages.groups import (
+    DeleteGroupRequest,
+    DescribeGroupsRequest,
+    GroupListing,
+    ListGroupsRequest,
+    PartitionReset,
+    PartitionWasReset,
+    ResetOffsetsRequest,
+    ResetTo,
+)
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.protocol import api
+
+ResetPlace = Literal["earliest", "latest"] | tuple[Literal["offset", "time", "shift"], int]
+"""The first readable record, the end, `("offset", n)`, `("time", unix_ms)`: the first record of
+this time or later, or `("shift", n)`: so many records on, or back if negative, within the log."""
+
+_RESET_TO = {
+    "offset": ResetTo.OFFSET,
+    "earliest": ResetTo.EARLIEST,
+    "latest": ResetTo.LATEST,
+    "time": ResetTo.TIMESTAMP,
+    "shift": ResetTo.SHIFT,
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """One member of a group."""
+
+    member_id: str
+    client_name: str
+    instance_id: str | None
+    """The name of a static member."""
+    state: str
+    """`stable`, `unrevoked` (has to let go of partitions), `unreleased` (waits for partitions that
+    others have not let go of) or `away` (a static member between two processes)."""
+    member_epoch: int
+    topics: tuple[str, ...]
+    """The names that it wants to read; empty with a pattern."""
+    pattern: str | None
+    assigned: tuple[TopicPartition, ...]
+    """What it may read."""
+    revoking: tuple[TopicPartition, ...]
+    """What it has to let go of and has not yet."""
+    target: tuple[TopicPartition, ...]
+    """What it will read when all have what they should."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far a group is in one partition, and how far behind."""
+
+    at: TopicPartition
+    member_id: str | None
+    """Who reads it; `None` if nobody does."""
+    offset: int | None
+    """Of the next record to process, as committed; `None` when nothing was."""
+    log_start_offset: int | None
+    """`None` when the leader of the partition could not be asked, as the three below."""
+    high_watermark: int | None
+    lag_records: int | None
+    """Records from the committed offset to the high watermark; `None` also without an offset."""
+    lag_ms: int | None
+    """Age of the first record that is not processed; 0 when there is none."""
+    commit_time_ms: int | None
+    """Unix milliseconds of the last commit."""
+    metadata: str
+    """What the application committed with the offset."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """One group in full."""
+
+    group_id: str
+    state: str
+    """`empty`, `assigning` (members wait for a target), `reconciling` (partitions change hands) or
+    `stable`."""
+    assignor: str
+    """In use; empty without members."""
+    group_epoch: int
+    """Counts changes of members, subscriptions and topics."""
+    target_epoch: int
+    """The group epoch for which the target assignment was computed."""
+    members: tuple[MemberDescription, ...]
+    partitions: tuple[GroupProgress, ...]
+    """Those that somebody reads or that something was committed for, by topic and number."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OffsetMove:
+    """Where a reset moved a group in one partition."""
+
+    previous_offset: int | None
+    """`None` if nothing was committed."""
+    offset: int
+
+
+async def list_groups(cluster: Cluster, states: Iterable[str] | None) -> list[GroupListing]:
+    """See `Admin.list_groups`."""
+    request = ListGroupsRequest(None if states is None else list(states))
+    return (await cluster.ask_controller(api.LIST_GROUPS, request, is_repeatable=True)).groups
+
+
+async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
+    """See `Admin.describe_group`."""
+    request = DescribeGroupsRequest([group_id])
+    reply = await cluster.ask_controller(api.DESCRIBE_GROUPS, request, is_repeatable=True)
+    if len(reply.groups) != 1:
+        raise WireFormatError(f"{len(reply.groups)} descriptions for one group")
+    (found,) = reply.groups
+    if found.error is not None:
+        raise from_wire(found.error)
+    topics = await cluster.ask_any(api.METADATA, MetadataRequest(None), is_repeatable=True)
+    return describe(found, {topic.topic_id: topic.name for topic in topics.topics})
+
+
+async def reset_offsets(
+    cluster: Cluster,
+    group_id: str,
+    partitions: str | Iterable[tuple[str, int]],
+    *,
+    to: ResetPlace,
+    validate_only: bool,
+) -> dict[TopicPartition, OffsetMove]:
+    """See `Admin.reset_offsets`."""
+    name, value = (to, 0) if isinstance(to, str) else to
+    wanted = await _wanted(cluster, partitions)
+    resets: list[PartitionReset] = []
+    for at in wanted:
+        topic = await cluster.topic(at.topic)
+        partition_of(topic, at.partition)
+        resets.append(PartitionReset(topic.topic_id, at.partition, int(_RESET_TO[name]), value))
+    request = ResetOffsetsRequest(group_id, resets, validate_only)
+
+    async def attempt() -> dict[TopicPartition, OffsetMove]:
+        connection = await cluster.controller_connection()
+        reply = await cluster.ask_once(connection, api.RESET_OFFSETS, request)
+        return _moves(wanted, reply.results)
+
+    # A shift that is carried out twice leads elsewhere.
+    is_repeatable = validate_only or name != "shift"
+    return await cluster.retry(attempt, is_repeatable=is_repeatable)
+
+
+async def delete_group(cluster: Cluster, group_id: str) -> bool:
+    """See `Admin.delete_group`."""
+    request = DeleteGroupRequest(group_id)
+    reply = await cluster.ask_controller(api.DELETE_GROUP, request, is_repeatable=True)
+    return reply.was_there
+
+
+async def _wanted(
+    cluster: Cluster, partitions: str | Iterable[tuple[str, int]]
+) -> Sequence[TopicPartition]:
+    if not isinstance(partitions, str):
+        return [TopicPartition(topic, partition) for topic, partition in partitions]
+    topic = await cluster.topic(partitions)
+    return [TopicPartition(partitions, number) for number in range(len(topic.partitions))]
+
+
+def _moves(
+    wanted: Sequence[TopicPartition], results: Sequence[PartitionWasReset]
+) -> dict[TopicPartition, OffsetMove]:
+    """Return what was moved.
+
+    Raises:
+        BrokerError: Of one partition; nothing was moved.
+    """
+    if len(results) != len(wanted):
+        raise WireFormatError(f"{len(results)} results for {len(wanted)} partitions")
+    moves: dict[TopicPartition, OffsetMove] = {}
+    for at, result in zip(wanted, results, strict=True):
+        if result.error is not None:
+            error = from_wire(result.error)
+            error.at = at
+            raise error
+        if result.offset is None:
+            raise WireFormatError("a reset has neither an offset nor an error")
+        moves[at] = OffsetMove(result.previous_offset, result.offset)
+    return moves
+
+
+def describe(found: groups.GroupDescription, names: Mapping[bytes, str]) -> GroupDescription:
+    """Return a description with the names of topics, by their id; unknown ids stand for them."""
+    partitions = [_progress(each, names) for each in found.partitions]
+    return GroupDescription(
+        group_id=found.group_id,
+        state=found.state,
+        assignor=found.assignor,
+        group_epoch=found.group_epoch,
+        target_epoch=found.target_epoch,
+        members=tuple(_member(each, names) for each in found.members),
+        partitions=tuple(sorted(partitions, key=lambda each: each.at)),
+    )
+
+
+def _member(found: groups.MemberDescription, names: Mapping[bytes, str]) -> MemberDescription:
+    return MemberDescription(
+        member_id=found.member_id,
+        client_name=found.client_name,
+        instance_id=found.instance_id,
+        state=found.state,
+        member_epoch=found.member_epoch,
+        topics=tuple(found.subscription.topics),
+        pattern=found.subscription.pattern,
+        assigned=_places(found.assigned, names),
+        revoking=_places(found.revoking, names),
+        target=_places(found.target, names),
+    )
+
+
+def _progress(found: groups.PartitionProgress, names: Mapping[bytes, str]) -> GroupProgress:
+    return GroupProgress(
+        at=_place(found.topic_id, found.partition, names),
+        member_id=found.member_id,
+        offset=found.offset,
+        log_start_offset=found.log_start_offset,
+        high_watermark=found.high_watermark,
+        lag_records=found.lag_records,
+        lag_ms=found.lag_ms,
+        commit_time_ms=found.commit_time_ms,
+        metadata=found.metadata,
+    )
+
+
+def _places(
+    packed: Iterable[groups.TopicPartitions], names: Mapping[bytes, str]
+) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            _place(topic.topic_id, number, names) for topic in packed for number in topic.partitions
+        )
+    )
+
+
+def _place(topic_id: bytes, number: int, names: Mapping[bytes, str]) -> TopicPartition:
+    return TopicPartition(names.get(topic_id, topic_id.hex()), number)

@@ -1,0 +1,119 @@
+"""How many messages queues have, for many queues at once.
+
+Shell: asks the brokers that serve the partitions, a few queues at a time.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, final
+
+import msgspec
+import trio
+
+from tidelog.client.admin.queue_metadata import leader_of
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.wire.errors import TidelogError
+from tidelog.wire.messages.queue_admin import QueueDescription
+from tidelog.wire.messages.queues import CountMessagesRequest, QueueCounts
+from tidelog.wire.protocol import api
+
+_AT_ONCE: Final = 16
+_PATIENCE_S: Final = 5.0
+"""For the brokers of one queue; one that is to read a long backlog first takes longer."""
+
+
+@final
+class MessageCounts(msgspec.Struct, frozen=True):
+    """How many messages of a queue are in which state, all partitions together."""
+
+    visible: int
+    leased: int
+    delayed: int
+    dead: int
+    """On their way to the dead-letter queue, or kept because there is none that takes them."""
+    oldest_timestamp_ms: int | None
+    """When the oldest one was sent; `None` if there is none."""
+    oldest_goes_in_ms: int | None = None
+    """How long, at the least, until retention by age takes the oldest message of a partition,
+    whether somebody has worked on it or not: that of the queue or that of the topic. `None`, in
+    these three: nothing limits it so, or there is no message."""
+    oldest_goes_in_bytes: int | None = None
+    """What may come in to a partition of the topic until its size, `retention_bytes`, takes it."""
+    oldest_goes_in_disk_bytes: int | None = None
+    """What may come in to all topics of a broker until `retention_disk_bytes` takes it there."""
+    oldest_goes_soon: bool = False
+    """Whether less than a tenth is left of one of these limits."""
+
+
+@final
+class DescribedQueue(QueueDescription, frozen=True, array_like=True):
+    """One queue: identity, settings, places, and how many messages it has."""
+
+    counts: MessageCounts | None = None
+    """`None` if that was not asked, or a partition could not be asked in time."""
+
+
+def described(queue: QueueDescription, counts: MessageCounts | None) -> DescribedQueue:
+    """Return a queue together with the counts of its messages."""
+    fields = {name: getattr(queue, name) for name in QueueDescription.__struct_fields__}
+    return DescribedQueue(**fields, counts=counts)
+
+
+def sum_of(partitions: Iterable[QueueCounts]) -> MessageCounts:
+    """Return the counts of all partitions together."""
+    counts = list(partitions)
+    return MessageCounts(
+        sum(each.visible for each in counts),
+        sum(each.leased for each in counts),
+        sum(each.delayed for each in counts),
+        sum(each.dead for each in counts),
+        _least(each.oldest_timestamp_ms for each in counts),
+        _least(each.oldest_goes_in_ms for each in counts),
+        _least(each.oldest_goes_in_bytes for each in counts),
+        _least(each.oldest_goes_in_disk_bytes for each in counts),
+        any(each.oldest_goes_soon for each in counts),
+    )
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((number for number in numbers if number is not None), default=None)
+
+
+async def count_messages(
+    cluster: Cluster, queues: Sequence[QueueDescription]
+) -> list[MessageCounts | None]:
+    """Return the counts of queues, in their order; `None` where nobody could be asked in time."""
+    found: list[MessageCounts | None] = [None] * len(queues)
+    waiting = iter(enumerate(queues))
+
+    async def work() -> None:
+        for place, queue in waiting:
+            with trio.move_on_after(_PATIENCE_S):
+                found[place] = await _count(cluster, queue)
+
+    async def count_all() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(min(_AT_ONCE, len(queues))):
+                nursery.start_soon(work)
+
+    await cluster.tasks.until_closed(count_all)
+    return found
+
+
+async def _count(cluster: Cluster, queue: QueueDescription) -> MessageCounts | None:
+    by_leader: dict[int, list[int]] = {}
+    for partition in queue.partitions:
+        leader_id = leader_of(queue, partition.partition)
+        if leader_id is None:
+            return None
+        by_leader.setdefault(leader_id, []).append(partition.partition)
+    counts: list[QueueCounts] = []
+    try:
+        for node_id, numbers in by_leader.items():
+            connection = await cluster.connection_to(node_id)
+            request = CountMessagesRequest(queue.queue_id, numbers)
+            counts += (await cluster.ask_once(connection, api.COUNT_MESSAGES, request)).counts
+    except TidelogError:
+        return None
+    if any(each.error is not None for each in counts):
+        return None
+    return sum_of(counts)

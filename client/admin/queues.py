@@ -1,0 +1,165 @@
+"""Administration of queues.
+
+Shell: asks any broker, again while that may help.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import InvalidConfigError, TopicExistsError, UnknownTopicError, from_wire
+from tidelog.wire.messages.queue_admin import (
+    AlterQueueRequest,
+    CreateQueueReply,
+    CreateQueueRequest,
+    DeleteQueueRequest,
+    DescribeQueuesRequest,
+    QueueDescription,
+)
+from tidelog.wire.messages.session import MetadataRequest, TopicMetadata
+from tidelog.wire.protocol import api
+
+Setting = str | float | Sequence[float] | None
+"""The value of a setting of a queue. Durations are seconds as numbers, or texts such as `5min`.
+
+A text that is but a number is seconds under the names of seconds, as the number would be.
+"""
+
+_DURATIONS: Final = {
+    name.removesuffix("_ms"): name
+    for name in (
+        "deduplication_window_ms",
+        "delivery_delay_ms",
+        "history_ms",
+        "receive_wait_ms",
+        "retention_ms",
+        "visibility_timeout_ms",
+    )
+}
+"""Settings that are durations, by the names under which they are seconds."""
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+_ATTEMPTS: Final = 5
+"""How often the topic may come and go while a queue is created on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueToCreate:
+    """What `Admin.create_queue` is asked for."""
+
+    name: str
+    topic: str
+    start: OffsetPlace
+    is_fifo: bool
+    settings: Mapping[str, str]
+    partition_count: int | None = None
+    topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+async def create_queue(cluster: Cluster, queue: QueueToCreate) -> CreateQueueReply:
+    """See `Admin.create_queue`."""
+    for _ in range(_ATTEMPTS - 1):
+        topic = await _topic(cluster, queue.topic)
+        try:
+            return await _create_on(cluster, queue, topic)
+        except TopicExistsError:
+            continue  # It has come meanwhile: look where to start.
+        except UnknownTopicError:
+            if topic is None:
+                raise
+    return await _create_on(cluster, queue, await _topic(cluster, queue.topic))
+
+
+async def _create_on(
+    cluster: Cluster, queue: QueueToCreate, topic: TopicMetadata | None
+) -> CreateQueueReply:
+    start_offsets: list[int] = []
+    if topic is not None:
+        places = [TopicPartition(queue.topic, each.partition) for each in topic.partitions]
+        offsets = await list_positions(cluster, places, queue.start)
+        start_offsets = [offsets[place] for place in places]
+    request = CreateQueueRequest(
+        queue.name,
+        queue.topic,
+        None if topic is None else topic.topic_id,
+        start_offsets,
+        queue.is_fifo,
+        dict(queue.settings),
+        dict(queue.topic_config),
+        queue.partition_count,
+    )
+    # What is there already and the same is no error.
+    return await cluster.ask_any(api.CREATE_QUEUE, request, is_repeatable=True)
+
+
+async def _topic(cluster: Cluster, name: str) -> TopicMetadata | None:
+    """Return what brokers know of a topic now; `None` if there is none."""
+    reply = await cluster.ask_any(api.METADATA, MetadataRequest([name]), is_repeatable=True)
+    cluster.metadata.apply(reply)
+    (topic,) = reply.topics
+    if topic.error is None:
+        return topic
+    error = from_wire(topic.error)
+    if isinstance(error, UnknownTopicError):
+        return None
+    raise error
+
+
+async def describe_queues(cluster: Cluster, names: Iterable[str] | None) -> list[QueueDescription]:
+    """See `Admin.describe_queues`."""
+    request = DescribeQueuesRequest(None if names is None else list(names))
+    return (await cluster.ask_any(api.DESCRIBE_QUEUES, request, is_repeatable=True)).queues
+
+
+async def alter_queue(
+    cluster: Cluster, name: str, changes: dict[str, str], *, resets: list[str]
+) -> dict[str, str]:
+    """See `Admin.alter_queue`."""
+    request = AlterQueueRequest(name, changes, resets)
+    return (await cluster.ask_any(api.ALTER_QUEUE, request, is_repeatable=True)).config
+
+
+async def delete_queue(cluster: Cluster, name: str, *, with_topic: bool, cut_ties: bool) -> None:
+    """See `Admin.delete_queue`."""
+    request = DeleteQueueRequest(name, with_topic, cut_ties)
+    await cluster.ask_any(api.DELETE_QUEUE, request, is_repeatable=False)
+
+
+def name_of_setting(name: str) -> str:
+    """Return the name under which a setting travels."""
+    return _DURATIONS.get(name, name)
+
+
+def settings_as_text(settings: Mapping[str, Setting]) -> dict[str, str]:
+    """Return settings as they travel: seconds become milliseconds; `None` is not said.
+
+    Raises:
+        InvalidConfigError: The same is said twice.
+    """
+    texts: dict[str, str] = {}
+    for name, value in settings.items():
+        if value is None:
+            continue
+        travels_as = name_of_setting(name)
+        if travels_as in texts:
+            raise InvalidConfigError(f"{travels_as} is given twice, once in seconds")
+        texts[travels_as] = _as_text(name, value)
+    return texts
+
+
+def _as_text(name: str, value: str | float | Sequence[float]) -> str:
+    if isinstance(value, str):
+        # Brokers, which know no seconds, would read milliseconds.
+        if name in _DURATIONS and _NUMBER.fullmatch(value.strip()):
+            return _as_text(name, float(value))
+        return value
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (int, float)):
+        return f"{round(value * 1000)}ms" if name in _DURATIONS else str(value)
+    if name == "retry_backoff":
+        return ",".join(f"{round(delay * 1000)}ms" for delay in value)
+    return ",".join(map(str, value))

@@ -1,0 +1,1 @@
+"""Connections, metadata, retries: what producer, consumer, queue and admin clients share."""

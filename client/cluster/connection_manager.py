@@ -1,0 +1,435 @@
+"""The brokers that a client talks to: whom to ask, metadata, and trying again.
+
+Shell: owns what is known of the cluster. One connection to each broker is shared by all parts of a
+client; replies come in any order, so a long poll holds up nothing. Whoever cannot go on for want of
+a connection or a leader asks for one without waiting, and is told when anything changed.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeVar, cast, final
+
+import trio
+
+from tidelog.client.cluster.address import Address
+from tidelog.client.cluster.background_tasks import ClientTasks
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.cluster.connection_pool import Connections
+from tidelog.client.cluster.hedging import first_success
+from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.config import ClientConfig
+from tidelog.wire.env.env import BytesLike, Env
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotLeaderError,
+    RequestTimedOutError,
+    RetriableError,
+    ShuttingDownError,
+    TidelogError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+    WireFormatError,
+)
+from tidelog.wire.messages.session import MetadataReply, MetadataRequest, TopicMetadata
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+RequestType = TypeVar("RequestType")
+ReplyType = TypeVar("ReplyType")
+Result = TypeVar("Result")
+_Connect = Callable[[], Awaitable[RpcConnection]]
+
+STALE_METADATA_ERRORS = (
+    ConnectionLostError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotLeaderError,
+    RequestTimedOutError,
+    ShuttingDownError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+)
+"""What a broker that was asked says, or does, when others may know better whom to ask."""
+
+_HEAD_START_S = 0.25
+"""How long one broker is waited for before the next one is tried too."""
+_PATIENCE_S = 2.0
+"""How long the answer of one broker is waited for before another one is asked too."""
+
+
+@final
+class Cluster:
+    """Connections to brokers, and what they say about the cluster."""
+
+    def __init__(
+        self, seeds: list[Address], config: ClientConfig, env: Env, *, tasks: ClientTasks
+    ) -> None:
+        """Connect to `seeds` when nothing better is known."""
+        self.config = config
+        self.env = env
+        self.tasks = tasks
+        self.metadata = MetadataCache()
+        self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
+        self._seeds = seeds
+        self._connections = Connections(
+            config, env, tasks, metadata=self.metadata, on_change=self._notify, on_doubt=self._doubt
+        )
+        self._connecting = trio.Lock()
+        self._asked_count = 0
+        self._asked_at = -math.inf
+        """When somebody was asked last where topics are (seconds of trio's clock)."""
+        self._wanted_topics: set[str] | None = None
+        self._asked_topics: set[str] = set()
+        self._has_news = trio.Event()
+        self._is_refreshing = False
+        self._refresh_failure: TidelogError | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._changed = trio.Event()
+
+    async def start(self) -> None:
+        """Connect to a broker and learn of the others.
+
+        A broker that is reached and not ready yet is waited for, up to `request_timeout`.
+
+        Raises:
+            ConnectError: One line that says for each address what failed and what to try.
+            TidelogError: The broker that was reached did not answer as it should.
+        """
+        ask = partial(self._ask_metadata, ())
+        self.metadata.apply(await self.retry(ask, is_repeatable=True, hopeless=ConnectError))
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever connections or metadata changed; it must not wait or raise."""
+        self._listeners.append(listener)
+
+    def unsubscribe(self, listener: Callable[[], None]) -> None:
+        """Do not call `listener` any more."""
+        self._listeners.remove(listener)
+
+    async def wait_changed(self) -> None:
+        """Wait until connections or metadata change.
+
+        Raises:
+            trio.ClosedResourceError: The client is closed.
+        """
+        await self.tasks.wait(self._changed)
+
+    def connection_nowait(self, node_id: int) -> RpcConnection | None:
+        """Return the connection to a broker; if there is none, have one made.
+
+        When that has failed, listeners are called; who still wants the connection asks again.
+        """
+        return self._connections.nowait(node_id)
+
+    def live_connection(self, node_id: int) -> RpcConnection | None:
+        """Return the connection to a broker, if there is one."""
+        return self._connections.live(node_id)
+
+    async def connection_to(self, node_id: int) -> RpcConnection:
+        """Return a connection to a broker, made if need be.
+
+        Raises:
+            ConnectError: It cannot be reached.
+            RetriableError: It, or whoever was asked where it is, is not ready.
+        """
+        self._connections.forget_failure(node_id)
+        with trio.move_on_after(self.config.request_timeout):
+            while (connection := self.connection_nowait(node_id)) is None:
+                await self.wait_changed()
+                self._raise_failure(node_id)
+            return connection
+        raise ConnectError(f"nobody says where node {node_id} is; is that broker running?")
+
+    async def controller_connection(self) -> RpcConnection:
+        """Return a connection to the node that decides for the cluster, as far as is known.
+
+        If another one takes over while this one is tried, that one is tried.
+
+        Raises:
+            NotControllerError: It is not known; it is being asked for.
+            ConnectError: It cannot be reached.
+        """
+        await trio.lowlevel.checkpoint()
+        tried: int | None = None
+        with trio.move_on_after(self.config.request_timeout):
+            while (node_id := self.metadata.controller_id) is not None:
+                if node_id != tried:
+                    self._connections.forget_failure(node_id)
+                tried = node_id
+                connection = self.connection_nowait(node_id)
+                if connection is not None:
+                    return connection
+                await self.wait_changed()
+                if self.metadata.controller_id == node_id:
+                    self._raise_failure(node_id)
+            self.request_refresh(())
+        raise NotControllerError(
+            "no broker knows which one decides for the cluster now; are most of them running?"
+        )
+
+    async def any_connection(self) -> RpcConnection:
+        """Return a connection to any broker, made if need be.
+
+        Raises:
+            ConnectError: No broker can be reached; one line.
+            RetriableError: One was reached, and is not ready.
+        """
+        async with self._connecting:
+            for node_id in self._connections.in_order():
+                connection = self._connections.live(node_id)
+                if connection is not None and not self._connections.is_silent(node_id):
+                    return connection
+            return await _first(self._ways_to_connect(), head_start=_HEAD_START_S)
+
+    def refresh_if_old(self) -> None:
+        """Have metadata fetched of all topics that are known, if that is `metadata_max_age` ago."""
+        if trio.current_time() > self._asked_at + self.config.metadata_max_age:
+            self._asked_at = trio.current_time()  # Once, also if nobody answers.
+            self.request_refresh(self.metadata.topic_names)
+
+    def request_refresh(self, topics: Iterable[str]) -> None:
+        """Have metadata fetched, of the brokers and of these topics; listeners will be called."""
+        wanted = (self._wanted_topics or set()).union(topics)
+        self._wanted_topics = wanted
+        if not wanted <= self._asked_topics:
+            self._has_news.set()
+        if not self._is_refreshing:
+            self._is_refreshing = True
+            self.tasks.start_soon(self._refresh)
+
+    async def topic(self, name: str) -> TopicMetadata:
+        """Return what is known of a topic, after asking if it is not known.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            TidelogError: Nobody could be asked for `request_timeout`; what went wrong last.
+        """
+        self.metadata.forget([name])
+        with trio.move_on_after(self.config.request_timeout):
+            while (known := self.metadata.topic(name)) is None:
+                self.request_refresh([name])
+                await self.wait_changed()
+                error = self.metadata.error(name)
+                if error is not None:
+                    raise error
+            return known
+        raise self._refresh_failure or RequestTimedOutError(f"no broker knows of topic {name!r}")
+
+    async def ask_any(
+        self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
+    ) -> ReplyType:
+        """Ask any broker, or another one as well if that is slow and does no harm; see `retry`."""
+
+        async def attempt() -> ReplyType:
+            if is_repeatable:
+                return await self._ask_several(asked, request, head_start=_PATIENCE_S)
+            return await self.ask_once(await self.any_connection(), asked, request)
+
+        return await self.retry(attempt, is_repeatable=is_repeatable)
+
+    async def ask_controller(
+        self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
+    ) -> ReplyType:
+        """Ask the node that decides for the cluster; see `retry`."""
+
+        async def attempt() -> ReplyType:
+            return await self.ask_once(await self.controller_connection(), asked, request)
+
+        return await self.retry(attempt, is_repeatable=is_repeatable)
+
+    async def retry(
+        self,
+        attempt: Callable[[], Awaitable[Result]],
+        *,
+        is_repeatable: bool,
+        hopeless: type[TidelogError] | tuple[()] = (),
+    ) -> Result:
+        """Return what `attempt` returns; repeat it for up to `request_timeout` if that may help.
+
+        Args:
+            attempt: Asks a broker once.
+            is_repeatable: Whether asking twice does no harm, so that it may be repeated even
+                when the first request may have been executed.
+            hopeless: What is raised at once.
+
+        Raises:
+            BrokerError: A broker refused, or went on failing.
+            ConnectionLostError: The request may or may not have been executed.
+            trio.ClosedResourceError: The client is closed.
+        """
+        gives_up_at = trio.current_time() + self.config.request_timeout
+        failure_count = 0
+        while True:
+            try:
+                return await self.tasks.until_closed(attempt)
+            except (RetriableError, ConnectionLostError) as error:
+                failure_count += 1
+                delay = self.backoff.delay(failure_count)
+                is_done_perhaps = isinstance(
+                    error, (ConnectionLostError, RequestTimedOutError)
+                ) and not isinstance(error, ConnectError)
+                is_late = trio.current_time() + delay >= gives_up_at
+                is_over = is_late or isinstance(error, hopeless)
+                if is_over or (is_done_perhaps and not is_repeatable):
+                    raise
+                if isinstance(error, STALE_METADATA_ERRORS):
+                    self.request_refresh(self.metadata.topic_names)
+            await trio.sleep(delay)
+
+    async def ask_once(
+        self,
+        connection: RpcConnection,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        patience: float | None = None,
+        attachment: Sequence[BytesLike] = (),
+    ) -> ReplyType:
+        """Ask over this connection; close it when no answer comes in time.
+
+        Args:
+            connection: To whom.
+            asked: What.
+            request: The message.
+            patience: How long to wait, in seconds; `request_timeout` by default.
+            attachment: What follows the message.
+
+        Raises:
+            BrokerError: The broker refused, or did not answer.
+            ConnectionLostError: The request may or may not have been executed.
+        """
+        patience = self.config.request_timeout if patience is None else patience
+        with trio.move_on_after(patience):
+            return await connection.call(
+                asked, request, take=lambda reply, _: reply, attachment=attachment
+            )
+        connection.close()
+        raise RequestTimedOutError(f"the broker did not answer {asked.key.name} in {patience} s")
+
+    def _raise_failure(self, node_id: int) -> None:
+        """Raise what the last attempt to connect, or to find out where, came to."""
+        is_known = node_id in self.metadata.brokers
+        failure = self._connections.failure(node_id) or (
+            None if is_known else self._refresh_failure
+        )
+        if failure is not None:
+            raise failure
+
+    async def _ask_metadata(self, topics: Iterable[str]) -> MetadataReply:
+        request = MetadataRequest(sorted(topics))
+        is_again = trio.current_time() - self._asked_at <= _PATIENCE_S
+        self._asked_at = trio.current_time()
+        return await self._ask_several(
+            api.METADATA, request, head_start=_HEAD_START_S, in_turn=is_again
+        )
+
+    async def _ask_several(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        head_start: float,
+        in_turn: bool = False,
+    ) -> ReplyType:
+        """Ask brokers until one answers, beginning with another one each time.
+
+        One that is cut off from the others knows little, and one that hangs says nothing.
+
+        Raises:
+            TidelogError: A broker refused, or none could be asked.
+        """
+
+        async def ask(connect: _Connect) -> ReplyType | BrokerError:
+            try:
+                return await self.ask_once(await connect(), asked, request)
+            except BrokerError as error:
+                if error.is_retriable:
+                    raise
+                return error  # Others would say the same.
+
+        ways = [partial(ask, connect) for connect in self._ways_to_connect(in_turn=in_turn)]
+        answer = await _first(ways, head_start=head_start)
+        if isinstance(answer, BrokerError):
+            raise answer
+        return answer
+
+    def _ways_to_connect(self, *, in_turn: bool = False) -> list[_Connect]:
+        """Return ways to brokers: those that are connected first, those that are silent last.
+
+        With `in_turn` those that are not connected come first in their turn as well: one that is
+        cut off, or whose disk does not answer, says the same for long.
+        """
+        nodes = list(self.metadata.brokers)
+        start = self._asked_count % (len(nodes) or 1)
+        self._asked_count += 1
+        nodes = nodes[start:] + nodes[:start]
+        if not in_turn:
+            nodes.sort(key=lambda node_id: self._connections.live(node_id) is None)
+        nodes.sort(key=self._connections.is_silent)
+        announced = {Address(known.host, known.port) for known in self.metadata.brokers.values()}
+        seeds = [seed for seed in dict.fromkeys(self._seeds) if seed not in announced]
+        return [
+            *(partial(self._connections.reach, node_id) for node_id in nodes),
+            *(partial(self._connections.connect, seed) for seed in seeds),
+        ]
+
+    def _doubt(self) -> None:
+        self.request_refresh(self.metadata.topic_names)
+
+    async def _refresh(self) -> None:
+        failure_count = 0
+        while self._wanted_topics is not None:
+            self._asked_topics = self._wanted_topics
+            self._wanted_topics = None
+            self._has_news = trio.Event()
+            try:
+                reply = await self._ask_metadata(self._asked_topics)
+            except (BrokerError, ConnectionLostError, WireFormatError) as error:
+                self._refresh_failure = error
+                failure_count += 1
+                self._notify()
+                await trio.sleep(self.backoff.delay(failure_count))
+            else:
+                self.metadata.apply(reply)
+                self._refresh_failure = None
+                failure_count = 0
+                self._notify()
+                # The same question is not asked again at once: leaders take time to change.
+                with trio.move_on_after(self.backoff.delay(1)):
+                    await self._has_news.wait()
+        self._is_refreshing = False
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+        for listener in list(self._listeners):
+            listener()
+
+
+async def _first(ways: Iterable[Callable[[], Awaitable[Result]]], *, head_start: float) -> Result:
+    """Return what the first way to succeed returns.
+
+    Raises:
+        TidelogError: All failed: what waiting may cure before what it may not.
+    """
+    try:
+        return await first_success(ways, head_start=head_start)
+    except ExceptionGroup as failures:
+        raise _reason(failures) from failures
+
+
+def _reason(failures: ExceptionGroup[Exception]) -> TidelogError:
+    """Return one error for all ways that failed."""
+    errors = cast("tuple[TidelogError, ...]", failures.exceptions)
+    for error in errors:
+        if not isinstance(error, ConnectionLostError):
+            return error
+    if all(isinstance(error, ConnectError) for error in errors):
+        return ConnectError("; ".join(str(error) for error in errors))
+    return errors[-1]

@@ -1,0 +1,230 @@
+"""The connections of a client: one to each broker, made when somebody wants it.
+
+Shell: owns connections. A broker that is silent may be one that others have replaced; it is given
+up when that is known, and asked last until then.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import trio
+
+from tidelog.client.cluster.address import Address
+from tidelog.client.cluster.background_tasks import ClientTasks
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.config import ClientConfig
+from tidelog.wire.env.connect_errors import diagnose
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    RetriableError,
+    TidelogError,
+    WireFormatError,
+)
+from tidelog.wire.protocol.rpc import RpcConnection, connect_stream
+
+CLIENT_VERSION = "1"
+"""Told to brokers, for their logs."""
+_LOOK_AGAIN_S = 1.0
+"""While a broker cannot be reached, others are asked so often who leads in its place."""
+_SILENCE_S = 2.0
+"""A broker that answers nothing for so long may be one that others have replaced."""
+
+
+@final
+class Connections:
+    """All connections of one client, by node."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        env: Env,
+        tasks: ClientTasks,
+        *,
+        metadata: MetadataCache,
+        on_change: Callable[[], None],
+        on_doubt: Callable[[], None],
+    ) -> None:
+        """Begin without any.
+
+        `on_change` is called when a connection was made, was lost or could not be made, and
+        `on_doubt` when newer metadata may say that a broker is not needed any more.
+        """
+        self._config = config
+        self._env = env
+        self._tasks = tasks
+        self._metadata = metadata
+        self._on_change = on_change
+        self._on_doubt = on_doubt
+        self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
+        self._connections: dict[int, RpcConnection] = {}
+        self._silent: set[int] = set()
+        self._dialled: dict[int, bool] = {}
+        """Nodes to which a task tries to connect; whether somebody still wants it to."""
+        self._failures: dict[int, TidelogError] = {}
+
+    def live(self, node_id: int) -> RpcConnection | None:
+        """Return the connection to a broker, if there is one."""
+        connection = self._connections.get(node_id)
+        return None if connection is None or connection.is_lost else connection
+
+    def in_order(self) -> list[int]:
+        """Return the nodes that there are connections to, those that are silent last."""
+        found = [node_id for node_id in self._connections if self.live(node_id) is not None]
+        return sorted(found, key=self._silent.__contains__)
+
+    def is_silent(self, node_id: int) -> bool:
+        """Return whether a broker answers nothing although it was asked."""
+        return node_id in self._silent
+
+    def failure(self, node_id: int) -> TidelogError | None:
+        """Return why the last attempt to connect to a broker failed, if it did."""
+        return self._failures.get(node_id)
+
+    def forget_failure(self, node_id: int) -> None:
+        """Take note that a new attempt is wanted."""
+        self._failures.pop(node_id, None)
+
+    def nowait(self, node_id: int) -> RpcConnection | None:
+        """Return the connection to a broker; if there is none, have one made.
+
+        When that has failed, `on_change` is called; who still wants the connection asks again.
+        """
+        connection = self.live(node_id)
+        if connection is not None:
+            return connection
+        if node_id not in self._metadata.brokers:
+            self._on_doubt()
+        elif node_id in self._dialled:
+            self._dialled[node_id] = True
+        else:
+            self._dialled[node_id] = True
+            self._tasks.start_soon(self._dial, node_id)
+        return None
+
+    async def reach(self, node_id: int) -> RpcConnection:
+        """Return the connection to a broker, made if need be.
+
+        Raises:
+            ConnectError: It cannot be reached.
+            RetriableError: It is not ready.
+        """
+        connection = self.live(node_id)
+        if connection is not None:
+            return connection
+        known = self._metadata.brokers.get(node_id)
+        if known is None:
+            raise ConnectError(f"node {node_id} is not announced any more")
+        return await self.connect(Address(known.host, known.port))
+
+    async def connect(self, address: Address) -> RpcConnection:
+        """Return a connection to whoever listens at an address, perhaps one that was there.
+
+        Raises:
+            ConnectError: Nobody does, or not in time, or not a broker.
+            RetriableError: A broker does, and is not ready.
+        """
+        with trio.move_on_after(self._config.connect_timeout):
+            stream = await connect_stream(self._env.network, address.host, address.port)
+            connection = RpcConnection(stream)
+            if not self._tasks.start_soon(self._run, connection, address):
+                connection.close()
+            try:
+                hello = await connection.introduce(self._config.client_name, CLIENT_VERSION)
+            except RetriableError:
+                connection.close()
+                raise
+            except (BrokerError, ConnectionLostError, WireFormatError) as error:
+                connection.close()
+                raise ConnectError(
+                    f"cannot connect to {address}: {error}; is this a tidelog broker?"
+                ) from error
+            except trio.Cancelled:
+                connection.close()
+                raise
+            known = self.live(hello.node_id)
+            if known is not None:
+                connection.close()
+                return known
+            self._connections[hello.node_id] = connection
+            self._silent.discard(hello.node_id)
+            self._failures.pop(hello.node_id, None)
+            self._env.probe("client.connected", address=str(address), node_id=hello.node_id)
+            self._on_change()
+            return connection
+        raise ConnectError(diagnose(address.host, address.port, TimeoutError("no answer")))
+
+    async def _run(self, connection: RpcConnection, address: Address) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch, connection)
+            await connection.run()
+            nursery.cancel_scope.cancel()
+        for node_id, known in list(self._connections.items()):
+            if known is connection:
+                del self._connections[node_id]
+                self._silent.discard(node_id)
+                self._env.probe("client.connection_lost", address=str(address), node_id=node_id)
+                self._on_change()
+
+    async def _watch(self, connection: RpcConnection) -> None:
+        """Give up a broker that is silent when others lead in its place.
+
+        Its process may stand still, or its machine may be gone: the connection does not tell.
+        """
+        has_led = False
+        while True:
+            reply_count = connection.reply_count
+            await trio.sleep(_SILENCE_S)
+            if connection.hello is None:
+                continue
+            node_id = connection.hello.node_id
+            is_owed = connection.is_owed_a_reply(trio.current_time())
+            if not is_owed or connection.reply_count != reply_count:
+                self._silent.discard(node_id)
+                has_led = self._metadata.is_leader(node_id)
+                continue
+            self._silent.add(node_id)
+            is_leader = self._metadata.is_leader(node_id)
+            if has_led and not is_leader:
+                connection.close()
+            else:
+                has_led = has_led or is_leader
+                self._on_doubt()
+
+    async def _dial(self, node_id: int) -> None:
+        """Try to connect while somebody wants to, and have others asked who leads instead."""
+        while self._dialled[node_id] and self.live(node_id) is None:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._look_for_others)
+                await self._connect_while_wanted(node_id)
+                nursery.cancel_scope.cancel()
+        del self._dialled[node_id]
+
+    async def _look_for_others(self) -> None:
+        while True:
+            await trio.sleep(_LOOK_AGAIN_S)
+            self._on_doubt()
+
+    async def _connect_while_wanted(self, node_id: int) -> None:
+        failure_count = 0
+        while self._dialled[node_id]:
+            self._dialled[node_id] = False
+            known = self._metadata.brokers.get(node_id)
+            if known is None:
+                break
+            try:
+                await self.connect(Address(known.host, known.port))
+                if node_id in self._connections:
+                    break
+                self._failures[node_id] = ConnectError(
+                    f"{known.host}:{known.port} is announced as node {node_id} and is another one"
+                )
+            except (ConnectionLostError, RetriableError) as error:
+                self._failures[node_id] = error
+            failure_count += 1
+            self._on_doubt()
+            self._on_change()
+            await trio.sleep(self._backoff.delay(failure_count))

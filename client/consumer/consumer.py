@@ -1,0 +1,351 @@
+"""Reading records: the consumer.
+
+Shell: puts a reader of partitions and, for members of a group, the membership together.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import NamedTuple, final
+
+import trio
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
+from tidelog.client.cluster.metadata import partition_of
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.fetch_state import Until
+from tidelog.client.consumer.fetch.fetcher import Reader
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
+from tidelog.client.consumer.group.committed_offsets import fetch_committed
+from tidelog.client.consumer.group.member import GroupMember
+from tidelog.client.consumer.group.membership_protocol import (
+    GroupMembership,
+    GroupPartition,
+    MemberSettings,
+)
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import ConfigError
+from tidelog.wire.messages.groups import Subscription
+
+
+class Group(NamedTuple):
+    """The group of a consumer, and what is to be read in it."""
+
+    group_id: str
+    subscription: Subscription
+
+
+@final
+class Consumer:
+    """Reads partitions, each in the order of its offsets.
+
+    `async for record in consumer` reads record by record and `batches()` batch by batch, which is
+    several times faster. Both wait for new records for ever, unless they are told where to stop.
+    They may be left and started again at any time, also in the middle of a batch: `position` says
+    what comes next. Only one of them is in use at a time: starting another ends it.
+
+    An error leaves the position where it was, so that the same call may be repeated, or another
+    position be sought. While a broker cannot be reached, the consumer waits and tries again; use
+    `trio.fail_after` to give up.
+
+    With a `group_id` it is a member of a consumer group, which shares the partitions of some topics
+    among its members and remembers how far it is. What this member reads comes and goes, and starts
+    where the group is. A record counts as **processed when the next one is asked for**, or when
+    `commit` says so; a batch likewise. Processed records are committed by themselves, unless
+    `enable_auto_commit` is off; after a crash, those since the last commit are processed again. The
+    record that is in hand when the block is left is not processed, unless `commit` was called.
+
+    Changes happen in the background. A partition is given on to others only when the application
+    has asked past its last record, `on_revoked` has returned, and what was processed is committed.
+    Callbacks run in a task of their own while no record is in hand, and no record is handed out
+    meanwhile; an exception in one ends the membership and is raised by the iteration.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topics: Sequence[str],
+        partitions: Sequence[int] | None,
+        *,
+        config: ConsumerConfig,
+        group: Group | None = None,
+    ) -> None:
+        """Use `async with client.consumer(...)`."""
+        self.config = config
+        self._cluster = cluster
+        self._topics = topics
+        self._chosen_partitions = partitions
+        self._reader = Reader(cluster, config, is_member=group is not None)
+        self._group = group
+        self._member: GroupMember | None = None
+
+    async def __aenter__(self) -> "Consumer":
+        """Find the partitions, and where to start; or join the group, which says so later.
+
+        Raises:
+            UnknownTopicError: There is no such topic. A group waits for it instead.
+            UnknownPartitionError: The topic does not have a partition that was asked for.
+            InvalidRequestError: The group refuses what it is asked for, such as the pattern.
+            TidelogError: Brokers could not be asked.
+        """
+        self._reader.open()
+        try:
+            if self._group is None:
+                await self.assign(await self._initial_assignment())
+            else:
+                self._member = self._make_member(self._group)
+                await self._member.open()
+        except BaseException:
+            self._reader.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop reading; commit what was processed, and leave the group.
+
+        A static member's partitions wait for it; those of others are shared among the rest. If
+        cancelled, this takes up to a second more; a client that is cancelled too only tries.
+        """
+        try:
+            await trio.lowlevel.checkpoint()
+        finally:
+            try:
+                if self._member is not None:
+                    await self._member.close()
+            finally:
+                self._reader.close()
+
+    def __aiter__(self) -> RecordIterator:
+        """Iterate over records, for ever."""
+        return self.records()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read; in a group, those that this member has now."""
+        return self._reader.assignment
+
+    async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
+        """Read exactly these partitions; those that were read before keep their position.
+
+        The others start where `auto_offset_reset` says, or wait for a `seek`. If cancelled, the
+        old assignment may be replaced already.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            UnknownPartitionError: A topic does not have the partition.
+            ConfigError: This is a member of a group, which says what it reads.
+            TidelogError: Brokers could not be asked.
+        """
+        if self._group is not None:
+            raise ConfigError("the group says what its members read; use subscribe()")
+        topic_ids: dict[TopicPartition, bytes] = {}
+        for name, partition in partitions:
+            topic = await self._cluster.topic(name)
+            partition_of(topic, partition)
+            topic_ids[TopicPartition(name, partition)] = topic.topic_id
+        self._reader.assign(topic_ids)
+        if self.config.auto_offset_reset is not None:
+            await self._seek_to(self._reader.unplaced, self.config.auto_offset_reset)
+        self._reader.pump()
+
+    def subscribe(self, topics: str | Sequence[str] = (), *, pattern: str | None = None) -> None:
+        """Have the group share these topics with this member from now on; it takes a while.
+
+        Args:
+            topics: Names; topics that do not exist yet are read as soon as they do.
+            pattern: Instead of names: topics whose whole name matches; see `docs/groups.md`.
+
+        Raises:
+            ConfigError: Neither or both were given, or there is no group.
+        """
+        self._require_member("subscribe").subscribe(subscription_of(topics, pattern))
+
+    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Store how far the group is; durable on a majority when this returns.
+
+        Args:
+            offsets: By topic and partition, the offset of the next record to process. By default,
+                everything that was handed out counts as processed, the record or batch in hand
+                included, and is committed.
+
+        If cancelled, the commit may or may not happen. An offset below the one that is committed
+        moves the group back.
+
+        Raises:
+            PartitionNotOwnedError: The group gave a partition to another member, who begins at the
+                last commit. With nothing said of offsets, this is raised if the record in hand is
+                of such a partition: whoever commits before processing must not process it.
+            OffsetOutOfRangeError: There is no such offset; the error has both bounds.
+            ConfigError: There is no group.
+            TidelogError: Nobody could be asked for `request_timeout`; the commit may have happened.
+        """
+        await self._require_member("commit").offsets.commit(offsets)
+
+    async def committed(
+        self, partitions: Iterable[tuple[str, int]] | None = None
+    ) -> dict[TopicPartition, int | None]:
+        """Return how far the group is in partitions, `None` where nothing was committed.
+
+        Args:
+            partitions: Topics and numbers; by default those that this member has.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            ConfigError: There is no group.
+            TidelogError: Nobody could be asked.
+        """
+        self._require_member("committed")
+        assert self._group is not None, "a member has a group"
+        wanted: list[GroupPartition] = []
+        for name, partition in self.assignment if partitions is None else partitions:
+            topic = await self._cluster.topic(name)
+            partition_of(topic, partition)
+            wanted.append(GroupPartition(name, topic.topic_id, partition))
+        return await fetch_committed(self._cluster, self._group.group_id, wanted)
+
+    async def announce_busy(self, seconds: float) -> None:
+        """Tell the group that this program may not be heard of for so long, before it blocks.
+
+        Heartbeats go on by themselves while the application awaits something, however long that
+        takes. This is for computations that keep all tasks from running for longer than a session.
+        Whoever dies meanwhile is missed only when the time is over. If cancelled, the group may or
+        may not know.
+
+        Raises:
+            ConfigError: There is no group.
+        """
+        await self._require_member("announce_busy").announce_busy(seconds)
+
+    def seek(self, topic: str, partition: int, offset: int) -> None:
+        """Go on with the record at `offset` of a partition; what was fetched ahead is dropped.
+
+        Raises:
+            ValueError: The partition is not assigned, or the offset is negative.
+        """
+        if offset < 0:
+            raise ValueError(f"offset {offset} is negative; the first offset is 0")
+        self._reader.seek(TopicPartition(topic, partition), offset)
+
+    async def seek_to_beginning(self) -> None:
+        """Go on with the first record of every partition. If cancelled, nothing happens."""
+        await self._seek_to(self._reader.assignment, "earliest")
+
+    async def seek_to_end(self) -> None:
+        """Go on with what is appended from now on. If cancelled, nothing happens."""
+        await self._seek_to(self._reader.assignment, "latest")
+
+    async def seek_to_time(self, timestamp_ms: int) -> None:
+        """Go on with the first record of this time (Unix milliseconds) or later.
+
+        A partition without such a record goes on at its end. If cancelled, nothing happens.
+        """
+        await self._seek_to(self._reader.assignment, timestamp_ms)
+
+    def position(self, topic: str, partition: int) -> int | None:
+        """Return the offset of the next record to hand out, `None` when there is no position.
+
+        Raises:
+            ValueError: The partition is not assigned.
+        """
+        return self._reader.position(TopicPartition(topic, partition))
+
+    async def beginning_offsets(self) -> dict[TopicPartition, int]:
+        """Return the first readable offset of every partition."""
+        return await self._offsets(self._reader.assignment, "earliest")
+
+    async def end_offsets(self) -> dict[TopicPartition, int]:
+        """Return the offset that the next readable record of every partition will have.
+
+        To read what is there now and then stop: `consumer.batches(await consumer.end_offsets())`.
+        """
+        return await self._offsets(self._reader.assignment, "latest")
+
+    def records(self, until: Until | None = None) -> RecordIterator:
+        """Iterate over records; see `batches` for what `until` means and what is raised."""
+        return self._reader.records(until)
+
+    def batches(self, until: Mapping[TopicPartition, int] | None = None) -> BatchIterator:
+        """Iterate over batches, from the position of each partition on.
+
+        Args:
+            until: Where to stop in each partition (exclusive end); partitions that are not
+                mentioned are left alone. `None` goes on for ever. In a group only partitions
+                count that this member has; while it has none of them, it waits for its share.
+
+        Iterating raises:
+            NoPositionError: A partition has no position.
+            OffsetOutOfRangeError: The position is not in the log; the error has both bounds.
+            CorruptRecordError: A batch is damaged; the error says which, and where to `seek` to
+                skip it. Like every error of a broker, it has the topic and the partition in `at`.
+            UnknownTopicError: A topic was deleted.
+            TidelogError: A partition cannot be read for another reason.
+        """
+        return self._reader.batches(until)
+
+    def give_back(self, batch: RecordBatch) -> None:
+        """Take back the batch handed out last, or its end; it will be handed out again next.
+
+        For programs that used a part of a batch: `consumer.give_back(batch.between(offset, None))`.
+        """
+        self._reader.give_back(batch)
+
+    async def _initial_assignment(self) -> list[TopicPartition]:
+        found: list[TopicPartition] = []
+        for name in self._topics:
+            topic = await self._cluster.topic(name)
+            chosen = self._chosen_partitions
+            partitions = range(len(topic.partitions)) if chosen is None else chosen
+            found.extend(TopicPartition(name, partition) for partition in partitions)
+        return found
+
+    def _require_member(self, what: str) -> GroupMember:
+        if self._group is None:
+            raise ConfigError(
+                f"{what} is for members of a group: client.consumer(..., group_id=...)"
+            )
+        if self._member is None:
+            raise trio.ClosedResourceError("use 'async with client.consumer(...) as consumer'")
+        return self._member
+
+    def _make_member(self, group: Group) -> GroupMember:
+        config, env = self.config, self._cluster.env
+        settings = MemberSettings(
+            group_id=group.group_id,
+            instance_id=config.instance_id,
+            incarnation=env.clock.now_ms(),
+            client_name=self._cluster.config.client_name,
+            assignor=config.assignor,
+            rebalance_timeout=config.rebalance_timeout,
+        )
+        membership = GroupMembership(settings, group.subscription, env.random)
+        return GroupMember(
+            self._cluster, self._reader, membership, group_id=group.group_id, config=config
+        )
+
+    async def _seek_to(self, partitions: Sequence[TopicPartition], place: OffsetPlace) -> None:
+        for at, offset in (await self._offsets(partitions, place)).items():
+            self._reader.seek(at, offset)
+
+    async def _offsets(
+        self, partitions: Sequence[TopicPartition], place: OffsetPlace
+    ) -> dict[TopicPartition, int]:
+        await trio.lowlevel.checkpoint()
+        return await list_positions(self._cluster, partitions, place)
+
+
+def subscription_of(topics: str | Sequence[str], pattern: str | None) -> Subscription:
+    """Return what a member wants to read.
+
+    Raises:
+        ConfigError: Neither names nor a pattern were given, or both.
+    """
+    names = [topics] if isinstance(topics, str) else list(topics)
+    if bool(names) == (pattern is not None):
+        raise ConfigError("say what to read: either names of topics or a pattern")
+    return Subscription(names, pattern)

@@ -1,0 +1,1 @@
+"""Fetching records: positions, prefetch, iteration."""

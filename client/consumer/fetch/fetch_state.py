@@ -1,0 +1,452 @@
+"""What a consumer reads: partitions, positions, and what was fetched ahead.
+
+Pure: decides, given the time; no clock, no I/O.
+
+Each partition has a `position`, the offset of the next record to hand out, and a `fetch_offset`,
+where the next fetch begins. A partition is in at most one fetch at a time. At one broker, two
+fetches may wait for new records, and a third is kept for partitions known to have more, so that
+quiet partitions do not hold up busy ones.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import final
+
+import msgspec
+
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.cluster.metadata import PASSING_ERRORS
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    NoPositionError,
+    WireFormatError,
+    from_wire,
+)
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionFetched
+
+_WAITING_FETCHES_MAX = 2
+_FETCHES_MAX = 3
+_PARTITION_BYTES_MIN = 64 * 1024
+_LEADER_S = 5.0
+"""A partition of which a follower could not say more is read from its leader for so long; twice as
+long each time that happens again."""
+_LEADER_DOUBLINGS_MAX = 4
+
+Until = Mapping[TopicPartition, int]
+"""Where to stop in each partition (exclusive end); other partitions are left alone."""
+
+
+def _nobody(at: TopicPartition) -> None:
+    """Name no follower."""
+    del at
+
+
+@final
+class PartitionState:
+    """One partition that is read.
+
+    Invariant: what lies between `position` and `fetch_offset` is in memory.
+    """
+
+    def __init__(self, at: TopicPartition, topic_id: bytes) -> None:
+        """Begin without a position."""
+        self.at = at
+        self.topic_id = topic_id
+        self.position: int | None = None
+        self.fetch_offset = 0
+        self.generation = 0
+        """Rises whenever fetching starts anew: replies to earlier fetches are of no use."""
+        self.is_fetching = False
+        self.has_failed = False
+        """Whether an error waits to be raised; nothing is fetched until it was."""
+        self.buffered_bytes = 0
+        self.high_watermark: int | None = None
+        self.failure_count = 0
+        self.retry_at = -math.inf
+        self.leader_until = -math.inf
+        """Until when only the leader is asked."""
+        self.follower_failure_count = 0
+        """How often in a row a follower was of no use."""
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a fetch will find something, as far as is known."""
+        return self.high_watermark is None or self.fetch_offset < self.high_watermark
+
+
+@final
+class Fetch:
+    """A fetch to be sent to one broker, and what it was sent for."""
+
+    def __init__(
+        self, node_id: int, partitions: list[PartitionState], request: FetchRequest
+    ) -> None:
+        """Ask for these partitions, in this order."""
+        self.node_id = node_id
+        self.partitions = partitions
+        self.request = request
+        self.are_followed = [each.from_follower for each in request.partitions]
+        """For each partition, whether the node is asked as a follower."""
+        self.generations = [partition.generation for partition in partitions]
+        self.may_wait = not any(partition.has_more for partition in partitions)
+
+
+class _Waiting(msgspec.Struct, frozen=True, eq=False):
+    """What waits to be handed out: batches still to be parsed, a batch given back, or an error."""
+
+    partition: PartitionState
+    content: FetchedChunk | RecordBatch | Exception
+
+
+@final
+class Subscription:
+    """All partitions that one consumer reads.
+
+    Invariant: `buffered_bytes` is the size of all chunks that wait.
+    """
+
+    def __init__(self, config: ConsumerConfig, backoff: Backoff) -> None:
+        """Read nothing yet."""
+        self.buffered_bytes = 0
+        """Bytes that were fetched ahead."""
+        self._config = config
+        self._backoff = backoff
+        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._order: dict[TopicPartition, None] = {}
+        """Whom the next fetch serves first."""
+        self._unplaced: dict[TopicPartition, None] = {}
+        """Partitions without a position."""
+        self._waiting: deque[_Waiting] = deque()
+        self._under_way: dict[int, list[Fetch]] = {}
+        self._stale_topics: set[str] = set()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read."""
+        return list(self._partitions)
+
+    @property
+    def unplaced(self) -> list[TopicPartition]:
+        """The partitions that have no position."""
+        return list(self._unplaced)
+
+    def assign(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
+        """Read exactly these partitions; those that were read before keep their position."""
+        kept = self._partitions
+        self._partitions = {}
+        for at, topic_id in topic_ids.items():
+            state = kept.pop(at, None)
+            if state is None or state.topic_id != topic_id:
+                state = PartitionState(at, topic_id)
+            self._partitions[at] = state
+        for dropped in kept.values():
+            self._start_anew(dropped)
+        self._order = dict.fromkeys(self._partitions)
+        states = self._partitions.values()
+        self._unplaced = {state.at: None for state in states if state.position is None}
+
+    def position(self, at: TopicPartition) -> int | None:
+        """Return the offset of the next record to hand out, `None` when there is no position."""
+        return self._state(at).position
+
+    def seek(self, at: TopicPartition, offset: int) -> None:
+        """Hand out the record at `offset` next."""
+        state = self._state(at)
+        state.position = offset
+        self._unplaced.pop(at, None)
+        self._start_anew(state)
+
+    def topic_changed(self, topic: str, topic_id: bytes | None, error: Exception) -> None:
+        """Let partitions of a topic fail if it is not the one that is read."""
+        for state in self._partitions.values():
+            if state.at.topic == topic and state.topic_id != topic_id and not state.has_failed:
+                self._fail(state, error)
+
+    def is_done(self, until: Until) -> bool:
+        """Return whether everything before these ends was handed out."""
+        positions = ((self._state(at).position, end) for at, end in until.items())
+        return all(position is not None and position >= end for position, end in positions)
+
+    def take(self, until: Until | None, now: float) -> RecordBatch | None:
+        """Return the next records, `None` when there are none in memory.
+
+        The position is behind them from now on.
+
+        Raises:
+            NoPositionError: A partition has no position.
+            TidelogError: A partition cannot be read; its position is where it was.
+        """
+        for at in self._unplaced:
+            if until is None or at in until:
+                raise NoPositionError(
+                    f"{at.topic}/{at.partition} has no position: choose auto_offset_reset="
+                    f"'earliest' or 'latest', or seek"
+                )
+        place = 0
+        while place < len(self._waiting):
+            waiting = self._waiting[place]
+            state = waiting.partition
+            position = state.position
+            assert position is not None, "only partitions with a position are fetched"
+            end_offset = math.inf if until is None else until.get(state.at, 0)
+            if position >= end_offset:
+                place += 1
+                continue
+            if isinstance(waiting.content, Exception):
+                self._start_anew(state)
+                state.retry_at = now + self._backoff.delay(1)
+                if isinstance(waiting.content, BrokerError):
+                    waiting.content.at = state.at
+                raise waiting.content
+            batch = self._next_batch(place, state, position, now=now)
+            if batch is not None:
+                return self._hand_out(state, batch, end_offset)
+        return None
+
+    def give_back(self, batch: RecordBatch) -> None:
+        """Take back records that were not used; they are handed out again first."""
+        state = self._partitions.get(TopicPartition(batch.topic, batch.partition))
+        if state is not None and state.position == batch.next_offset:
+            state.position = batch.base_offset
+            self._waiting.appendleft(_Waiting(state, batch))
+
+    def plan(
+        self,
+        now: float,
+        node_of: Callable[[TopicPartition], int | None],
+        follower_of: Callable[[TopicPartition], int | None] = _nobody,
+    ) -> list[Fetch]:
+        """Return the fetches to send now.
+
+        Args:
+            now: Monotonic seconds.
+            node_of: Returns the node that leads a partition and can be reached, if there is one.
+            follower_of: Returns a follower that is to be read instead and can be reached.
+        """
+        states_by_node: dict[int, list[PartitionState]] = {}
+        followed: dict[TopicPartition, None] = {}
+        for state in map(self._partitions.__getitem__, self._order):
+            if self._may_fetch(state, now):
+                node_id = follower_of(state.at) if now >= state.leader_until else None
+                if node_id is not None:
+                    followed[state.at] = None
+                else:
+                    node_id = node_of(state.at)
+                if node_id is not None:
+                    states_by_node.setdefault(node_id, []).append(state)
+        fetches: list[Fetch] = []
+        for node_id, states in states_by_node.items():
+            under_way = self._under_way.setdefault(node_id, [])
+            if sum(fetch.may_wait for fetch in under_way) >= _WAITING_FETCHES_MAX:
+                states = [state for state in states if state.has_more]  # noqa: PLW2901
+            if states and len(under_way) < _FETCHES_MAX:
+                fetch = Fetch(node_id, states, self._request(states, followed))
+                under_way.append(fetch)
+                fetches.append(fetch)
+        for state in (state for fetch in fetches for state in fetch.partitions):
+            state.is_fetching = True
+        return fetches
+
+    def landed(
+        self,
+        fetch: Fetch,
+        results: Sequence[PartitionFetched],
+        attachment: memoryview,
+        *,
+        now: float,
+    ) -> None:
+        """Take over what a fetch brought; `attachment` is copied.
+
+        Raises:
+            WireFormatError: The results do not belong to the fetch; nothing was taken over.
+        """
+        total = sum(result.batch_bytes for result in results)
+        if len(results) != len(fetch.partitions) or total != len(attachment):
+            raise WireFormatError(
+                f"a fetch of {len(fetch.partitions)} partitions brought {len(results)} results"
+                f" of {total} bytes in {len(attachment)} bytes"
+            )
+        start = 0
+        for state, is_followed, result in zip(
+            self._ended(fetch), fetch.are_followed, results, strict=True
+        ):
+            content = attachment[start : start + result.batch_bytes]
+            start += result.batch_bytes
+            if state is None:
+                continue
+            is_behind = result.error is not None or result.high_watermark < state.fetch_offset
+            if is_followed and is_behind:
+                self._ask_leader(state, now)
+            elif result.error is not None:
+                self._refused(state, from_wire(result.error), now)
+            else:
+                if is_followed:
+                    state.follower_failure_count = 0
+                self._fetched(state, content, result.high_watermark, now=now)
+
+    def failed(self, fetch: Fetch, error: Exception, now: float) -> None:
+        """Take note that a fetch brought nothing; it is repeated later if that may help."""
+        for state, is_followed in zip(self._ended(fetch), fetch.are_followed, strict=True):
+            if state is not None and is_followed:
+                self._ask_leader(state, now)
+            elif state is not None:
+                self._refused(state, error, now)
+
+    def take_stale_topics(self) -> set[str]:
+        """Return topics of which something failed that newer metadata may cure."""
+        stale, self._stale_topics = self._stale_topics, set()
+        return stale
+
+    def next_retry(self, now: float) -> float:
+        """Return when time alone allows a fetch, in monotonic seconds, maybe inf."""
+        times = (state.retry_at for state in self._partitions.values() if not state.is_fetching)
+        return min((time for time in times if time > now), default=math.inf)
+
+    def _state(self, at: TopicPartition) -> PartitionState:
+        state = self._partitions.get(at)
+        if state is None:
+            raise ValueError(f"{at.topic}/{at.partition} is not assigned to this consumer")
+        return state
+
+    def _next_batch(
+        self, place: int, state: PartitionState, position: int, *, now: float
+    ) -> RecordBatch | None:
+        """Return the next batch of what waits at `place`; remove what is used up."""
+        content = self._waiting[place].content
+        if isinstance(content, RecordBatch):
+            del self._waiting[place]
+            return content
+        assert isinstance(content, FetchedChunk)
+        limit = self._config.uncompressed_batch_bytes_max
+        try:
+            batch = content.take(position, uncompressed_bytes_max=limit)
+        except CorruptRecordError as error:
+            self._start_anew(state)
+            state.retry_at = now + self._backoff.delay(1)
+            error.at = state.at
+            raise
+        if content.is_used_up:
+            del self._waiting[place]
+            self._release(state, content)
+        if batch is None:
+            state.position = max(position, content.passed_offset)
+        return batch
+
+    def _hand_out(
+        self, state: PartitionState, batch: RecordBatch, end_offset: float
+    ) -> RecordBatch:
+        if batch.next_offset > end_offset:
+            rest = batch.between(int(end_offset), None)
+            self._waiting.appendleft(_Waiting(state, rest))
+            batch = batch.between(batch.base_offset, int(end_offset))
+        state.position = batch.next_offset
+        return batch
+
+    def _may_fetch(self, state: PartitionState, now: float) -> bool:
+        if state.position is None or state.is_fetching or state.has_failed or now < state.retry_at:
+            return False
+        # A partition of which nothing is in memory is always fetched, so that others which are
+        # not read now cannot starve it.
+        return state.buffered_bytes == 0 or (
+            state.buffered_bytes < self._share()
+            and self.buffered_bytes < self._config.prefetch_bytes
+        )
+
+    def _share(self) -> int:
+        """Return how much of one partition is fetched ahead."""
+        return max(_PARTITION_BYTES_MIN, self._config.prefetch_bytes // len(self._partitions))
+
+    def _request(
+        self, states: list[PartitionState], followed: Container[TopicPartition]
+    ) -> FetchRequest:
+        config = self._config
+        bytes_max = min(config.partition_bytes_max, self._share())
+        return FetchRequest(
+            max_wait_ms=int(config.max_wait * 1000),
+            min_bytes=config.min_bytes,
+            bytes_max=config.bytes_max,
+            partitions=[
+                PartitionFetch(
+                    state.topic_id,
+                    state.at.partition,
+                    state.fetch_offset,
+                    bytes_max,
+                    state.at in followed,
+                )
+                for state in states
+            ],
+        )
+
+    def _ended(self, fetch: Fetch) -> Iterator[PartitionState | None]:
+        """Yield the partitions of a fetch that is over, `None` for those that do not want it."""
+        self._under_way[fetch.node_id].remove(fetch)
+        for state, generation in zip(fetch.partitions, fetch.generations, strict=True):
+            if state.generation == generation:
+                state.is_fetching = False
+                yield state
+            else:
+                yield None
+
+    def _fetched(
+        self, state: PartitionState, content: memoryview, high_watermark: int, *, now: float
+    ) -> None:
+        state.failure_count = 0
+        state.high_watermark = high_watermark
+        if not content:
+            return
+        del self._order[state.at]
+        self._order[state.at] = None
+        chunk = FetchedChunk(state.at, bytes(content), high_watermark)
+        next_offset = chunk.next_offset()
+        if next_offset is None:
+            state.has_failed = True  # Taking the chunk will say what is wrong with it.
+        elif next_offset <= state.fetch_offset:
+            what = f"records before {next_offset} were sent for offset {state.fetch_offset}"
+            self._refused(state, WireFormatError(what), now)
+            return
+        else:
+            state.fetch_offset = next_offset
+        state.buffered_bytes += chunk.size
+        self.buffered_bytes += chunk.size
+        self._waiting.append(_Waiting(state, chunk))
+
+    def _ask_leader(self, state: PartitionState, now: float) -> None:
+        """Read from the leader for a while: only that one knows for certain what is there."""
+        doublings = min(state.follower_failure_count, _LEADER_DOUBLINGS_MAX)
+        state.follower_failure_count += 1
+        state.leader_until = now + _LEADER_S * 2**doublings
+        self._stale_topics.add(state.at.topic)
+
+    def _refused(self, state: PartitionState, error: Exception, now: float) -> None:
+        if isinstance(error, (*PASSING_ERRORS, WireFormatError)):
+            state.failure_count += 1
+            state.retry_at = now + self._backoff.delay(state.failure_count)
+            self._stale_topics.add(state.at.topic)
+        else:
+            self._fail(state, error)
+
+    def _fail(self, state: PartitionState, error: Exception) -> None:
+        state.has_failed = True
+        self._waiting.append(_Waiting(state, error))
+
+    def _start_anew(self, state: PartitionState) -> None:
+        """Forget what was fetched, and fetch again from the position on."""
+        state.generation += 1
+        state.is_fetching = state.has_failed = False
+        state.retry_at = -math.inf
+        state.fetch_offset = state.position or 0
+        self.buffered_bytes -= state.buffered_bytes
+        state.buffered_bytes = 0
+        self._waiting = deque(
+            waiting for waiting in self._waiting if waiting.partition is not state
+        )
+
+    def _release(self, state: PartitionState, chunk: FetchedChunk) -> None:
+        state.buffered_bytes -= chunk.size
+        self.buffered_bytes -= chunk.size

@@ -1,0 +1,105 @@
+"""Batches of one partition as one fetch brought them.
+
+Pure: no clock, no I/O. No byte of a batch is believed before both of its checksums were found
+right, also where the broker has checked them: memory and networks flip bits too.
+"""
+
+from typing import final
+
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
+from tidelog.wire.batch.record_batch import HEADER_SIZE, has_valid_payload, parse_header
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import CorruptRecordError
+
+
+@final
+class FetchedChunk:
+    """Whole batches in a row, taken one by one."""
+
+    def __init__(self, at: TopicPartition, content: BytesLike, high_watermark: int) -> None:
+        """Hold `content`: a copy of what a reply brought, or it itself for as long as it lasts."""
+        self.at = at
+        self.size = len(content)
+        self._content = memoryview(content)
+        self._high_watermark = high_watermark
+        self._passed_bytes = 0
+        self.passed_offset = 0
+        """The offset behind the last batch that was taken or left out."""
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether every batch was taken or left out."""
+        return self._passed_bytes == self.size
+
+    def next_offset(self) -> int | None:
+        """Return the offset behind the last batch, `None` if a header or the end is damaged."""
+        position = 0
+        next_offset = None
+        while position < self.size:
+            header = parse_header(self._content, position)
+            if header is None or header.size > self.size - position:
+                return None
+            position += header.size
+            next_offset = header.next_offset
+        return next_offset
+
+    def take(
+        self,
+        position: int,
+        *,
+        uncompressed_bytes_max: int,
+        decoder: ColumnDecoder = ALL_COLUMNS,
+    ) -> RecordBatch | None:
+        """Return the next batch with records for people at `position` or later, `None` at the end.
+
+        Args:
+            position: Records below this offset are left out.
+            uncompressed_bytes_max: A batch that unpacks to more will not be decoded.
+            decoder: Of the columns that are likely to be asked for.
+
+        Raises:
+            CorruptRecordError: The next batch is damaged.
+        """
+        while self._passed_bytes < self.size:
+            start = self._passed_bytes
+            header = parse_header(self._content, start)
+            if header is None or header.size > self.size - start:
+                raise self._corrupt("header", position, self._find_next_offset(start))
+            batch = self._content[start : start + header.size]
+            if not has_valid_payload(header, batch):
+                raise self._corrupt("payload", position, header.next_offset)
+            self._passed_bytes += header.size
+            self.passed_offset = header.next_offset
+            if header.next_offset > position and not header.is_control:
+                return RecordBatch(
+                    self.at,
+                    header,
+                    batch,
+                    high_watermark=self._high_watermark,
+                    uncompressed_bytes_max=uncompressed_bytes_max,
+                    decoder=decoder,
+                ).between(position, None)
+        return None
+
+    def _find_next_offset(self, damaged_at: int) -> int | None:
+        """Return where the next readable batch begins, `None` when this chunk has no other."""
+        for start in range(damaged_at + 1, self.size - HEADER_SIZE + 1):
+            header = parse_header(self._content, start)
+            if header is not None:
+                return header.base_offset
+        return None
+
+    def _corrupt(self, what: str, position: int, next_offset: int | None) -> CorruptRecordError:
+        where = f"{self.at.topic}/{self.at.partition}"
+        details = {"offset": position}
+        advice = "fetch it again in case it was damaged on its way"
+        if next_offset is not None and next_offset > position:
+            details["next_offset"] = next_offset
+            advice += f", or seek to {next_offset} to skip it"
+        return CorruptRecordError(
+            f"{where}: the {what} of the batch with offset {position} does not match its CRC-32C;"
+            f" {advice}",
+            **details,
+        )

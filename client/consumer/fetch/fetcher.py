@@ -1,0 +1,416 @@
+"""The reading of partitions for one consumer: what is fetched, handed out, and in hand.
+
+Shell: sends the fetches that the subscription plans, hands it the replies, and lets callers wait.
+No task of its own: a reply is taken over and the next fetch sent in the task of the connection
+that brought it, so fetching goes on while the application works on earlier records.
+
+Members of a group are given partitions and lose them. A partition is staged while its place is
+being found, read, and leaving from when it must not be handed out any more until it is forgotten.
+"""
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple, cast, final
+
+import trio
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.fetch_state import Fetch, Subscription, Until
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.consumer.fetch.record_iterator import BatchIterator, InHand, RecordIterator
+from tidelog.client.consumer.fetch.replica_choice import follower_to_read
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    PartitionNotOwnedError,
+    UnknownTopicError,
+    WireFormatError,
+)
+from tidelog.wire.messages.fetch import FetchReply
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+
+_REFRESH_S = 30.0
+"""How often it is asked who is in sync, by those who read from followers."""
+_FOLLOWER_PATIENCE_S = 5.0
+"""A follower that is silent for so long is given up, and the leader asked; the connection stays."""
+_PAUSE_S = 0.005
+"""Long enough for a question and its answer; a program that never awaits takes it now and then."""
+
+
+class _Flight(NamedTuple):
+    """A fetch under way."""
+
+    connection: RpcConnection
+    expires_at: float
+    """When the connection counts as dead."""
+    given_up_at: float
+    """When the answer is not waited for any more."""
+
+
+@final
+class Reader:
+    """Partitions, positions, and the application that asks for records."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, *, is_member: bool) -> None:
+        """Read nothing yet; `is_member`: a group says what is read, and knows deleted topics."""
+        self.failure: Exception | None = None
+        """Raised by whoever asks for records from now on."""
+        self.may_hand_out: Callable[[], bool] = _always
+        """Whether records may be handed out now; `wake` is called when that changes."""
+        self.is_starved: Callable[[], bool] = _never
+        """Whether tasks beside the application had no chance to run for a long time."""
+        self._cluster = cluster
+        self._config = config
+        self._is_member = is_member
+        self._subscription = Subscription(config, cluster.backoff)
+        self._topic_ids: dict[TopicPartition, bytes] = {}
+        self._staged: dict[TopicPartition, tuple[bytes, int | None]] = {}
+        self._leaving: dict[TopicPartition, int | None] = {}
+        self._flights: dict[Fetch, _Flight] = {}
+        """Fetches under way."""
+        self._arrival = trio.Event()
+        self._in_hand = InHand()
+        self._was_put_down = trio.Event()
+        self._is_open = False
+        self._refresh_at = -math.inf
+
+    def open(self) -> None:
+        """Begin."""
+        assert not self._is_open, "a consumer is opened once"
+        self._is_open = True
+        self._cluster.subscribe(self._cluster_changed)
+
+    def close(self) -> None:
+        """Stop for good."""
+        if self._is_open:
+            self._is_open = False
+            self._cluster.unsubscribe(self._cluster_changed)
+        self.wake()
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are read, or are about to be."""
+        return [*self._topic_ids, *self._staged]
+
+    @property
+    def unplaced(self) -> list[TopicPartition]:
+        """The partitions that have no position."""
+        return self._subscription.unplaced
+
+    @property
+    def in_hand(self) -> TopicPartition | None:
+        """The partition of what the application is at work on, `None` when it is at nothing."""
+        return self._in_hand.at
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Changes whenever the application was given something."""
+        return self._in_hand.progress
+
+    def assign(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
+        """Read exactly these partitions; those that were read before keep their position."""
+        self.interrupt()
+        self._topic_ids = dict(topic_ids)
+        self._subscription.assign(self._topic_ids)
+
+    def stage(self, at: TopicPartition, topic_id: bytes, offset: int | None) -> None:
+        """Take note of a partition that will be read from `offset` on, unless it is sought."""
+        self._staged[at] = (topic_id, offset)
+
+    def begin(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read staged partitions from now on."""
+        begun = {at: self._staged.pop(at) for at in partitions if at in self._staged}
+        self.assign({**self._topic_ids, **{at: topic_id for at, (topic_id, _) in begun.items()}})
+        for at, (_, offset) in begun.items():
+            if offset is not None:
+                self._subscription.seek(at, offset)
+        self.wake()
+        self.pump()
+
+    def stop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Hand out nothing more of these partitions; their positions stay known."""
+        self.interrupt()
+        kept = dict(self._topic_ids)
+        for at in partitions:
+            if kept.pop(at, None) is not None:
+                self._leaving[at] = self._subscription.position(at)
+            elif at in self._staged:
+                _, self._leaving[at] = self._staged.pop(at)
+        self.assign(kept)
+        self.wake()
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget partitions that were stopped; what is in hand of them counts no more."""
+        for at in partitions:
+            self._leaving.pop(at, None)
+            if at == self._in_hand.at:
+                self._in_hand.disown()
+
+    def position(self, at: TopicPartition) -> int | None:
+        """Return the offset of the next record to hand out, `None` when there is no position.
+
+        Raises:
+            ValueError: The partition is not assigned.
+        """
+        if at in self._leaving:
+            return self._leaving[at]
+        if at in self._staged:
+            return self._staged[at][1]
+        rest = self._in_hand.cursor.rest()
+        if rest is not None and (rest.topic, rest.partition) == at:
+            return rest.base_offset
+        return self._subscription.position(at)
+
+    def processed(self, at: TopicPartition) -> int | None:
+        """Return the first offset that is not processed, `None` for partitions not read."""
+        if at == self._in_hand.at and not self._in_hand.is_disowned:
+            return self._in_hand.offset
+        is_read = at in self._topic_ids or at in self._leaving
+        return self.position(at) if is_read else None
+
+    def vouch(self) -> None:
+        """Let everything that was handed out count as processed.
+
+        Raises:
+            PartitionNotOwnedError: The partition of what is in hand was lost meanwhile.
+        """
+        at = self._in_hand.at
+        if at is None:
+            return
+        if self._in_hand.is_disowned:
+            raise PartitionNotOwnedError(
+                f"{at.topic}/{at.partition} was lost while a record of it was in hand: others have"
+                f" it now, and will be given the record too; go on with the next one"
+            )
+        self._in_hand.vouch(self.position(at) or 0)
+
+    def seek(self, at: TopicPartition, offset: int) -> None:
+        """Hand out the record at `offset` next.
+
+        Raises:
+            ValueError: The partition is not assigned.
+        """
+        self.interrupt()
+        if at in self._staged:
+            self._staged[at] = (self._staged[at][0], offset)
+        elif at in self._leaving:
+            self._leaving[at] = offset
+        else:
+            self._subscription.seek(at, offset)
+        if at == self._in_hand.at:
+            self._put_down()
+
+    def records(self, until: Until | None) -> RecordIterator:
+        """Iterate over records."""
+        self.interrupt()
+        pause = self._pause if self._is_member else None
+        take = partial(self.take, until)
+        return RecordIterator(take, self.give_back, self._in_hand.cursor, pause=pause)
+
+    def batches(self, until: Until | None) -> BatchIterator:
+        """Iterate over batches."""
+        self.interrupt()
+        return BatchIterator(partial(self.take, until))
+
+    def give_back(self, batch: RecordBatch) -> None:
+        """Take back the batch handed out last, or its end; what is before counts as processed."""
+        at = TopicPartition(batch.topic, batch.partition)
+        if self._leaving.get(at) == batch.next_offset:
+            self._leaving[at] = batch.base_offset
+        self._subscription.give_back(batch)
+        if at == self._in_hand.at:
+            self._put_down()
+
+    def interrupt(self) -> None:
+        """Hand out nothing more of the batch in hand until the application asks anew."""
+        rest = self._in_hand.cursor.stop()
+        if rest is not None:
+            self._subscription.give_back(rest)
+
+    def rewind(self) -> None:
+        """Let what is in hand be handed out again, to whoever reads next."""
+        self.interrupt()
+        at = self._in_hand.at
+        offset = None if self._in_hand.is_disowned else self._in_hand.offset
+        self._put_down()
+        if at is not None and offset is not None:
+            if at in self._leaving:
+                self._leaving[at] = offset
+            elif at in self._topic_ids:
+                self._subscription.seek(at, offset)
+
+    async def take(self, until: Until | None) -> RecordBatch | None:
+        """Return the next records, `None` when all before `until` were handed out.
+
+        What was in hand is processed. If cancelled, nothing is lost.
+        """
+        self._put_down()  # Whoever is cancelled here has asked.
+        await trio.lowlevel.checkpoint()
+        if self.is_starved():
+            await self._let_others_run()
+        while True:
+            if not self._is_open:
+                raise trio.ClosedResourceError("use 'async with client.consumer(...) as consumer'")
+            if self.failure is not None:
+                raise self.failure
+            wake_at = math.inf
+            if self.may_hand_out():
+                now = trio.current_time()
+                ends = self._ends(until)
+                batch = self._subscription.take(ends, now)
+                self.pump()
+                if batch is not None:
+                    self._in_hand.take(batch)
+                    return batch
+                if self._is_done(until, ends):
+                    return None
+                wake_at = self._next_wake(now)
+            self._arrival = trio.Event()
+            with trio.CancelScope(deadline=wake_at):
+                await self._cluster.tasks.wait(self._arrival)
+            self._close_dead_connections()
+
+    async def wait_put_down(self) -> None:
+        """Wait until the application has asked past what it has in hand, or `wake` is called."""
+        self._was_put_down = trio.Event()
+        await self._was_put_down.wait()
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        self._arrival.set()
+        self._was_put_down.set()
+
+    def pump(self) -> None:
+        """Send the fetches that can be sent."""
+        if not self._is_open:
+            return
+        now = trio.current_time()
+        patience = self._config.max_wait + self._cluster.config.request_timeout
+        self._keep_metadata_fresh(now)
+        for fetch in self._subscription.plan(now, self._node_of, self._follower_of):
+            connection = self._cluster.connection_nowait(fetch.node_id)
+            assert connection is not None, "a fetch is planned for a node that can be reached"
+            follower_patience = self._config.max_wait + _FOLLOWER_PATIENCE_S
+            self._flights[fetch] = _Flight(
+                connection,
+                now + patience,
+                now + follower_patience if any(fetch.are_followed) else math.inf,
+            )
+            connection.submit(api.FETCH, fetch.request, partial(self._landed, fetch))
+            if self._cluster.env.buggify("fetch given up"):
+                connection.close()
+        stale_topics = self._subscription.take_stale_topics()
+        if stale_topics:
+            self._cluster.request_refresh(stale_topics)
+
+    def _pause(self) -> Awaitable[None] | None:
+        return self._let_others_run() if self.is_starved() else None
+
+    async def _let_others_run(self) -> None:
+        """Let heartbeats go out, and their answers come in, beside a program that never awaits."""
+        await trio.sleep(_PAUSE_S)
+        if not self.may_hand_out():
+            self.interrupt()
+
+    def _put_down(self) -> None:
+        if self._in_hand.at is not None:
+            self._in_hand.put_down()
+            self._was_put_down.set()
+
+    def _ends(self, until: Until | None) -> Until | None:
+        if until is None or not self._is_member:
+            return until
+        # What others read now is theirs to finish.
+        return {at: end for at, end in until.items() if at in self._topic_ids}
+
+    def _is_done(self, until: Until | None, ends: Until | None) -> bool:
+        if until is None or ends is None or not self._subscription.is_done(ends):
+            return False
+        # A member that has nothing of it waits for its share.
+        return bool(ends or not until) and self._staged.keys().isdisjoint(until)
+
+    def _next_wake(self, now: float) -> float:
+        expiries = [min(flight[1:]) for flight in self._flights.values()]
+        return min((self._subscription.next_retry(now), *expiries))
+
+    def _node_of(self, at: TopicPartition) -> int | None:
+        leader_id = self._cluster.metadata.leader_of(at.topic, at.partition)
+        if leader_id is None:
+            self._cluster.request_refresh([at.topic])
+        elif self._cluster.connection_nowait(leader_id) is not None:
+            return leader_id
+        return None
+
+    def _follower_of(self, at: TopicPartition) -> int | None:
+        node_id = follower_to_read(self._cluster.metadata, at, self._config)
+        if node_id is None or self._cluster.connection_nowait(node_id) is None:
+            return None
+        return node_id
+
+    def _keep_metadata_fresh(self, now: float) -> None:
+        """Hear of followers that are in sync again: nobody who is asked says so."""
+        if self._config.read_from != "leader" and now >= self._refresh_at:
+            self._refresh_at = now + _REFRESH_S
+            self._cluster.request_refresh(at.topic for at in self._topic_ids)
+
+    def _landed(self, fetch: Fetch, outcome: Outcome) -> None:
+        flight = self._flights.pop(fetch, None)
+        if flight is None:
+            return  # It was given up.
+        connection, now = flight.connection, trio.current_time()
+        if isinstance(outcome, Exception):
+            self._subscription.failed(fetch, outcome, now)
+        else:
+            results = cast("FetchReply", outcome[0]).results
+            try:
+                self._subscription.landed(fetch, results, outcome[1], now=now)
+            except WireFormatError as error:
+                connection.close()
+                self._subscription.failed(fetch, error, now)
+        self._arrival.set()
+        self.pump()
+
+    def _cluster_changed(self) -> None:
+        if not self._is_member:  # A group takes partitions of deleted topics away.
+            self._fail_changed_topics()
+        self._arrival.set()
+        self.pump()
+
+    def _fail_changed_topics(self) -> None:
+        metadata = self._cluster.metadata
+        for name in {at.topic for at in self._topic_ids}:
+            error = metadata.error(name)
+            topic = metadata.topic(name)
+            if error is not None:
+                self._subscription.topic_changed(name, None, error)
+            elif topic is not None:
+                self._subscription.topic_changed(
+                    name,
+                    topic.topic_id,
+                    UnknownTopicError(
+                        f"topic {name!r} was deleted, and another one of that name was created;"
+                        f" assign its partitions to read it"
+                    ),
+                )
+
+    def _close_dead_connections(self) -> None:
+        now = trio.current_time()
+        for fetch, flight in list(self._flights.items()):
+            if flight.expires_at <= now:
+                flight.connection.close()
+            elif flight.given_up_at <= now:
+                del self._flights[fetch]
+                silence = ConnectionLostError(f"node {fetch.node_id} does not answer")
+                self._subscription.failed(fetch, silence, now)
+                self.pump()
+
+
+def _always() -> bool:
+    return True
+
+
+def _never() -> bool:
+    return False

@@ -1,0 +1,293 @@
+"""Records as consumers get them.
+
+Pure: no clock, no I/O.
+"""
+
+from bisect import bisect_left
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import repeat
+from typing import Any, TypeVar, final
+
+import msgspec
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder, EvenBytes, PackedColumns
+from tidelog.wire.batch.large_messages import is_chunk, is_large
+from tidelog.wire.batch.record_batch import BatchHeader, Headers
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import CorruptRecordError, WireFormatError
+
+_NO_HEADERS: Headers = ()
+Item = TypeVar("Item")
+
+
+@final
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One record and where it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """Unix time in milliseconds, as the producer gave it."""
+    key: bytes | None
+    value: bytes | None
+    """`None` marks the key as deleted."""
+    headers: Headers
+    """Pairs of name and value, in the order in which they were given."""
+
+    @property
+    def is_chunk(self) -> bool:
+        """Whether it is a part of a large message, which comes after it."""
+        return is_chunk(self.headers)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is a large message, whose value is in chunks: see `Client.chunks`."""
+        return is_large(self.headers)
+
+
+@final
+class RecordBatch:
+    """Records of one partition that follow each other, column by column.
+
+    All columns have `len(batch)` elements. They are decoded when the first of them is asked for,
+    which raises `CorruptRecordError` if the payload is not what its header says; the checksums
+    were right then, so its producer wrote it so.
+    """
+
+    __slots__ = (
+        "_columns",
+        "_decoder",
+        "_header",
+        "_own_rows",
+        "_packed",
+        "_payload",
+        "_uncompressed_bytes_max",
+        "base_offset",
+        "high_watermark",
+        "next_offset",
+        "partition",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        at: TopicPartition,
+        header: BatchHeader,
+        batch: BytesLike,
+        *,
+        high_watermark: int,
+        uncompressed_bytes_max: int,
+        decoder: ColumnDecoder = ALL_COLUMNS,
+    ) -> None:
+        """Take over one whole batch whose checksums are right.
+
+        `decoder` decodes the columns that are likely to be asked for, all at once; another one is
+        decoded when it is asked for.
+        """
+        self.topic = at.topic
+        self.partition = at.partition
+        self.base_offset = header.base_offset
+        """No record here has a lower offset."""
+        self.next_offset = header.next_offset
+        """Where to go on (exclusive end). Not every offset below it need have a record."""
+        self.high_watermark = high_watermark
+        """Up to which offset the partition could be read then (exclusive end)."""
+        self._header = header
+        self._payload = batch
+        self._uncompressed_bytes_max = uncompressed_bytes_max
+        self._decoder = decoder
+        self._columns: dict[str, Sequence[Any] | None] = {}
+        self._packed: PackedColumns | None = None
+        self._own_rows: range | None = None
+
+    def __len__(self) -> int:
+        """Return how many records there are."""
+        rows = self._rows()
+        return rows.stop - rows.start
+
+    def __iter__(self) -> Iterator[Record]:
+        """Iterate over the records."""
+        return iter(self.records())
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether a broker gave all records the time at which it appended them."""
+        return self._header.has_append_time
+
+    @property
+    def has_queue_fields(self) -> bool:
+        """Whether a record may be a chunk, or a large message; no record is if this is false."""
+        return self._header.has_queue_fields
+
+    @property
+    def has_only_chunks(self) -> bool:
+        """Whether every record is known to be a chunk; there may be some if this is false."""
+        return self._header.has_only_chunks
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """The offset of each record."""
+        rows, base_offset = self._rows(), self._header.base_offset
+        deltas = self._offset_deltas()
+        if deltas is None:
+            return range(base_offset + rows.start, base_offset + rows.stop)
+        return [base_offset + delta for delta in deltas[rows.start : rows.stop]]
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """What the timestamps are counted from, Unix time in milliseconds."""
+        header = self._header
+        return header.max_timestamp_ms if header.has_append_time else header.first_timestamp_ms
+
+    @property
+    def timestamp_deltas(self) -> Sequence[int] | None:
+        """Milliseconds from there to the timestamp of each record; `None` if they are all 0."""
+        if self.has_append_time:
+            return None
+        deltas = self._column("timestamp_deltas")
+        return None if deltas is None else self._cut(deltas)
+
+    @property
+    def timestamps_ms(self) -> Sequence[int]:
+        """The timestamp of each record, Unix time in milliseconds."""
+        first, deltas = self.first_timestamp_ms, self.timestamp_deltas
+        return [first] * len(self) if deltas is None else [first + delta for delta in deltas]
+
+    @property
+    def keys(self) -> Sequence[bytes | None]:
+        """The key of each record."""
+        keys = self._column("keys")
+        return [None] * len(self) if keys is None else self._cut(keys)
+
+    @property
+    def values(self) -> Sequence[bytes | None]:
+        """The value of each record."""
+        values = self._column("values")
+        return [None] * len(self) if values is None else self._cut(values)
+
+    @property
+    def headers(self) -> Sequence[Headers]:
+        """The headers of each record."""
+        headers = self._column("headers")
+        return [_NO_HEADERS] * len(self) if headers is None else self._cut(headers)
+
+    def size_of(self, column: str) -> int | None:
+        """Return how many bytes the batch has of keys (`"keys"`) or values (`"values"`), about.
+
+        `None` if no record has one.
+        """
+        return self._packed_columns().size_of(column)
+
+    def even_bytes(self, column: str) -> EvenBytes | None:
+        """Return all keys (`"keys"`) or values (`"values"`) as they stand in the batch.
+
+        `None` if they cannot be equally long, are empty, or are not all of this part. For whoever
+        makes something else than objects of them; valid as long as what the batch was made of.
+        """
+        if len(self._rows()) != self._header.record_count:
+            return None  # Whether some of them are even cannot be told without the others.
+        return self._packed_columns().even_bytes(column)
+
+    def records(self) -> list[Record]:
+        """Return the records one by one."""
+        return list(
+            map(
+                Record,
+                repeat(self.topic),
+                repeat(self.partition),
+                self.offsets,
+                self.timestamps_ms,
+                self.keys,
+                self.values,
+                self.headers,
+            )
+        )
+
+    def between(self, first_offset: int, end_offset: int | None) -> "RecordBatch":
+        """Return the part from `first_offset` up to, not including, `end_offset`."""
+        base_offset = max(self.base_offset, first_offset)
+        next_offset = self.next_offset if end_offset is None else min(self.next_offset, end_offset)
+        if (base_offset, next_offset) == (self.base_offset, self.next_offset):
+            return self
+        part = RecordBatch(
+            TopicPartition(self.topic, self.partition),
+            self._header,
+            self._payload,
+            high_watermark=self.high_watermark,
+            uncompressed_bytes_max=self._uncompressed_bytes_max,
+            decoder=self._decoder,
+        )
+        part._columns, part._packed = self._columns, self._packed
+        part.base_offset = base_offset
+        part.next_offset = max(base_offset, next_offset)
+        return part
+
+    def _rows(self) -> range:
+        """Return which rows of the columns belong to this part."""
+        if self._own_rows is None:
+            self._own_rows = self._find_rows()
+        return self._own_rows
+
+    def _find_rows(self) -> range:
+        first = self.base_offset - self._header.base_offset
+        end = self.next_offset - self._header.base_offset
+        deltas = self._offset_deltas()
+        if deltas is None:
+            return range(first, end)
+        return range(bisect_left(deltas, first), bisect_left(deltas, end))
+
+    def _offset_deltas(self) -> Sequence[int] | None:
+        """Return the offset of each row, less that of the batch; `None` if it is the row itself."""
+        count = self._header.record_count
+        if count == self._header.last_offset_delta + 1:
+            return None  # As many records as offsets: there is nothing to look up.
+        return self._column("offset_deltas") or range(count)
+
+    def _cut(self, column: Sequence[Item]) -> Sequence[Item]:
+        rows = self._rows()
+        if len(rows) == len(column):
+            return column
+        return column[rows.start : rows.stop]
+
+    def _column(self, name: str) -> Sequence[Any] | None:
+        """Return a column of the whole batch."""
+        if name not in self._columns:
+            with self._readable():
+                if name in self._decoder.columns:
+                    found = self._decoder.decode(
+                        self._header,
+                        self._payload,
+                        uncompressed_length_max=self._uncompressed_bytes_max,
+                    )
+                    for each in self._decoder.columns:
+                        self._columns[each] = getattr(found, each)
+                else:
+                    self._columns[name] = self._packed_columns().column(name)
+        return self._columns[name]
+
+    def _packed_columns(self) -> PackedColumns:
+        if self._packed is None:
+            with self._readable():
+                limit = self._uncompressed_bytes_max
+                self._packed = PackedColumns(
+                    self._header, self._payload, uncompressed_length_max=limit
+                )
+        return self._packed
+
+    @contextmanager
+    def _readable(self) -> Generator[None, None, None]:
+        """Say where the batch is if its payload is not what its header says."""
+        try:
+            yield
+        except WireFormatError as error:
+            corrupt = CorruptRecordError(
+                f"{self.topic}/{self.partition}: the batch at offset {self._header.base_offset}"
+                f" cannot be decoded: {error}; to skip it, seek to {self._header.next_offset}",
+                offset=self.base_offset,
+                next_offset=self._header.next_offset,
+            )
+            corrupt.at = (self.topic, self.partition)
+            raise corrupt from error

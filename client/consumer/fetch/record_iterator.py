@@ -1,0 +1,195 @@
+"""Reading record by record, or batch by batch, from a source of batches.
+
+Pure: no clock, no I/O; awaits nothing but the source.
+"""
+
+import operator
+from collections.abc import Awaitable, Callable, Iterator
+from typing import final
+
+from tidelog.client.consumer.fetch.record import Record, RecordBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import CorruptRecordError
+
+NextBatch = Callable[[], Awaitable[RecordBatch | None]]
+GiveBack = Callable[[RecordBatch], None]
+Pause = Callable[[], Awaitable[None] | None]
+
+
+@final
+class BatchIterator:
+    """Batches until the source says that there are no more."""
+
+    def __init__(self, next_batch: NextBatch) -> None:
+        """Take batches from `next_batch`."""
+        self._next_batch = next_batch
+
+    def __aiter__(self) -> "BatchIterator":
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> RecordBatch:
+        """Return the next batch; a checkpoint. If cancelled, nothing is lost."""
+        batch = await self._next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+
+@final
+class RecordCursor:
+    """The records of one batch, and which of them were handed out.
+
+    Each record is either handed out or given back, whichever thread takes it from `unread`.
+    """
+
+    def __init__(self) -> None:
+        """Begin without a batch."""
+        self.unread: Iterator[Record] = iter(())
+        """What was not handed out; readers take records from here."""
+        self.source: RecordBatch | None = None
+        """The batch that was begun last."""
+        self._records: list[Record] = []
+
+    @property
+    def unread_count(self) -> int:
+        """How many records were not handed out."""
+        return operator.length_hint(self.unread)
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the record that was handed out last; where the batch begins if none was."""
+        assert self.source is not None, "there is no batch"
+        given_count = len(self._records) - self.unread_count
+        return self._records[given_count - 1].offset if given_count else self.source.base_offset
+
+    def begin(self, batch: RecordBatch) -> None:
+        """Go on with the records of this batch.
+
+        Raises:
+            CorruptRecordError: It cannot be decoded.
+        """
+        self._records = batch.records()
+        self.source = batch
+        self.unread = iter(self._records)
+
+    def rest(self) -> RecordBatch | None:
+        """Return the part of the batch that was not handed out, `None` when all of it was."""
+        unread_count = self.unread_count
+        if self.source is None or unread_count == 0:
+            return None
+        return self.source.between(self._records[-unread_count].offset, None)
+
+    def stop(self) -> RecordBatch | None:
+        """Hand out no more; return what was not handed out."""
+        unread = list(self.unread)  # Somebody may hold the iterator itself.
+        if self.source is None or not unread:
+            return None
+        del self._records[-len(unread) :]
+        return self.source.between(unread[0].offset, None)
+
+
+@final
+class RecordIterator:
+    """Records until the source of batches says that there are no more."""
+
+    def __init__(
+        self,
+        next_batch: NextBatch,
+        give_back: GiveBack,
+        cursor: RecordCursor,
+        *,
+        pause: Pause | None = None,
+    ) -> None:
+        """Take batches from `next_batch`; give back those that cannot be decoded.
+
+        What `pause` returns before a record, if anything, is awaited first.
+        """
+        self.cursor = cursor
+        """The records that can be had without waiting."""
+        self._next_batch = next_batch
+        self._give_back = give_back
+        self._pause = pause
+
+    def __aiter__(self) -> "RecordIterator":
+        """Return itself."""
+        return self
+
+    async def __anext__(self) -> Record:
+        """Return the next record; a checkpoint once for each batch. If cancelled, none is lost."""
+        if self._pause is not None:
+            pause = self._pause()
+            if pause is not None:
+                await pause
+        for record in self.cursor.unread:  # The cheapest way to ask an iterator for one item.
+            return record
+        return await self._begin_batch()
+
+    async def _begin_batch(self) -> Record:
+        while True:
+            batch = await self._next_batch()
+            if batch is None:
+                raise StopAsyncIteration
+            try:
+                self.cursor.begin(batch)
+            except CorruptRecordError:
+                self._give_back(batch)
+                raise
+            for record in self.cursor.unread:
+                return record
+
+
+@final
+class InHand:
+    """The batch that was handed out last, as a whole or record by record."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.cursor = RecordCursor()
+        """The records of the batch, if it is handed out record by record."""
+        self.is_disowned = False
+        """Whether its partition was lost since: whatever becomes of it does not count."""
+        self._batch: RecordBatch | None = None
+        self._vouched_offset = 0
+        self._taken_count = 0
+
+    @property
+    def at(self) -> TopicPartition | None:
+        """The partition of what is in hand, `None` when nothing is."""
+        batch = self._batch
+        return None if batch is None else TopicPartition(batch.topic, batch.partition)
+
+    @property
+    def offset(self) -> int | None:
+        """The first offset that is not processed, `None` when nothing is in hand."""
+        batch = self._batch
+        if batch is None:
+            return None
+        is_by_record = self.cursor.source is batch
+        offset = self.cursor.last_offset if is_by_record else batch.base_offset
+        return max(offset, self._vouched_offset)
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Changes whenever the application was given something."""
+        return (self._taken_count, self.cursor.unread_count)
+
+    def take(self, batch: RecordBatch) -> None:
+        """Take note that a batch was handed out; what was in hand before is processed."""
+        self.put_down()
+        self._batch = batch
+        self._taken_count += 1
+
+    def put_down(self) -> None:
+        """Take note that nothing is in hand any more."""
+        self._batch = None
+        self._vouched_offset = 0
+        self.is_disowned = False
+
+    def disown(self) -> None:
+        """Take note that the partition was lost while it is in hand."""
+        self.is_disowned = True
+
+    def vouch(self, next_offset: int) -> None:
+        """Let everything before this offset count as processed."""
+        self._vouched_offset = next_offset

@@ -1,0 +1,207 @@
+"""The committed offsets of a group, as one member of it sees and moves them.
+
+Shell: asks the node that decides for the cluster, again while that may help.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import final
+
+import trio
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.consumer.fetch.fetcher import Reader
+from tidelog.client.consumer.group.membership_protocol import GroupMembership, GroupPartition
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
+    BrokerError,
+    ErrorDetail,
+    PartitionNotOwnedError,
+    RetriableError,
+    StaleMemberEpochError,
+    TidelogError,
+    UnknownMemberError,
+    WireFormatError,
+    from_wire,
+)
+from tidelog.wire.messages.groups import (
+    CommitOffsetsReply,
+    CommitOffsetsRequest,
+    FetchOffsetsRequest,
+    PartitionCommit,
+    PartitionCommittedOffset,
+    TopicPartitions,
+)
+from tidelog.wire.protocol import api
+
+
+async def fetch_committed(
+    cluster: Cluster, group_id: str, wanted: Sequence[GroupPartition]
+) -> dict[TopicPartition, int | None]:
+    """Return how far a group is in these partitions, `None` where nothing was committed.
+
+    Raises:
+        TidelogError: Nobody could be asked.
+    """
+    request = FetchOffsetsRequest(
+        group_id, [TopicPartitions(one.topic_id, [one.partition]) for one in wanted]
+    )
+    reply = await cluster.ask_controller(api.FETCH_OFFSETS, request, is_repeatable=True)
+    found = {(each.topic_id, each.partition): each for each in reply.offsets}
+    return {
+        TopicPartition(one.topic, one.partition): _offset(found, one.topic_id, one.partition)
+        for one in wanted
+    }
+
+
+@final
+class GroupOffsets:
+    """What one member commits.
+
+    Invariant: one commit is under way at a time, so that none can overtake another.
+    """
+
+    def __init__(
+        self, cluster: Cluster, reader: Reader, membership: GroupMembership, *, group_id: str
+    ) -> None:
+        """Commit for `membership` what the application of `reader` has processed."""
+        self._cluster = cluster
+        self._reader = reader
+        self._membership = membership
+        self._group_id = group_id
+        self._turn = trio.Lock()
+        self._committed: dict[TopicPartition, int | None] = {}
+        """Of partitions that are owned, as far as it is known."""
+        self._counted: dict[TopicPartition, int | None] = {}
+        """What was processed of each when something was committed last, by itself or by hand. As
+        long as that is the same, what was chosen by hand holds, further on or further back."""
+
+    async def fetch(self, wanted: Sequence[GroupPartition]) -> dict[TopicPartition, int | None]:
+        """Return where to go on in partitions that were taken up; see `fetch_committed`."""
+        found = await fetch_committed(self._cluster, self._group_id, wanted)
+        self._committed |= found
+        return found
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what was committed for partitions that were let go of."""
+        for at in partitions:
+            self._committed.pop(at, None)
+            self._counted.pop(at, None)
+
+    async def commit(self, offsets: Mapping[tuple[str, int], int] | None) -> None:
+        """Commit these offsets, or all that was handed out; see `Consumer.commit`."""
+        await trio.lowlevel.checkpoint()
+        if offsets is None:
+            self._reader.vouch()
+            await self.commit_processed()
+            return
+        owned = self._owned()
+        chosen: dict[GroupPartition, int] = {}
+        for (topic, partition), offset in offsets.items():
+            at = TopicPartition(topic, partition)
+            if at not in owned:
+                raise PartitionNotOwnedError(
+                    f"{topic}/{partition} is not one of this member's partitions (any more)"
+                )
+            chosen[owned[at]] = offset
+        async with self._turn:
+            await self._send(chosen)
+
+    async def commit_processed(self, only: Iterable[TopicPartition] | None = None) -> None:
+        """Commit what is processed and was not committed yet, of some partitions or of all.
+
+        Raises:
+            PartitionNotOwnedError: Others have a partition now.
+            TidelogError: Nobody could be asked.
+        """
+        async with self._turn:
+            due = self._due(only)
+            if due:
+                await self._send(due)
+
+    def last_request(self) -> CommitOffsetsRequest | None:
+        """Return a commit of all that is due, for whoever cannot wait for the answer."""
+        due = self._due(None)
+        return self._request(due) if due else None
+
+    def _owned(self) -> dict[TopicPartition, GroupPartition]:
+        return {
+            TopicPartition(one.topic, one.partition): one for one in sorted(self._membership.owned)
+        }
+
+    def _due(self, only: Iterable[TopicPartition] | None) -> dict[GroupPartition, int]:
+        owned = self._owned()
+        due: dict[GroupPartition, int] = {}
+        for at in owned if only is None else only:
+            offset = self._reader.processed(at)
+            is_known = offset in (None, self._committed.get(at), self._counted.get(at))
+            if at in owned and offset is not None and not is_known:
+                due[owned[at]] = offset
+        return due
+
+    def _request(self, offsets: Mapping[GroupPartition, int]) -> CommitOffsetsRequest:
+        membership = self._membership
+        return CommitOffsetsRequest(
+            self._group_id,
+            membership.member_id,
+            membership.member_epoch,
+            membership.next_commit_sequence(),
+            [
+                PartitionCommit(one.topic_id, one.partition, offset)
+                for one, offset in offsets.items()
+            ],
+        )
+
+    async def _send(self, offsets: Mapping[GroupPartition, int]) -> None:
+        counted = {
+            one: self._reader.processed(TopicPartition(one.topic, one.partition)) for one in offsets
+        }
+        reply = await self._ask(self._request(offsets))
+        if len(reply.results) != len(offsets):
+            raise WireFormatError(f"{len(reply.results)} results for {len(offsets)} offsets")
+        failure: TidelogError | None = None
+        for (one, offset), result in zip(offsets.items(), reply.results, strict=True):
+            at = TopicPartition(one.topic, one.partition)
+            if result.error is not None:
+                failure = failure or _refusal(at, result.error)
+            elif one in self._membership.owned:
+                self._committed[at] = offset
+                self._counted[at] = counted[one]
+        if failure is not None:
+            raise failure
+
+    async def _ask(self, request: CommitOffsetsRequest) -> CommitOffsetsReply:
+        """Have this commit stored; it may be sent several times."""
+
+        async def attempt() -> CommitOffsetsReply:
+            connection = await self._cluster.controller_connection()
+            reply = await self._cluster.ask_once(connection, api.COMMIT_OFFSETS, request)
+            for result in reply.results:
+                error = None if result.error is None else from_wire(result.error)
+                if isinstance(error, RetriableError):  # The end of a log could not be learned.
+                    raise error
+            return reply
+
+        try:
+            return await self._cluster.retry(attempt, is_repeatable=True)
+        except UnknownMemberError as gone:
+            raise PartitionNotOwnedError(
+                "the group took this member for dead and gave its partitions to others, who begin"
+                " at the last commit; this member joins again by itself"
+            ) from gone
+
+
+def _refusal(at: TopicPartition, detail: ErrorDetail) -> BrokerError:
+    error = from_wire(detail)
+    if isinstance(error, StaleMemberEpochError):
+        error = PartitionNotOwnedError(
+            f"{at.topic}/{at.partition} was others' in the meantime: {error}"
+        )
+    error.at = at
+    return error
+
+
+def _offset(
+    found: Mapping[tuple[bytes, int], PartitionCommittedOffset], topic_id: bytes, partition: int
+) -> int | None:
+    committed = found.get((topic_id, partition))
+    return None if committed is None else committed.offset

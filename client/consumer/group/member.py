@@ -1,0 +1,481 @@
+"""A member of a consumer group: heartbeats, partitions that come and go, commits.
+
+Shell: owns the tasks of one membership, which run beside the application. `GroupMembership`
+decides. What it takes away is out of the application's hands at once; the rest of a change, such
+as waiting for the record in hand, callbacks and a last commit, is done one change after the other.
+Callbacks never run while the application is at work on a record.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import final
+
+import trio
+
+from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
+from tidelog.client.cluster.list_offsets import list_positions
+from tidelog.client.config import ConsumerConfig, RebalanceCallback
+from tidelog.client.consumer.fetch.fetcher import Reader
+from tidelog.client.consumer.group.committed_offsets import GroupOffsets
+from tidelog.client.consumer.group.membership_protocol import (
+    Effect,
+    GroupMembership,
+    GroupPartition,
+    Heartbeat,
+    LetGo,
+    Lost,
+    Stopped,
+    TakeUp,
+)
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    RequestTimedOutError,
+    RetriableError,
+    TidelogError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    WireFormatError,
+)
+from tidelog.wire.messages.groups import JOIN_EPOCH, HeartbeatReply, HeartbeatRequest, Subscription
+from tidelog.wire.protocol import api
+
+_HEARTBEAT_PATIENCE_S = 10.0
+"""A coordinator that does not answer for so long is asked for anew, well before a lease is over."""
+_BUSY_S = 30.0
+"""What a heartbeat asks for while the application is at work: less than a session, so that a
+process that dies meanwhile is found out no later."""
+_LEAVE_PATIENCE_S = 5.0
+"""How long a member tries to say goodbye; then its session has to run out."""
+_STARVED_S = 2.0
+"""An application that has not awaited anything for so long is made to do so."""
+_GOODBYE_S = 1.0
+"""How long a member that is cancelled takes to commit and to leave."""
+_PLACE_PATIENCE_S = 5.0
+_PLACE_AGAIN_S = 0.5
+_NOT_NOW = (
+    ConnectionLostError,
+    RetriableError,
+    UnknownPartitionError,
+    UnknownTopicError,
+    WireFormatError,
+)
+"""Why the place to begin is not known yet; topics that are gone will be taken away again."""
+
+
+@final
+class GroupMember:
+    """One consumer's part in its group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        reader: Reader,
+        membership: GroupMembership,
+        *,
+        group_id: str,
+        config: ConsumerConfig,
+    ) -> None:
+        """Be outside; `open` joins."""
+        self.offsets = GroupOffsets(cluster, reader, membership, group_id=group_id)
+        self._cluster = cluster
+        self._reader = reader
+        self._membership = membership
+        self._group_id = group_id
+        self._config = config
+        self._changes: deque[tuple[str, Effect]] = deque()
+        """What is still to be done, and under which member id it was heard of."""
+        self._has_changes = trio.Event()
+        self._wake_heart = trio.Event()
+        self._heard = trio.Event()
+        self._over = trio.Event()
+        self._scope = trio.CancelScope()
+        self._told: set[TopicPartition] = set()
+        """Partitions that `on_assigned` was told of, if there is one, and that are not gone."""
+        self._is_calling = False
+        self._is_leaving = False
+        self._has_failed = False
+        self._heartbeat_failure: TidelogError | None = None
+        self._last_progress: object = None
+        self._busy_until = 0.0
+        self._told_busy_until = 0.0
+        self._pulse_at = 0.0
+        """When tasks of this member last had a chance to run."""
+        reader.may_hand_out = self._may_hand_out
+        reader.is_starved = self._is_starved
+
+    async def open(self) -> None:
+        """Join.
+
+        Raises:
+            TidelogError: The group refuses, or nobody could be asked for `request_timeout`.
+            trio.ClosedResourceError: The client is closed.
+        """
+        self._cluster.tasks.require_open()
+        self._cluster.tasks.start_soon(self._run)
+        try:
+            await self._wait_joined()
+        except BaseException:
+            self._abandon()
+            raise
+
+    async def close(self) -> None:
+        """Let go of everything, commit, and leave; if cancelled, in no more than a second."""
+        self._is_leaving = True
+        self._reader.rewind()
+        if not self._membership.is_over:
+            is_static = self._config.instance_id is not None
+            now = trio.current_time()
+            self._take_in(self._membership.leave(now, is_restart=is_static))
+        self._reader.wake()
+        self._wake_heart.set()
+        try:
+            await self._over.wait()
+        except trio.Cancelled:
+            with trio.CancelScope(deadline=trio.current_time() + _GOODBYE_S, shield=True):
+                await self._over.wait()
+            raise
+        finally:
+            self._abandon()
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Want to read something else from now on."""
+        self._membership.subscribe(subscription, trio.current_time())
+        self._wake_heart.set()
+
+    async def announce_busy(self, seconds: float) -> None:
+        """Tell the group that nothing may be heard for so long; return when it knows."""
+        now = trio.current_time()
+        self._busy_until = until = now + seconds
+        self._membership.hurry(now)
+        self._wake_heart.set()
+        while self._told_busy_until < until and not self._over.is_set():
+            await self._cluster.tasks.wait(self._heard)
+        self._cluster.tasks.require_open()
+
+    def _may_hand_out(self) -> bool:
+        return not self._is_calling and self._membership.may_process(trio.current_time())
+
+    def _is_starved(self) -> bool:
+        return trio.current_time() > self._pulse_at + _STARVED_S
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._keep_pulse)
+                    nursery.start_soon(self._beat)
+                    nursery.start_soon(self._keep_to_lease)
+                    nursery.start_soon(self._carry_out_changes, nursery)
+                    if self._config.enable_auto_commit:
+                        nursery.start_soon(self._commit_regularly)
+        finally:  # Whoever waits for the end has it, also when the client is gone.
+            self._over.set()
+            self._heard.set()
+
+    def _abandon(self) -> None:
+        """End all tasks; say goodbye, if there was no time to do it properly."""
+        self._scope.cancel()
+        if self._membership.is_over:
+            return
+        commit = None
+        if self._config.enable_auto_commit and not self._has_failed:
+            self._reader.rewind()
+            commit = self.offsets.last_request()
+        goodbye = self._membership.abandon()
+        node_id = self._cluster.metadata.controller_id
+        connection = None if node_id is None else self._cluster.live_connection(node_id)
+        if connection is None or goodbye is None:
+            return
+        if commit is not None:
+            connection.submit(api.COMMIT_OFFSETS, commit, _ignore)
+        connection.submit(api.GROUP_HEARTBEAT, goodbye, _ignore)
+
+    async def _wait_joined(self) -> None:
+        with trio.move_on_after(self._cluster.config.request_timeout):
+            while self._membership.member_epoch == JOIN_EPOCH and not self._over.is_set():
+                await self._cluster.tasks.wait(self._heard)
+        if self._membership.member_epoch == JOIN_EPOCH:
+            self._cluster.tasks.require_open()
+            failure = self._reader.failure or self._heartbeat_failure
+            raise failure or RequestTimedOutError(f"group {self._group_id} does not answer")
+
+    # Heartbeats.
+
+    async def _beat(self) -> None:
+        while not self._membership.is_over:
+            now = trio.current_time()
+            self._note_work(now)
+            heartbeat = self._membership.next_heartbeat(now)
+            if heartbeat is not None:
+                await self._send(heartbeat)
+                continue
+            self._wake_heart = trio.Event()
+            with trio.CancelScope(deadline=self._membership.next_heartbeat_at()):
+                await self._wake_heart.wait()
+
+    async def _keep_pulse(self) -> None:
+        while True:
+            self._pulse_at = trio.current_time()
+            await trio.sleep(_STARVED_S / 2)
+
+    async def _send(self, heartbeat: Heartbeat) -> None:
+        membership = self._membership
+        busy_until = self._busy_until
+        try:
+            reply = await self._ask(heartbeat.request)
+        except TidelogError as error:
+            self._heartbeat_failure = error
+            if isinstance(error, STALE_METADATA_ERRORS):
+                self._cluster.request_refresh(())
+            self._take_in(membership.failed(heartbeat.number, error, trio.current_time()))
+        else:
+            self._heartbeat_failure = None
+            self._told_busy_until = busy_until
+            self._take_in(membership.answered(heartbeat.number, reply, trio.current_time()))
+        heard, self._heard = self._heard, trio.Event()
+        heard.set()
+        self._reader.wake()
+
+    async def _ask(self, request: HeartbeatRequest) -> HeartbeatReply:
+        cluster = self._cluster
+        if request.member_epoch < JOIN_EPOCH:  # A goodbye, which there is no other chance for.
+            with trio.move_on_after(_LEAVE_PATIENCE_S):
+                return await cluster.ask_controller(
+                    api.GROUP_HEARTBEAT, request, is_repeatable=True
+                )
+            raise RequestTimedOutError(f"group {self._group_id} does not hear that a member leaves")
+        connection = await cluster.controller_connection()
+        return await cluster.ask_once(
+            connection, api.GROUP_HEARTBEAT, request, patience=_HEARTBEAT_PATIENCE_S
+        )
+
+    def _note_work(self, now: float) -> None:
+        """Tell whether the application is at work on the same record as a heartbeat ago."""
+        progress = self._reader.progress
+        is_at_work = self._reader.in_hand is not None and not self._is_leaving
+        is_same = progress == self._last_progress or bool(self._membership.releasing)
+        self._last_progress = progress
+        until = now + _BUSY_S if is_at_work and is_same else 0.0
+        self._membership.busy(max(until, self._busy_until))
+
+    async def _keep_to_lease(self) -> None:
+        """Stop handing out records when nothing was heard of the group for too long."""
+        while True:
+            await trio.sleep_until(self._membership.lease_end)
+            if not self._membership.may_process(trio.current_time()):
+                self._reader.interrupt()
+                await self._heard.wait()
+
+    # Changes of what is read.
+
+    def _take_in(self, effects: Sequence[Effect]) -> None:
+        """Do at once what must not wait, and have the rest done."""
+        for effect in effects:
+            match effect:
+                case LetGo():
+                    self._reader.stop(_places(effect.partitions))
+                case Lost():
+                    self._reader.stop(_places(effect.partitions))
+                    self._reader.forget(_places(effect.partitions))
+                    self.offsets.forget(_places(effect.partitions))
+                case Stopped():
+                    self._reader.failure = self._reader.failure or effect.error
+                case TakeUp():
+                    pass
+            self._changes.append((self._membership.member_id, effect))
+        if effects:
+            self._has_changes.set()
+            self._reader.wake()
+            self._wake_heart.set()
+
+    async def _carry_out_changes(self, nursery: trio.Nursery) -> None:
+        while not self._over.is_set():
+            while self._changes:
+                member_id, effect = self._changes.popleft()
+                await self._carry_out(effect, member_id, nursery)
+            self._has_changes = trio.Event()
+            if not self._over.is_set():
+                await self._has_changes.wait()
+
+    async def _carry_out(self, effect: Effect, member_id: str, nursery: trio.Nursery) -> None:
+        match effect:
+            case LetGo():
+                await self._let_go(effect.partitions, member_id)
+            case TakeUp():
+                later = await self._take_up(effect.partitions, member_id)
+                if later:
+                    nursery.start_soon(self._take_up_later, later, member_id)
+            case Lost():
+                lost = _places(effect.partitions)
+                self._probe("group.lost", lost, severity="warning")
+                await self._call(self._config.on_lost, self._tell_of_end(lost), _always)
+            case Stopped():
+                self._scope.cancel()
+
+    async def _let_go(self, partitions: Sequence[GroupPartition], member_id: str) -> None:
+        places = _places(partitions)
+
+        def is_current() -> bool:
+            return self._membership.member_id == member_id
+
+        while self._reader.in_hand in places and is_current():
+            await self._reader.wait_put_down()
+        told = [at for at in places if at in self._told]
+        await self._call(self._config.on_revoked, told, is_current)
+        if not is_current():
+            return  # They are lost; that is what comes next.
+        if self._config.enable_auto_commit and not self._has_failed:
+            try:
+                await self.offsets.commit_processed(places)
+            except TidelogError as error:
+                # Others begin at the last commit: records are processed again, none is left out.
+                self._probe("group.commit_failed", places, severity="warning", reason=str(error))
+        if is_current():
+            self._tell_of_end(places)
+            self._reader.forget(places)
+            self.offsets.forget(places)
+            self._probe("group.revoked", places)
+            self._take_in(self._membership.released(partitions, trio.current_time()))
+            self._wake_heart.set()
+
+    async def _take_up(
+        self, partitions: Sequence[GroupPartition], member_id: str
+    ) -> list[GroupPartition]:
+        """Begin to read; return the partitions of which it is not known where yet."""
+        found = await self._find_places(self._still_owned(partitions, member_id))
+        owned = self._still_owned(partitions, member_id)
+        ready = [one for one in owned if _place(one) in found]
+        for one in ready:
+            self._reader.stage(_place(one), one.topic_id, found[_place(one)])
+
+        def is_current() -> bool:
+            return bool(self._still_owned(ready, member_id))
+
+        if self._config.on_assigned is not None and ready:
+            self._told.update(_places(ready))
+            await self._call(self._config.on_assigned, _places(ready), is_current)
+        begun = _places(self._still_owned(ready, member_id))
+        if begun:
+            self._told.update(begun)
+            self._probe("group.assigned", begun)
+            self._reader.begin(begun)
+        return [one for one in owned if _place(one) not in found]
+
+    async def _take_up_later(self, partitions: list[GroupPartition], member_id: str) -> None:
+        await trio.sleep(_PLACE_AGAIN_S)
+        self._changes.append((member_id, TakeUp(tuple(partitions))))
+        self._has_changes.set()
+
+    def _still_owned(
+        self, partitions: Sequence[GroupPartition], member_id: str
+    ) -> list[GroupPartition]:
+        membership = self._membership
+        if membership.member_id != member_id:
+            return []
+        kept = membership.owned - membership.releasing
+        return [one for one in partitions if one in kept]
+
+    async def _find_places(
+        self, partitions: Sequence[GroupPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """Return where to begin, of those partitions of which it can be said now.
+
+        `None` stands for partitions in which the application has to seek.
+        """
+        found: dict[TopicPartition, int | None] = {}
+        if not partitions:
+            return found
+        reset = self._config.auto_offset_reset
+        missing: list[TopicPartition] = []
+        with trio.move_on_after(_PLACE_PATIENCE_S):
+            try:
+                committed = await self.offsets.fetch(partitions)
+                missing = [at for at, offset in committed.items() if offset is None]
+                found |= {at: offset for at, offset in committed.items() if offset is not None}
+                if missing and reset is not None:
+                    found |= await list_positions(self._cluster, missing, reset)
+                else:
+                    found |= dict.fromkeys(missing)
+            except _NOT_NOW as error:
+                self._probe(
+                    "group.place_unknown",
+                    _places(partitions),
+                    severity="warning",
+                    reason=str(error),
+                )
+                # Perhaps a topic has grown, or come: the group knows that before this client.
+                self._cluster.request_refresh({at.topic for at in missing})
+            except TidelogError as error:
+                self._fail(error)
+        return found
+
+    def _tell_of_end(self, places: Sequence[TopicPartition]) -> list[TopicPartition]:
+        """Return the places that the application knows of; it will not any more."""
+        known = [at for at in places if at in self._told]
+        self._told.difference_update(known)
+        return known
+
+    async def _call(
+        self,
+        callback: RebalanceCallback | None,
+        places: Sequence[TopicPartition],
+        is_current: Callable[[], bool],
+    ) -> None:
+        """Call the application back when it is not at work, unless that became pointless."""
+        if callback is None or not places or self._has_failed:
+            return
+        # The next record is not handed out before: a busy application is never seen at leisure.
+        self._is_calling = True
+        self._reader.interrupt()
+        try:
+            while self._reader.in_hand is not None and is_current():
+                await self._reader.wait_put_down()
+            if is_current():
+                await callback(list(places))
+        except Exception as error:  # noqa: BLE001  (raised by whoever asks for records next)
+            self._fail(error)
+        finally:
+            self._is_calling = False
+            self._reader.wake()
+
+    def _fail(self, error: Exception) -> None:
+        """Stop with an error of the application; nothing more is committed."""
+        self._has_failed = True
+        self._reader.failure = self._reader.failure or error
+        if not self._membership.is_over:
+            self._take_in(self._membership.leave(trio.current_time()))
+            self._wake_heart.set()
+
+    async def _commit_regularly(self) -> None:
+        while True:
+            await trio.sleep(self._config.auto_commit_interval)
+            try:
+                await self.offsets.commit_processed()
+            except TidelogError as error:
+                self._probe("group.commit_failed", (), severity="warning", reason=str(error))
+
+    def _probe(self, event: str, places: Sequence[TopicPartition], **fields: object) -> None:
+        self._cluster.env.probe(
+            event,
+            group_id=self._group_id,
+            member_id=self._membership.member_id,
+            partitions=[f"{at.topic}/{at.partition}" for at in places],
+            **fields,
+        )
+
+
+def _place(partition: GroupPartition) -> TopicPartition:
+    return TopicPartition(partition.topic, partition.partition)
+
+
+def _places(partitions: Sequence[GroupPartition]) -> list[TopicPartition]:
+    return [_place(one) for one in partitions]
+
+
+def _always() -> bool:
+    return True
+
+
+def _ignore(outcome: object) -> None:
+    """Nobody waits for this answer."""

@@ -1,0 +1,376 @@
+"""Membership in a consumer group: what to say in the next heartbeat, and what follows from replies.
+
+Pure: decides, given the time; no clock, no I/O; entropy is handed in. Times are monotonic seconds.
+
+A shell sends each heartbeat that `next_heartbeat` returns, reports its end with `answered` or
+`failed`, and carries out the effects in their order: `LetGo` (finish, commit, call back, then
+`released`), `TakeUp` (call back, find positions, read), `Lost` (stop, call back, commit nothing),
+`Stopped`. What the group takes away is let go of before anything new is taken up.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    RetriableError,
+    TidelogError,
+    UnknownMemberError,
+    WireFormatError,
+)
+from tidelog.wire.messages.groups import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    AssignedTopic,
+    HeartbeatReply,
+    HeartbeatRequest,
+    Subscription,
+    TopicPartitions,
+)
+
+_BACKOFF_S = 0.1
+_BACKOFF_MAX_S = 2.0
+_EARLINESS = 0.1
+"""Heartbeats come up to this part of their interval early, so that members spread out."""
+
+
+class GroupPartition(NamedTuple):
+    """One partition as a member of a group knows it."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """What a member does not change while it is one."""
+
+    group_id: str
+    instance_id: str | None = None
+    """Name of a static member, the same after each restart."""
+    incarnation: int = 0
+    """Grows with each start of a static member's process."""
+    client_name: str = ""
+    assignor: str = "uniform"
+    rebalance_timeout: float = 300.0
+    """How long letting go of partitions may take, in seconds."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A heartbeat to be sent now."""
+
+    number: int
+    request: HeartbeatRequest
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """Finish with these partitions, commit, then call `released`."""
+
+    partitions: tuple[GroupPartition, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TakeUp:
+    """Read these partitions from now on."""
+
+    partitions: tuple[GroupPartition, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """These partitions are others' already: stop, commit nothing."""
+
+    partitions: tuple[GroupPartition, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The membership is over; `None` when it was left on purpose."""
+
+    error: TidelogError | None
+
+
+Effect = LetGo | TakeUp | Lost | Stopped
+
+
+@final
+class _UnderWay(NamedTuple):
+    """A heartbeat that is not answered yet."""
+
+    number: int
+    sent_at: float
+    knowledge: tuple[int, frozenset[GroupPartition]]
+    subscription_version: int
+    is_goodbye: bool
+
+
+@final
+class GroupMembership:
+    """One member, under one member id after another.
+
+    Invariant: `owned` is all that this member reads or has not finished with; `releasing` is part
+    of it. The group gives to nobody else what is in `owned`, unless it has fenced this member.
+    """
+
+    def __init__(
+        self, settings: MemberSettings, subscription: Subscription, entropy: random.Random
+    ) -> None:
+        """Begin outside; the first heartbeat joins."""
+        self._settings = settings
+        self._subscription = subscription
+        self._subscription_version = 1
+        self._entropy = entropy
+        self._incarnation = settings.incarnation
+        self._backoff = Backoff(_BACKOFF_S, _BACKOFF_MAX_S, entropy)
+        self._under_way: _UnderWay | None = None
+        self._sent_count = 0
+        self._failure_count = 0
+        self._next_at = 0.0
+        self._busy_until = 0.0
+        self._leave_epoch: int | None = None
+        self._is_over = False
+        self.owned: set[GroupPartition] = set()
+        self.releasing: set[GroupPartition] = set()
+        self.fenced_count = 0
+        """How often the group fenced this member."""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.member_id = f"{self._entropy.getrandbits(128):032x}"
+        self.member_epoch = JOIN_EPOCH
+        self._revision = 0
+        self._assigned: frozenset[GroupPartition] = frozenset()
+        self._acknowledged: tuple[int, frozenset[GroupPartition]] | None = None
+        self._acknowledged_version = 0
+        self._lease_end = 0.0
+        self._commit_sequence = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to do: left, or stopped by an error."""
+        return self._is_over
+
+    @property
+    def lease_end(self) -> float:
+        """Until when records of `owned` may be handed out, in seconds."""
+        return self._lease_end
+
+    def may_process(self, now: float) -> bool:
+        """Return whether records of `owned` may be handed out.
+
+        Not when no heartbeat was answered for so long that the group may have fenced this member;
+        again as soon as one is.
+        """
+        return self.member_epoch > JOIN_EPOCH and now < self._lease_end
+
+    def next_commit_sequence(self) -> int:
+        """Return the sequence for a new commit; commits of one member follow each other."""
+        self._commit_sequence += 1
+        return self._commit_sequence
+
+    def next_heartbeat_at(self) -> float:
+        """Return when to call `next_heartbeat`, in seconds; inf while one is under way."""
+        return float("inf") if self._under_way is not None or self._is_over else self._next_at
+
+    def next_heartbeat(self, now: float) -> Heartbeat | None:
+        """Return a heartbeat to be sent, if one is due and none is under way."""
+        if now < self.next_heartbeat_at():
+            return None
+        is_goodbye = self._leave_epoch is not None and not self.owned
+        knowledge = (self._revision, frozenset(self.owned))
+        is_subscription_new = self._acknowledged_version != self._subscription_version
+        settings = self._settings
+        self._sent_count += 1
+        self._under_way = _UnderWay(
+            self._sent_count, now, knowledge, self._subscription_version, is_goodbye
+        )
+        epoch = self.member_epoch
+        if is_goodbye:
+            assert self._leave_epoch is not None
+            epoch = self._leave_epoch
+        request = HeartbeatRequest(
+            settings.group_id,
+            self.member_id,
+            epoch,
+            self._revision,
+            _pack(self.owned) if knowledge != self._acknowledged else None,
+            self._subscription if is_subscription_new else None,
+            self._subscription_version,
+            settings.assignor,
+            int(settings.rebalance_timeout * 1000),
+            max(0, int((self._busy_until - now) * 1000)),
+            settings.instance_id,
+            self._incarnation,
+            settings.client_name,
+        )
+        return Heartbeat(self._sent_count, request)
+
+    def answered(self, number: int, reply: HeartbeatReply, now: float) -> list[Effect]:
+        """Take note of a reply; one that comes too late changes nothing."""
+        under_way = self._under_way
+        if under_way is None or under_way.number != number:
+            return []
+        self._under_way = None
+        self._failure_count = 0
+        if under_way.is_goodbye:
+            return self._stop(None)
+        self._acknowledged = under_way.knowledge
+        self._acknowledged_version = under_way.subscription_version
+        self.member_epoch = reply.member_epoch
+        self._lease_end = under_way.sent_at + reply.lease_ms / 1000
+        interval = reply.heartbeat_interval_ms / 1000
+        self._next_at = now + interval * (1.0 - _EARLINESS * self._entropy.random())
+        if (
+            (self._leave_epoch is not None and not self.owned)
+            or frozenset(self.owned) != under_way.knowledge[1]
+            or self._subscription_version != under_way.subscription_version
+        ):
+            # Something happened while the heartbeat was under way, and is to be told.
+            self._next_at = now
+        if reply.assignment is None or reply.assignment_revision <= self._revision:
+            return []
+        self._revision = reply.assignment_revision
+        self._assigned = frozenset(_unpack(reply.assignment))
+        if self._leave_epoch is not None:
+            return []
+        return self._reconcile()
+
+    def failed(self, number: int, error: TidelogError, now: float) -> list[Effect]:
+        """Take note that a heartbeat was refused, or that it is not known what became of it."""
+        under_way = self._under_way
+        if under_way is None or under_way.number != number:
+            return []
+        self._under_way = None
+        self._failure_count += 1
+        self._next_at = now + self._backoff.delay(self._failure_count)
+        # Say everything again: the coordinator may be another one.
+        self._acknowledged = None
+        if under_way.is_goodbye:
+            # Its session will run out; whoever leaves does not wait for that.
+            return self._stop(None)
+        if isinstance(error, UnknownMemberError):
+            effects: list[Effect] = [*self._lose_everything()]
+            self.fenced_count += 1
+            # Newer than a ghost of itself, which a delayed copy of a heartbeat may have let in.
+            self._incarnation += 1
+            self._begin_anew()
+            return [*effects, *self._stop(None)] if self._leave_epoch is not None else effects
+        if isinstance(error, (RetriableError, ConnectionLostError, WireFormatError)):
+            return []
+        return [*self._lose_everything(), *self._stop(error)]
+
+    def released(self, partitions: Iterable[GroupPartition], now: float) -> list[Effect]:
+        """Take note that partitions of a `LetGo` are finished with; tell the group at once."""
+        done = self.releasing.intersection(partitions)
+        self.releasing -= done
+        self.owned -= done
+        if done:
+            self._next_at = min(self._next_at, now)
+        if self.releasing or self._leave_epoch is not None:
+            return []
+        return self._reconcile()
+
+    def subscribe(self, subscription: Subscription, now: float) -> None:
+        """Want to read something else from now on; the group decides when that happens."""
+        self._subscription = subscription
+        self._subscription_version += 1
+        self._next_at = min(self._next_at, now)
+
+    def busy(self, until: float) -> None:
+        """Take note that the application is at work, and when at the latest it will be done.
+
+        To be called before the application blocks its process; 0 when it is done.
+        """
+        self._busy_until = until
+
+    def hurry(self, now: float) -> None:
+        """Send the next heartbeat now, as something is to be told."""
+        self._next_at = min(self._next_at, now)
+
+    def abandon(self) -> HeartbeatRequest | None:
+        """Be over at once; return a goodbye that need not be waited for, if there is one to say.
+
+        For whoever has no time to let go: what was not committed will be processed again.
+        """
+        was_over = self._is_over
+        self._stop(None)
+        if was_over or (self._sent_count == 0):
+            return None
+        is_static = self._settings.instance_id is not None
+        return HeartbeatRequest(
+            self._settings.group_id,
+            self.member_id,
+            STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH,
+            self._revision,
+            [],
+            instance_id=self._settings.instance_id,
+            incarnation=self._incarnation,
+        )
+
+    def leave(self, now: float, *, is_restart: bool = False) -> list[Effect]:
+        """Leave for good, or to come back as the next process of a static member.
+
+        Everything is let go of first; `Stopped` comes when the group knows, or cannot be told.
+        """
+        assert not is_restart or self._settings.instance_id is not None, "only static members"
+        self._leave_epoch = STATIC_LEAVE_EPOCH if is_restart else LEAVE_EPOCH
+        self._next_at = min(self._next_at, now)
+        if self.member_epoch == JOIN_EPOCH and self._under_way is None and self._sent_count == 0:
+            return self._stop(None)
+        return self._let_go(self.owned - self.releasing)
+
+    def _reconcile(self) -> list[Effect]:
+        """Let go of what is not assigned any more; when that is done, take up what is new."""
+        effects = self._let_go(self.owned - self._assigned - self.releasing)
+        if self.releasing:
+            return effects
+        new = sorted(self._assigned - self.owned)
+        if not new:
+            return effects
+        self.owned.update(new)
+        return [*effects, TakeUp(tuple(new))]
+
+    def _let_go(self, partitions: set[GroupPartition]) -> list[Effect]:
+        if not partitions:
+            return []
+        self.releasing |= partitions
+        return [LetGo(tuple(sorted(partitions)))]
+
+    def _lose_everything(self) -> Sequence[Lost]:
+        lost = tuple(sorted(self.owned))
+        self.owned.clear()
+        self.releasing.clear()
+        return [Lost(lost)] if lost else []
+
+    def _stop(self, error: TidelogError | None) -> list[Effect]:
+        self._is_over = True
+        self._lease_end = 0.0
+        return [Stopped(error)]
+
+
+def _pack(partitions: Iterable[GroupPartition]) -> list[TopicPartitions]:
+    by_topic: dict[bytes, list[int]] = {}
+    for one in sorted(partitions, key=lambda one: (one.topic_id, one.partition)):
+        by_topic.setdefault(one.topic_id, []).append(one.partition)
+    return [TopicPartitions(topic_id, numbers) for topic_id, numbers in by_topic.items()]
+
+
+def _unpack(assignment: Sequence[AssignedTopic]) -> list[GroupPartition]:
+    return [
+        GroupPartition(topic.topic, topic.topic_id, number)
+        for topic in assignment
+        for number in topic.partitions
+    ]

@@ -1,0 +1,477 @@
+"""Sending records.
+
+Shell: checks what the application hands over, appends it to the accumulator, and lets callers
+wait. Decisions are the accumulator's, requests the dispatcher's.
+"""
+
+import copy
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import final
+
+import msgspec
+import trio
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.config import ProducerConfig
+from tidelog.client.producer.partition_batches import DeliveryRules, PartitionQueue
+from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
+from tidelog.client.producer.receipt import RangeReceipt, Receipt
+from tidelog.client.producer.record_accumulator import Accumulator, Appended, Limits
+from tidelog.client.producer.record_validation import OutgoingRecord, checked_record
+from tidelog.client.producer.sender import Dispatcher
+from tidelog.client.producer.sent_records import SentSlice, chosen, outcome, outcomes, receipts
+from tidelog.wire.batch.compression import CODEC_NAMES
+from tidelog.wire.errors import RecordTooLargeError, TidelogError
+from tidelog.wire.messages.produce import Acks
+
+_ACKS = {"all": Acks.ALL, 1: Acks.LEADER, 0: Acks.NONE}
+_QueuesByTopic = dict[str, dict[bytes | None, PartitionQueue]]
+
+
+class ProducerStatistics(msgspec.Struct, frozen=True):
+    """A producer at one moment."""
+
+    buffered_bytes: int
+    """Memory taken of `ProducerConfig.buffer_bytes_max`."""
+    unsettled_record_count: int
+    """Records that are neither acknowledged nor failed."""
+    acknowledged_record_count: int
+    """Records that were acknowledged so far; with `acks=0`, those that were sent."""
+    in_flight_request_count: int
+    """Produce requests that wait for their reply."""
+
+
+@final
+class Producer:
+    """Sends records, in batches and in order.
+
+    Records of one partition are appended in the order in which they were handed over. Nothing
+    fails in silence: what becomes of a record is told by `send` and `send_many`, and the first
+    failure of records sent by `send_nowait` is raised by the next call of `send_nowait` or
+    `flush`, or at the end of the `async with` block.
+
+    The block ends with a `flush`, also when it is left by an exception. When it is cancelled,
+    records that are not acknowledged are abandoned: they may or may not be in the log.
+    """
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, *, transaction: int = 0) -> None:
+        """Use `async with client.producer()`.
+
+        Args:
+            cluster: Where to.
+            config: How.
+            transaction: For which transaction to stage; 0 to append at once.
+        """
+        acks = _ACKS[config.acks]
+        self.config = config
+        self._cluster = cluster
+        self._accumulator = Accumulator(
+            Limits(
+                batch_bytes_max=config.batch_bytes_max,
+                buffer_bytes_max=config.buffer_bytes_max,
+                linger=config.linger,
+                delivery_timeout=config.delivery_timeout,
+            ),
+            DeliveryRules(
+                codec=CODEC_NAMES[config.compression],
+                is_idempotent=config.idempotent and acks is not Acks.NONE,
+                in_flight_max=config.max_in_flight,
+                backoff=cluster.backoff,
+            ),
+            cluster.env.random,
+        )
+        self._dispatcher = Dispatcher(cluster, self._accumulator, acks, transaction=transaction)
+        self._scope = trio.CancelScope()
+        self._is_open = False
+        # What the fast path of `send_nowait` may use: nothing while there is an error to raise.
+        self._queues: _QueuesByTopic = {}
+
+    async def __aenter__(self) -> "Producer":
+        """Start."""
+        assert not self._is_open, "a producer is opened once"
+        await trio.lowlevel.checkpoint()
+        self._cluster.tasks.require_open()
+        self._is_open = True
+        self._queues = self._accumulator.queues_by_topic
+        self._cluster.tasks.start_soon(self._run)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Flush, and stop.
+
+        Raises:
+            TidelogError: The first failure of records that nobody waited for. If the block was
+                left by an exception, that is raised and the failure is added to it as a note.
+        """
+        try:
+            if error is None:
+                await self.flush()
+            elif isinstance(error, Exception):
+                try:
+                    await self.flush()
+                except (TidelogError, trio.ClosedResourceError) as failure:
+                    error.add_note(f"besides, records could not be delivered: {failure}")
+        finally:
+            self._is_open = False
+            self._queues = {}
+            self._scope.cancel()
+            abandoned_count = self._accumulator.unsettled_record_count
+            if abandoned_count:
+                self._cluster.env.probe("client.records_abandoned", count=abandoned_count)
+
+    @property
+    def producer_id(self) -> int | None:
+        """The identity under which records are sent now; `None` before there is one."""
+        return self._accumulator.producer_id
+
+    def statistics(self) -> ProducerStatistics:
+        """Return what the producer is busy with."""
+        return ProducerStatistics(
+            buffered_bytes=self._accumulator.buffered_bytes,
+            unsettled_record_count=self._accumulator.unsettled_record_count,
+            acknowledged_record_count=self._accumulator.acknowledged_record_count,
+            in_flight_request_count=self._dispatcher.in_flight_request_count,
+        )
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Hand over one record without waiting.
+
+        A record without `timestamp_ms` gets the time at which its batch was opened; in a batch
+        that stays open for long, the time is read again every 50 ms.
+
+        Raises:
+            trio.WouldBlock: The buffer is full; `wait_writable` and call again.
+            trio.ClosedResourceError: The producer is not open.
+            TidelogError: Earlier records, whose fate nobody waited for, failed; this record was
+                not taken. The failure is raised once.
+            UnknownPartitionError: The topic is known not to have this partition.
+            RecordTooLargeError: The record can never fit into the buffer.
+            TypeError: The record is not made of the right types.
+        """
+        if partition is None and timestamp_ms is None and not headers and type(value) is bytes:
+            try:
+                batch = self._queues[topic][key].open
+            except (KeyError, TypeError):
+                pass
+            else:
+                room = batch.room - len(value) - RECORD_OVERHEAD_BYTES
+                if key is not None:
+                    room -= len(key)
+                if room >= 0:
+                    batch.room = room
+                    if key is None:
+                        batch.append_value(value)
+                    else:
+                        batch.append_keyed(key, value)
+                    return
+        record = checked_record(
+            topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+        )
+        self._raise_failure()
+        if not self._take(record):
+            raise trio.WouldBlock
+
+    def take_failure(self) -> Exception | None:
+        """Return, instead of having it raised, the first failure of records not waited for."""
+        return self._accumulator.take_failure()
+
+    async def wait_writable(self) -> None:
+        """Wait until `send_nowait` has room for a batch, or an error to raise.
+
+        A checkpoint; nothing happens if it is cancelled.
+        """
+        await trio.lowlevel.checkpoint()
+        while not self._accumulator.has_failure:
+            if self._accumulator.free_bytes >= self.config.batch_bytes_max:
+                return
+            await self._wait_progress()
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        partition: int | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        timestamp_ms: int | None = None,
+    ) -> Receipt:
+        """Send one record and wait until it is acknowledged.
+
+        If cancelled, the record may or may not be sent; if it is and fails, the failure is kept
+        like that of a `send_nowait`.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            UnknownPartitionError: The topic does not have this partition.
+            DeliveryTimeoutError: The record was not acknowledged in `delivery_timeout`; the
+                message says whether it may be in the log.
+            RecordTooLargeError: The record exceeds a limit of the broker or of the buffer.
+            TidelogError: The record was refused for another reason.
+            trio.ClosedResourceError: The producer is not open.
+        """
+        record = checked_record(
+            topic, value, key, partition=partition, headers=headers, timestamp_ms=timestamp_ms
+        )
+        await self._know(topic)
+        while (appended := self._append(record)) is None:
+            await self._wait_free(record.size)
+        batch = appended.batch
+        sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
+        batch.awaited_count += 1
+        try:
+            await self._dispatcher.send_together()
+            await self._wait_settled(batch)
+        except BaseException:
+            self._accumulator.stop_awaiting(appended)
+            raise
+        (fate,) = batch.fates(appended.place, appended.place + 1)
+        if fate.failure is not None:
+            raise copy.copy(fate.failure)
+        return Receipt(topic, appended.queue.partition, fate.offset, sent_ms, fate.ack_level)
+
+    async def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        partition: int | None = None,
+    ) -> list[RangeReceipt]:
+        """Send records and wait until all are acknowledged; much faster than one by one.
+
+        Without keys, they are cut into batches that go to the partitions in turn, or all to
+        `partition`. With keys, records of one key stay in order. Neither sequence may change
+        before this returns. The receipts are in no particular order and cover all records.
+
+        If cancelled, any part of the records may be sent; their failures are kept like those of
+        `send_nowait`.
+
+        Raises:
+            ValueError: There are not as many keys as values.
+            TypeError: A key or value is not bytes and not `None`.
+            TidelogError: Some records failed; the others were acknowledged. A note says how many.
+                For the kinds of errors see `send`.
+        """
+        if keys is not None and len(keys) != len(values):
+            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+        return receipts(await self._send_columns(topic, values, keys, partition=partition))
+
+    async def send_values(
+        self, topic: str, values: Sequence[bytes | None]
+    ) -> list[Receipt | TidelogError]:
+        """Send records without keys; return where each is, or why it was not acknowledged.
+
+        Cancellation and errors as for `send_records`, but much faster.
+        """
+        slices = await self._send_columns(topic, values, None, partition=None)
+        return outcomes(slices, len(values))
+
+    async def send_records(
+        self, topic: str, records: Sequence[OutgoingRecord]
+    ) -> list[Receipt | TidelogError]:
+        """Send records of one topic; return where each is, or why it was not acknowledged.
+
+        If cancelled, any part of the records may be sent; their failures are kept like those of
+        `send_nowait`.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            trio.ClosedResourceError: The producer is not open.
+        """
+        await trio.lowlevel.checkpoint()
+        await self._know(topic)
+        results: list[Receipt | TidelogError | Appended] = []
+        try:
+            for record in records:
+                appended = await self._append_awaited(record)
+                results.append(appended)
+            await self._dispatcher.send_together()
+            for each in results:
+                # Most are in a batch with the one before.
+                if isinstance(each, Appended) and not each.batch.is_settled:
+                    await self._wait_settled(each.batch)
+        except BaseException:
+            for each in results:
+                if isinstance(each, Appended):
+                    self._accumulator.stop_awaiting(each)
+                elif isinstance(each, TidelogError):
+                    self._accumulator.keep_failure(each, 1)
+            raise
+        return [outcome(each) if isinstance(each, Appended) else each for each in results]
+
+    async def _send_columns(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        keys: Sequence[bytes | None] | None,
+        *,
+        partition: int | None,
+    ) -> list[SentSlice]:
+        """Send records and wait until each is acknowledged or failed."""
+        await self._know(topic)
+        slices: list[SentSlice] = []
+        try:
+            for target, indexes in self._groups(topic, len(values), keys, partition=partition):
+                records = chosen(values, keys, indexes)
+                while records.remaining_count:
+                    first = records.taken_count
+                    at = self._dispatcher.now()
+                    appended = self._accumulator.append_many(topic, target, records, at=at)
+                    if appended is None:
+                        await self._wait_free(records.next_size)
+                    else:
+                        appended.batch.awaited_count += appended.count
+                        slices.append(SentSlice(appended, indexes[first : records.taken_count]))
+                        if self._accumulator.has_full_batch:
+                            self._dispatcher.send(only_full=True)
+            await self._dispatcher.send_together()
+            for part in slices:
+                await self._wait_settled(part.appended.batch)
+        except BaseException:
+            for part in slices:
+                self._accumulator.stop_awaiting(part.appended)
+            raise
+        return slices
+
+    async def flush(self) -> None:
+        """Wait until all records handed over so far are acknowledged or failed.
+
+        Open batches are sent at once, whatever `linger` says. If cancelled, they are on their
+        way all the same.
+
+        Raises:
+            TidelogError: The first failure of records whose fate nobody waited for. The failure
+                is raised once.
+            trio.ClosedResourceError: The producer is not open.
+        """
+        await trio.lowlevel.checkpoint()
+        self._require_open()
+        while self._accumulator.has_unrouted:
+            await self._wait_progress()
+        barrier = self._accumulator.close_all()
+        self._dispatcher.send()
+        while not self._accumulator.is_settled(barrier):
+            await self._wait_progress()
+        self._raise_failure()
+
+    async def _run(self) -> None:
+        try:
+            with self._scope:
+                await self._dispatcher.run()
+        finally:
+            self._queues = {}
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise trio.ClosedResourceError("use 'async with client.producer() as producer'")
+        self._cluster.tasks.require_open()
+
+    def _is_known(self, topic: str) -> bool:
+        """Return whether records of a topic can be routed; if not, have the cluster asked."""
+        if self._accumulator.knows(topic) or self._dispatcher.learn_topic(topic):
+            return True
+        if topic not in self._accumulator.topics:
+            self._cluster.metadata.forget([topic])
+            self._cluster.request_refresh([topic])
+        return False
+
+    async def _know(self, topic: str) -> None:
+        """Wait until the partitions of a topic are known."""
+        self._require_open()
+        if not self._accumulator.knows(topic):
+            await self._cluster.topic(topic)
+            self._require_open()
+            self._dispatcher.learn_topic(topic)
+
+    def _take(self, record: OutgoingRecord) -> bool:
+        """Take a record that nobody waits for; return whether there was room."""
+        if not self._is_known(record.topic):
+            return self._accumulator.append_unrouted(record, self._dispatcher.now())
+        appended = self._append(record)
+        if self._accumulator.has_full_batch:
+            self._dispatcher.send(only_full=True)
+        self._dispatcher.wake()
+        return appended is not None
+
+    def _append(self, record: OutgoingRecord) -> Appended | None:
+        if record.size > self.config.buffer_bytes_max:
+            raise RecordTooLargeError(
+                f"a record of {record.size} bytes does not fit into the producer's buffer of"
+                f" {self.config.buffer_bytes_max} bytes; raise buffer_bytes_max",
+                size_bytes=record.size,
+                limit_bytes=self.config.buffer_bytes_max,
+            )
+        return self._accumulator.append(record, self._dispatcher.now())
+
+    async def _append_awaited(self, record: OutgoingRecord) -> Appended | TidelogError:
+        """Append a record whose fate somebody waits for; return why it can never be."""
+        try:
+            while (appended := self._append(record)) is None:
+                await self._wait_free(record.size)
+        except TidelogError as error:
+            return error
+        appended.batch.awaited_count += 1
+        if self._accumulator.has_full_batch:
+            self._dispatcher.send(only_full=True)
+        return appended
+
+    def _groups(
+        self,
+        topic: str,
+        count: int,
+        keys: Sequence[bytes | None] | None,
+        *,
+        partition: int | None,
+    ) -> list[tuple[int | None, Sequence[int]]]:
+        """Return where records go, and which."""
+        if keys is None or partition is not None:
+            return [(partition, range(count))]
+        return list(self._accumulator.places_by_partition(topic, keys).items())
+
+    async def _wait_free(self, size: int) -> None:
+        """Have everything sent, and wait until so many bytes of the buffer are free."""
+        self._dispatcher.send()
+        while self._accumulator.free_bytes < size:
+            await self._wait_progress()
+
+    async def _wait_progress(self) -> None:
+        self._require_open()
+        await self._dispatcher.wait_progress()
+
+    async def _wait_settled(self, batch: ProducerBatch) -> None:
+        """Wait until a batch is acknowledged or failed; a checkpoint."""
+        if batch.is_settled:
+            await trio.lowlevel.checkpoint()
+            return
+        signal = batch.signal
+        if not isinstance(signal, trio.Event):
+            signal = batch.signal = trio.Event()
+        await self._cluster.tasks.wait(signal)
+
+    def _raise_failure(self) -> None:
+        """Raise the failure of records that nobody waited for, if there is one, once."""
+        self._require_open()
+        count = self._accumulator.failed_record_count
+        failure = self._accumulator.take_failure()
+        if failure is not None:
+            failure = copy.copy(failure)
+            failure.add_note(
+                f"records that nobody waited for and that were not acknowledged: {count}"
+            )
+            raise failure

@@ -1,0 +1,274 @@
+"""One record batch on its way from the application to the broker.
+
+Pure: no clock, no I/O. A batch is filled column by column, closed, encoded once, and sent as the
+same bytes until it is settled: acknowledged or failed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol, TypeVar, final
+
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, parse_header
+from tidelog.wire.messages.produce import AckLevel
+
+RECORD_OVERHEAD_BYTES = 40
+"""What Python needs to hold one bytes object in a list, beside its contents."""
+
+_NO_HEADERS: Headers = ()
+_Item = TypeVar("_Item")
+
+
+class Signal(Protocol):
+    """Something that wakes whoever waits for a batch, such as `trio.Event`."""
+
+    def set(self) -> object:
+        """Wake them."""
+        ...
+
+
+class Fate(NamedTuple):
+    """What became of records that follow each other in a batch."""
+
+    start: int
+    """Place of the first of them in the batch."""
+    end: int
+    """Place behind the last of them."""
+    failure: Exception | None
+    offset: int | None
+    """Offset of the first of them, `None` when it is not known."""
+    ack_level: AckLevel | None
+
+
+@final
+class ProducerBatch:
+    """Records of one partition, in columns, and what became of them.
+
+    The columns of keys, headers and timestamps appear with the first record that needs them and
+    are padded up to the values only when the next such record comes, or at encoding. So the
+    fastest append, of a value alone, touches nothing but `append_value` and `room`.
+
+    Invariant: `held_bytes` is what the batch has reserved of the producer's buffer; `room` is the
+    part of it that no record uses.
+    """
+
+    __slots__ = (
+        "ack_level",
+        "append_value",
+        "attempt_count",
+        "awaited_count",
+        "base_offset",
+        "base_sequence",
+        "deadline",
+        "encoded",
+        "failure",
+        "has_sequence",
+        "headers",
+        "held_bytes",
+        "is_ambiguous",
+        "is_settled",
+        "keys",
+        "last_error",
+        "linger_until",
+        "order",
+        "parent",
+        "parts",
+        "record_count",
+        "room",
+        "signal",
+        "timestamp_ms",
+        "timestamps",
+        "values",
+    )
+
+    def __init__(
+        self, order: int, *, timestamp_ms: int, linger_until: float, deadline: float
+    ) -> None:
+        """Open an empty batch without room."""
+        self.order = order
+        """Rises with every batch of the producer, at least by the number of its records."""
+        self.parent: ProducerBatch | None = None
+        """The batch that this one was split from."""
+        self.parts: list[ProducerBatch] = []
+        """What the batch was split into, if it was: it is settled when all of them are."""
+        self.timestamp_ms = timestamp_ms
+        """What records get that bring no timestamp; see `mark_time`."""
+        self.linger_until = linger_until
+        self.deadline = deadline
+        self.held_bytes = 0
+        self.room = 0
+        self.values: list[bytes | None] = []
+        self.append_value: Callable[[bytes | None], None] = self.values.append
+        self.keys: list[bytes | None] | None = None
+        self.headers: list[Headers] | None = None
+        self.timestamps: list[int] | None = None
+        self.record_count = 0
+        """Set when the batch is encoded; until then the length of `values` counts."""
+        self.encoded = bytearray()
+        self.base_sequence = 0
+        self.has_sequence = False
+        """Whether the broker expects exactly this batch at `base_sequence`."""
+        self.attempt_count = 0
+        self.is_ambiguous = False
+        """Whether some attempt may have appended the batch without our knowing."""
+        self.last_error: Exception | None = None
+        """What went wrong with the latest attempt that will be repeated."""
+        self.signal: Signal | None = None
+        """Set when the batch is settled, if somebody waits for it."""
+        self.awaited_count = 0
+        """Records whose fate somebody waits for; nobody else learns of the failure of the rest."""
+        self.is_settled = False
+        self.failure: Exception | None = None
+        """Why a settled batch was not acknowledged."""
+        self.base_offset: int | None = None
+        self.ack_level: AckLevel | None = None
+
+    @property
+    def count(self) -> int:
+        """Records in the batch."""
+        return self.record_count or len(self.values)
+
+    def append_keyed(self, key: bytes, value: bytes | None) -> None:
+        """Append a record with a key; its bytes must have been taken from `room`."""
+        keys = self.keys
+        if keys is None:
+            keys = self.keys = []
+        missing = len(self.values) - len(keys)
+        if missing:
+            keys.extend([None] * missing)
+        keys.append(key)
+        self.append_value(value)
+
+    def append_headers(self, headers: Headers) -> None:
+        """Give headers to the record that is appended next."""
+        self.headers = _padded(self.headers, len(self.values), _NO_HEADERS)
+        self.headers.append(headers)
+
+    def append_timestamp(self, timestamp_ms: int) -> None:
+        """Give an own timestamp to the record that is appended next."""
+        self.timestamps = _padded(self.timestamps, len(self.values), self.timestamp_ms)
+        self.timestamps.append(timestamp_ms)
+
+    def extend(self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None) -> None:
+        """Append records that bring nothing but values and perhaps keys."""
+        if keys is not None:
+            self.keys = _padded(self.keys, len(self.values), None)
+            self.keys.extend(keys)
+        self.values.extend(values)
+
+    def mark_time(self, now_ms: int) -> None:
+        """Let records that are appended from now on have this timestamp."""
+        if now_ms != self.timestamp_ms:
+            self.timestamps = _padded(self.timestamps, len(self.values), self.timestamp_ms)
+            self.timestamp_ms = now_ms
+
+    def encode(
+        self, codec: Codec, *, producer_id: int, producer_epoch: int, base_sequence: int
+    ) -> None:
+        """Turn the columns into the bytes that travel, and let go of the columns."""
+        count = len(self.values)
+        first_timestamp_ms, deltas = self._timestamp_deltas(count)
+        self.encoded = encode_batch(
+            Columns(
+                count,
+                timestamp_deltas=deltas,
+                keys=None if self.keys is None else _padded(self.keys, count, None),
+                values=self.values,
+                headers=None if self.headers is None else _padded(self.headers, count, _NO_HEADERS),
+            ),
+            first_timestamp_ms=first_timestamp_ms,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+        self.record_count = count
+        self.base_sequence = base_sequence
+        self.values = []
+        self.keys = self.headers = self.timestamps = None
+
+    def split(self, codec: Codec) -> list["ProducerBatch"]:
+        """Replace an encoded batch that is too large by two halves with the same sequences."""
+        assert self.record_count > 1, "one record cannot be split"
+        header = parse_header(self.encoded)
+        assert header is not None, "our own batch has a header"
+        limit = header.uncompressed_length
+        columns = decode_columns(header, self.encoded, uncompressed_length_max=limit)
+        deltas = columns.timestamp_deltas or [0] * self.record_count
+        timestamps = [header.first_timestamp_ms + delta for delta in deltas]
+        middle = self.record_count // 2
+        for start, end in ((0, middle), (middle, self.record_count)):
+            part = ProducerBatch(
+                self.order + start,
+                timestamp_ms=timestamps[start],
+                linger_until=self.linger_until,
+                deadline=self.deadline,
+            )
+            part.parent = self
+            part.values = list((columns.values or [None] * self.record_count)[start:end])
+            part.timestamps = timestamps[start:end]
+            part.keys = None if columns.keys is None else list(columns.keys[start:end])
+            part.headers = None if columns.headers is None else list(columns.headers[start:end])
+            part.encode(
+                codec,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                base_sequence=header.base_sequence + start,
+            )
+            part.has_sequence = self.has_sequence
+            self.parts.append(part)
+        self.encoded = bytearray()
+        return self.parts
+
+    def settle(
+        self, failure: Exception | None, base_offset: int | None, ack_level: AckLevel | None
+    ) -> None:
+        """Say what became of the batch, and wake whoever waits for it."""
+        assert not self.is_settled, "a batch has one fate"
+        self.is_settled = True
+        self.record_count = self.count
+        self.failure = failure
+        self.base_offset = base_offset
+        self.ack_level = ack_level
+        # Receipts and unfinished sends may keep the batch; its bytes must go now.
+        self.encoded = bytearray()
+        self.values = []
+        self.keys = self.headers = self.timestamps = None
+        if self.signal is not None:
+            self.signal.set()
+
+    def failed_count(self, start: int, end: int) -> int:
+        """Return how many of these records of a settled batch were not acknowledged."""
+        fates = self.fates(start, end)
+        return sum(fate.end - fate.start for fate in fates if fate.failure is not None)
+
+    def fates(self, start: int, end: int) -> Iterator["Fate"]:
+        """Yield what became of the records from place `start` to `end` of a settled batch."""
+        if not self.parts:
+            base_offset = self.base_offset
+            offset = None if base_offset is None else base_offset + start
+            yield Fate(start, end, self.failure, offset, self.ack_level)
+            return
+        first = 0
+        for part in self.parts:
+            low, high = max(start - first, 0), min(end - first, part.record_count)
+            if low < high:
+                for fate in part.fates(low, high):
+                    yield fate._replace(start=fate.start + first, end=fate.end + first)
+            first += part.record_count
+
+    def _timestamp_deltas(self, count: int) -> tuple[int, list[int] | None]:
+        if self.timestamps is None:
+            return self.timestamp_ms, None
+        timestamps = _padded(self.timestamps, count, self.timestamp_ms)
+        first = timestamps[0]
+        deltas = [timestamp - first for timestamp in timestamps]
+        return first, deltas if any(deltas) else None
+
+
+def _padded(column: list[_Item] | None, length: int, filler: _Item) -> list[_Item]:
+    """Return the column, made when there is none, filled up to `length`."""
+    if column is None:
+        return [filler] * length
+    column.extend([filler] * (length - len(column)))
+    return column

@@ -1,0 +1,108 @@
+"""Which partitions of a producer have something to send, and when to look again.
+
+Pure: decides, given the time; no clock, no I/O. A partition costs nothing while it is idle.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from typing import final
+
+from tidelog.client.producer.partition_batches import PartitionQueue
+
+
+@final
+class SendSchedule:
+    """Partition queues by what they wait for.
+
+    A queue that may have something to send is a candidate until it was looked at. Then it waits
+    for a reply or a record (it is touched again when one comes), for a leader that can be
+    reached, for an identity, or for time to pass.
+    """
+
+    def __init__(self) -> None:
+        """Start without queues."""
+        self._backed_up: dict[PartitionQueue, None] = {}
+        self._candidates: dict[PartitionQueue, None] = {}
+        self._without_leader: dict[PartitionQueue, None] = {}
+        self._without_identity: dict[PartitionQueue, None] = {}
+        self._wakes: list[tuple[float, int, PartitionQueue]] = []
+        self._tie_breaker = itertools.count()
+
+    @property
+    def next_wake(self) -> float:
+        """When to call `take_due`, in monotonic seconds, maybe inf."""
+        return self._wakes[0][0] if self._wakes else math.inf
+
+    @property
+    def seekers(self) -> list[PartitionQueue]:
+        """Queues that wait for an identity."""
+        return [queue for queue in self._without_identity if queue.wants_identity]
+
+    def touch(self, queue: PartitionQueue) -> None:
+        """Look at this queue in the next `collect`."""
+        self._without_identity.pop(queue, None)
+        if queue.is_backed_up:
+            self._backed_up[queue] = None
+        else:
+            self._candidates[queue] = None
+
+    def leaders_changed(self) -> None:
+        """Look again at the queues that had nowhere to send."""
+        queues, self._without_leader = self._without_leader, {}
+        for queue in queues:
+            self.touch(queue)
+
+    def collect(
+        self,
+        now: float,
+        node_of: Callable[[PartitionQueue], int | None],
+        *,
+        only_full: bool,
+        is_urgent: bool,
+    ) -> dict[int, list[PartitionQueue]]:
+        """Return queues that are to start a batch now, by the node to send it to.
+
+        To be called until it returns nothing, with each queue touched after it started.
+
+        Args:
+            now: Monotonic seconds.
+            node_of: Returns the node that leads a partition and can be reached, if there is one.
+            only_full: Look only at queues with batches that are closed.
+            is_urgent: Do not wait for open batches to linger.
+        """
+        candidates, self._backed_up = self._backed_up, {}
+        if not only_full:
+            candidates |= self._candidates
+            self._candidates = {}
+        ready: dict[int, list[PartitionQueue]] = {}
+        for queue in candidates:
+            if queue.wants_identity:
+                self._without_identity[queue] = None
+            elif queue.can_send(now, only_full=only_full, is_urgent=is_urgent):
+                node_id = node_of(queue)
+                if node_id is None:
+                    self._without_leader[queue] = None
+                else:
+                    ready.setdefault(node_id, []).append(queue)
+            self.plan_wake(queue, now)
+        return ready
+
+    def plan_wake(self, queue: PartitionQueue, now: float) -> None:
+        """Make sure that `take_due` returns this queue when time alone changes something."""
+        wakes_at = queue.next_wake(now)
+        if wakes_at < queue.wakes_at:
+            queue.wakes_at = wakes_at
+            heapq.heappush(self._wakes, (wakes_at, next(self._tie_breaker), queue))
+
+    def take_due(self, now: float) -> list[PartitionQueue]:
+        """Return the queues at which something is due, and make them candidates."""
+        due: list[PartitionQueue] = []
+        while self._wakes and self._wakes[0][0] <= now:
+            wakes_at, _, queue = heapq.heappop(self._wakes)
+            if wakes_at == queue.wakes_at:  # Otherwise an earlier wake took its place.
+                queue.wakes_at = math.inf
+                self.touch(queue)
+                due.append(queue)
+        return due

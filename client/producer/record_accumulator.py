@@ -1,0 +1,499 @@
+"""Records in, batches out: where a producer's records wait, and how much memory they take.
+
+Pure: decides, given the time; no clock, no I/O.
+
+A record is routed to the queue of its partition and appended to the batch that is open there.
+While the partitions of a topic are not known, its records wait unrouted, in order. `collect` says
+which batches are to be sent to which broker now; the shell tells the batch's queue what became
+of them.
+
+Memory is reserved in steps, so that the fastest append compares only with the room of its batch.
+"""
+
+import itertools
+import math
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, final
+
+import msgspec
+
+from tidelog.client.cluster.clock import Instant
+from tidelog.client.cluster.metadata import check_partition
+from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionQueue
+from tidelog.client.producer.producer_batch import ProducerBatch
+from tidelog.client.producer.ready_partitions import SendSchedule
+from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
+from tidelog.client.producer.topic_queues import TopicQueues
+from tidelog.wire.batch.record_batch import RECORD_COUNT_MAX
+from tidelog.wire.errors import (
+    DeliveryTimeoutError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from tidelog.wire.messages.produce import AckLevel
+
+_RESERVE_STEP = 16 * 1024
+
+
+@final
+class Limits(msgspec.Struct, frozen=True):
+    """How large batches and the buffer get, and how long records stay."""
+
+    batch_bytes_max: int
+    buffer_bytes_max: int
+    linger: float
+    """Seconds that a batch waits to be filled."""
+    delivery_timeout: float
+    """Seconds until a record fails."""
+
+
+@final
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """Where records were appended."""
+
+    queue: PartitionQueue
+    batch: ProducerBatch
+    place: int
+    """Of the first of them in the batch."""
+    count: int
+
+
+class Departure(NamedTuple):
+    """A batch that is to be sent now."""
+
+    queue: PartitionQueue
+    batch: ProducerBatch
+
+
+@final
+class Accumulator:
+    """All records of one producer that are not settled.
+
+    Invariant: `buffered_bytes` is the sum of `held_bytes` of the unsettled batches and of the
+    sizes of unrouted records.
+    """
+
+    def __init__(self, limits: Limits, rules: DeliveryRules, entropy: random.Random) -> None:
+        """Start empty, without knowing any topic."""
+        self.queues_by_topic: dict[str, dict[bytes | None, PartitionQueue]] = {}
+        """For topics whose partitions are known: the queue of each key seen lately; that of
+        `None` takes records without a key. The hot path reads it and appends to the queue's open
+        batch while that has room; everything else goes through `append`. Empty while there is a
+        failure to be raised."""
+        self.schedule = SendSchedule()
+        self.buffered_bytes = 0
+        self.failed_record_count = 0
+        """Records whose fate nobody waited for and that failed since `take_failure`."""
+        self.acknowledged_record_count = 0
+        self.has_full_batch = False
+        """Whether a batch was closed because it was full since the last `collect`."""
+        self._limits = limits
+        self._rules = rules
+        self._entropy = entropy
+        self._identity: Identity | None = None
+        self._failure: Exception | None = None
+        self._topics: dict[str, TopicQueues] = {}
+        self._retired: dict[str, list[PartitionQueue]] = {}
+        """Queues of topics that were said to be unknown. Should that be wrong, or not so any more,
+        they go on: new ones would begin again at a sequence that brokers have seen, and records
+        would be taken for those that were sent before."""
+        self._unrouted: dict[str, deque[tuple[float, OutgoingRecord]]] = {}
+        self._unsettled: dict[int, tuple[PartitionQueue, ProducerBatch]] = {}
+        self._orders = itertools.count(0, RECORD_COUNT_MAX)
+        self._last_order = -1
+        self._is_exhausted = False
+        self._is_routing = False
+        """Whether records are moved that were taken before: they need no room of their own."""
+
+    @property
+    def free_bytes(self) -> int:
+        """How much of the buffer is not taken."""
+        return self._limits.buffer_bytes_max - self.buffered_bytes
+
+    @property
+    def has_failure(self) -> bool:
+        """Whether `take_failure` would return one."""
+        return self._failure is not None
+
+    @property
+    def has_unrouted(self) -> bool:
+        """Whether records wait for the partitions of their topic to be known."""
+        return bool(self._unrouted)
+
+    @property
+    def unsettled_record_count(self) -> int:
+        """Records that are neither acknowledged nor failed."""
+        unrouted = sum(len(waiting) for waiting in self._unrouted.values())
+        return unrouted + sum(batch.count for _, batch in self._unsettled.values())
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics that records were sent to, their partitions known or not."""
+        return [*self._topics, *self._unrouted]
+
+    def knows(self, topic: str) -> bool:
+        """Return whether the partitions of a topic are known."""
+        return topic in self._topics
+
+    def append(self, record: OutgoingRecord, at: Instant) -> Appended | None:
+        """Append a record to a topic that is known; `None` when the buffer is full.
+
+        Raises:
+            UnknownPartitionError: The topic does not have the partition asked for.
+        """
+        topic = self._topics[record.topic]
+        partition = record.partition
+        if partition is None:
+            partition = topic.partition_for(record.key)
+        else:
+            check_partition(record.topic, partition, len(topic.queues))
+        size = record.size
+        queue = self._queue_with_room(topic, partition, size, wanted=size, at=at)
+        if queue is None:
+            return None
+        batch = queue.open
+        place = len(batch.values)
+        batch.room -= size
+        if record.headers:
+            batch.append_headers(record.headers)
+        if record.timestamp_ms is not None:
+            batch.append_timestamp(record.timestamp_ms)
+        if record.key is not None:
+            batch.append_keyed(record.key, record.value)
+        else:
+            batch.append_value(record.value)
+        return Appended(queue, batch, place, 1)
+
+    def append_many(
+        self, name: str, partition: int | None, records: ManyRecords, *, at: Instant
+    ) -> Appended | None:
+        """Append as many of the records as one batch takes; `None` when the buffer is full.
+
+        Raises:
+            UnknownPartitionError: The topic does not have the partition asked for.
+        """
+        topic = self._topics[name]
+        if partition is not None:
+            check_partition(name, partition, len(topic.queues))
+        queue = self._queue_with_room(
+            topic, partition, records.next_size, wanted=records.remaining_bytes, at=at
+        )
+        if queue is None:
+            return None
+        batch = queue.open
+        place = len(batch.values)
+        return Appended(queue, batch, place, records.move_to(batch))
+
+    def append_unrouted(self, record: OutgoingRecord, at: Instant) -> bool:
+        """Keep a record until the partitions of its topic are known; `False` when there is no room.
+
+        Nobody can wait for the fate of such a record.
+        """
+        if record.size > self.free_bytes:
+            return False
+        self.buffered_bytes += record.size
+        waiting = self._unrouted.setdefault(record.topic, deque())
+        waiting.append((at.monotonic + self._limits.delivery_timeout, record))
+        return True
+
+    def places_by_partition(
+        self, name: str, keys: Sequence[bytes | None]
+    ) -> dict[int | None, list[int]]:
+        """Return for each partition the places of the keys that belong there, in order.
+
+        `None` stands for the sticky partition, where records without a key go.
+        """
+        topic = self._topics[name]
+        places: dict[int | None, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(topic.partition_for(key), []).append(place)
+        return places
+
+    def set_topic(self, name: str, is_available: list[bool], at: Instant) -> None:
+        """Take note of the partitions of a topic and of which have a leader; route what waited."""
+        count = len(is_available)
+        topic = self._topics.get(name)
+        if topic is not None and len(topic.queues) > count:
+            what = f"topic {name!r} was created anew and has {count} partitions now"
+            self.fail_topic(name, UnknownTopicError(what))
+            topic = None
+        if topic is None:
+            queues = self._retired.pop(name, [])[:count]
+            queues += [self._new_queue(name, partition) for partition in range(len(queues), count)]
+            topic = TopicQueues(queues, self._entropy.randrange(count))
+            self._topics[name] = topic
+            if self._failure is None:
+                self.queues_by_topic[name] = topic.queue_by_key
+        elif len(topic.queues) < count:
+            for partition in range(len(topic.queues), count):
+                topic.queues.append(self._new_queue(name, partition))
+            topic.forget_keys()
+        topic.is_available = is_available
+        self._is_routing = True
+        for _, record in self._unrouted.pop(name, ()):
+            self.buffered_bytes -= record.size
+            try:
+                appended = self.append(record, at)
+            except UnknownPartitionError as error:
+                self.keep_failure(error, 1)
+            else:
+                assert appended is not None, "the record had its room already"
+        self._is_routing = False
+
+    def fail_topic(self, name: str, error: Exception) -> None:
+        """Fail all records of a topic that are not under way; it is unknown from now on."""
+        for _, record in self._unrouted.pop(name, ()):
+            self.buffered_bytes -= record.size
+            self.keep_failure(error, 1)
+        topic = self._topics.pop(name, None)
+        self.queues_by_topic.pop(name, None)
+        if topic is not None:
+            for queue in topic.queues:
+                queue.fail_all(error)
+            self._retired[name] = topic.queues
+
+    def collect(
+        self,
+        now: float,
+        node_of: Callable[[PartitionQueue], int | None],
+        *,
+        only_full: bool = False,
+    ) -> dict[int, list[Departure]]:
+        """Return at most one batch of each partition, by the node to send it to now.
+
+        To be called until it returns nothing.
+
+        Args:
+            now: Monotonic seconds.
+            node_of: Returns the node that leads a partition and can be reached, if there is one.
+            only_full: Leave alone batches that could be filled further.
+        """
+        self.has_full_batch = False
+        is_urgent = self._is_exhausted
+        queues_by_node = self.schedule.collect(
+            now, node_of, only_full=only_full, is_urgent=is_urgent
+        )
+        if self._adopt_latest() and not queues_by_node:
+            queues_by_node = self.schedule.collect(
+                now, node_of, only_full=only_full, is_urgent=is_urgent
+            )
+        return {
+            node_id: [Departure(queue, self._start(queue, now)) for queue in queues]
+            for node_id, queues in queues_by_node.items()
+        }
+
+    def acknowledge(
+        self, departed: Departure, base_offset: int | None, ack_level: AckLevel | None
+    ) -> None:
+        """Take note that a batch is in the log."""
+        departed.queue.acknowledge(departed.batch, base_offset, ack_level)
+        self.schedule.touch(departed.queue)
+
+    def refuse(self, departed: Departure, error: Exception, now: float) -> None:
+        """Take note that an attempt to send a batch failed; it may be sent again."""
+        topic = self._topics.get(departed.queue.topic)
+        if isinstance(error, RecordTooLargeError) and error.limit_bytes and topic is not None:
+            topic.batch_bytes_max = min(topic.batch_bytes_max, error.limit_bytes)
+        departed.queue.refuse(departed.batch, error, now)
+        self.schedule.touch(departed.queue)
+
+    def wake(self, at: Instant) -> None:
+        """Do what is due at this time; to be called at `next_wake`."""
+        for queue in self.schedule.take_due(at.monotonic):
+            queue.expire(at.monotonic)
+            queue.mark_time(at)
+            self.schedule.plan_wake(queue, at.monotonic)
+        for topic, waiting in list(self._unrouted.items()):
+            while waiting and waiting[0][0] <= at.monotonic:
+                _, record = waiting.popleft()
+                self.buffered_bytes -= record.size
+                self.keep_failure(_never_routed(topic), 1)
+            if not waiting:
+                del self._unrouted[topic]
+
+    @property
+    def next_wake(self) -> float:
+        """When to call `wake`, in monotonic seconds, maybe inf."""
+        unrouted = (waiting[0][0] for waiting in self._unrouted.values())
+        return min(self.schedule.next_wake, *unrouted, math.inf)
+
+    def close_all(self) -> int:
+        """Close all open batches; return a barrier for `is_settled`."""
+        for queue, batch in list(self._unsettled.values()):
+            if batch is queue.open:
+                self._close(queue)
+        return self._last_order
+
+    def is_settled(self, barrier: int) -> bool:
+        """Return whether every batch is settled that was there when `close_all` was called."""
+        return not self._unsettled or next(iter(self._unsettled)) > barrier
+
+    def stop_awaiting(self, appended: Appended) -> None:
+        """Take note that nobody will hear of the fate of these records, though it may be known."""
+        batch = appended.batch
+        batch.awaited_count -= appended.count
+        if batch.is_settled and batch.failure is not None:
+            end = appended.place + appended.count
+            failed_count = batch.failed_count(appended.place, end)
+            if failed_count:
+                self.keep_failure(batch.failure, failed_count)
+
+    def take_failure(self) -> Exception | None:
+        """Return the first failure of records whose fate nobody waited for, once."""
+        failure, self._failure = self._failure, None
+        self.failed_record_count = 0
+        for name, topic in self._topics.items():
+            self.queues_by_topic[name] = topic.queue_by_key
+        return failure
+
+    @property
+    def producer_id(self) -> int | None:
+        """The identity that batches get now, `None` while there is none."""
+        return None if self._identity is None else self._identity.producer_id
+
+    def identity_to_ask(self) -> Identity | None:
+        """Return the identity of which a broker is to be asked the next epoch, if one is needed.
+
+        `Identity(0, 0)` asks for a new one. The answer goes to `grant`.
+        """
+        seekers = self.schedule.seekers
+        if not seekers:
+            return None
+        if self._identity is None or any(queue.is_fenced for queue in seekers):
+            return Identity(0, 0)
+        return self._identity
+
+    def lose_identity(self) -> None:
+        """Take note that the latest identity is of no use: a new one is to be asked for."""
+        self._identity = None
+
+    def fail_seekers(self, error: Exception) -> None:
+        """Fail what waits for an identity that a broker will not give."""
+        for queue in self.schedule.seekers:
+            queue.fail_all(error)
+
+    def grant(self, identity: Identity) -> None:
+        """Take the identity that a broker gave, and let the queues that need one go on."""
+        self._identity = identity
+        self._adopt_latest()
+
+    def _queue_with_room(
+        self, topic: TopicQueues, partition: int | None, size: int, *, wanted: int, at: Instant
+    ) -> PartitionQueue | None:
+        """Return a queue whose open batch has room for `size` bytes, `None` when there is none.
+
+        Args:
+            topic: Where the records go.
+            partition: `None` stands for the sticky partition.
+            size: What the next record takes.
+            wanted: What all records take that come now.
+            at: When they come.
+        """
+        batch_bytes_max = min(self._limits.batch_bytes_max, topic.batch_bytes_max)
+        queue = topic.queues[topic.sticky if partition is None else partition]
+        batch = queue.open
+        used = batch.held_bytes - batch.room
+        while used and used + size > batch_bytes_max:
+            self._close(queue)
+            self.has_full_batch = True
+            queue = topic.queues[topic.sticky if partition is None else partition]
+            batch = queue.open
+            used = batch.held_bytes - batch.room
+        missing = size - batch.room
+        if missing <= 0:
+            return queue
+        free = max(self.free_bytes, missing) if self._is_routing else self.free_bytes
+        if missing > free:
+            self._exhaust()
+            return None
+        if not queue.has_open:
+            batch = self._open_batch(queue, at)
+        grant = max(missing, min(max(wanted, _RESERVE_STEP), batch_bytes_max - used))
+        grant = min(int(grant), free)
+        self._hold(batch, batch.held_bytes + grant)
+        batch.room += grant
+        return queue
+
+    def _open_batch(self, queue: PartitionQueue, at: Instant) -> ProducerBatch:
+        self._last_order = next(self._orders)
+        batch = ProducerBatch(
+            self._last_order,
+            timestamp_ms=at.unix_ms,
+            linger_until=at.monotonic + self._limits.linger,
+            deadline=at.monotonic + self._limits.delivery_timeout,
+        )
+        queue.open_batch(batch, at.monotonic)
+        self._unsettled[batch.order] = (queue, batch)
+        self.schedule.touch(queue)
+        return batch
+
+    def _close(self, queue: PartitionQueue) -> None:
+        batch = queue.open
+        self._hold(batch, batch.held_bytes - batch.room)
+        queue.close_batch()
+        self.schedule.touch(queue)
+        topic = self._topics.get(queue.topic)
+        if topic is not None and topic.queues[topic.sticky] is queue:
+            topic.rotate()
+
+    def _start(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+        if queue.has_open and not queue.is_backed_up:
+            self._close(queue)
+        batch = queue.start()
+        if batch.parent is None:  # A part is held by the batch that it was split from.
+            self._hold(batch, len(batch.encoded))
+        self.schedule.touch(queue)
+        self.schedule.plan_wake(queue, now)
+        return batch
+
+    def _exhaust(self) -> None:
+        """Hurry: what could linger is sent now, because somebody waits for room."""
+        if not self._is_exhausted:
+            self._is_exhausted = True
+            for queue, batch in self._unsettled.values():
+                if batch is queue.open:
+                    self.schedule.touch(queue)
+
+    def _hold(self, batch: ProducerBatch, held_bytes: int) -> None:
+        self.buffered_bytes += held_bytes - batch.held_bytes
+        batch.held_bytes = held_bytes
+        if self._is_exhausted and self.free_bytes >= self._limits.batch_bytes_max:
+            self._is_exhausted = False
+
+    def _new_queue(self, topic: str, partition: int) -> PartitionQueue:
+        return PartitionQueue(topic, partition, self._rules, on_settled=self._on_settled)
+
+    def _adopt_latest(self) -> bool:
+        """Give the latest identity to queues that did not use it; return whether one wanted it."""
+        if self._identity is None:
+            return False
+        seekers = [queue for queue in self.schedule.seekers if queue.identity != self._identity]
+        for queue in seekers:
+            queue.adopt(self._identity)
+            self.schedule.touch(queue)
+        return bool(seekers)
+
+    def _on_settled(self, batch: ProducerBatch) -> None:
+        self._hold(batch, 0)
+        del self._unsettled[batch.order]
+        failed_count = batch.failed_count(0, batch.record_count)
+        self.acknowledged_record_count += batch.record_count - failed_count
+        unawaited_count = min(failed_count, batch.record_count - batch.awaited_count)
+        if batch.failure is not None and unawaited_count:
+            self.keep_failure(batch.failure, unawaited_count)
+
+    def keep_failure(self, failure: Exception, record_count: int) -> None:
+        """Keep why so many records failed whose fate nobody waits for, for `take_failure`."""
+        self._failure = self._failure or failure
+        self.queues_by_topic.clear()
+        self.failed_record_count += record_count
+
+
+def _never_routed(topic: str) -> DeliveryTimeoutError:
+    return DeliveryTimeoutError(
+        f"a record for topic {topic!r} could not be delivered in time and is not in the log:"
+        f" no broker said where the topic is"
+    )

@@ -1,0 +1,151 @@
+"""Records as the application hands them over: checked, and with their sizes.
+
+Pure: no clock, no I/O.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from operator import add
+from typing import cast, final
+
+import msgspec
+
+from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
+from tidelog.wire.batch.record_batch import TIMESTAMP_END_MS, Headers
+
+
+@final
+class OutgoingRecord(msgspec.Struct, frozen=True, gc=False):
+    """One record."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    """`None` lets the key, or the producer, choose."""
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    """`None` means now."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that the record takes of the producer's buffer."""
+        size = RECORD_OVERHEAD_BYTES + len(self.value or b"") + len(self.key or b"")
+        for name, value in self.headers:
+            size += RECORD_OVERHEAD_BYTES + len(name) + len(value)
+        return size
+
+
+def checked_record(
+    topic: str,
+    value: object,
+    key: object,
+    *,
+    partition: int | None,
+    headers: Iterable[tuple[str, bytes]],
+    timestamp_ms: int | None,
+) -> OutgoingRecord:
+    """Return a record that can be encoded, whatever the application gave.
+
+    Raises:
+        TypeError: Something is not of its type; the message says what it should be.
+        ValueError: The timestamp is before 1970, or a header's name is not Unicode.
+    """
+    if timestamp_ms is not None and not 0 <= timestamp_ms < TIMESTAMP_END_MS:
+        raise ValueError(f"timestamp_ms is {timestamp_ms}; it must be Unix time in milliseconds")
+    return OutgoingRecord(
+        topic,
+        _checked_bytes("value", value),
+        _checked_bytes("key", key),
+        partition,
+        _checked_headers(headers) if headers else (),
+        timestamp_ms,
+    )
+
+
+def _checked_bytes(what: str, given: object) -> bytes | None:
+    if given is None:
+        return None
+    if isinstance(given, (bytes, bytearray, memoryview)):
+        return bytes(cast("bytes", given))  # The same object if it is bytes already.
+    advice = "; encode it, for instance with .encode()" if isinstance(given, str) else ""
+    raise TypeError(f"a {what} must be bytes or None, not {type(given).__name__}{advice}")
+
+
+def _checked_headers(given: Iterable[tuple[str, bytes]]) -> Headers:
+    headers: list[tuple[str, bytes]] = []
+    for header in cast("Iterable[object]", given):
+        match header:
+            case (str() as name, bytes() as value):
+                name.encode()  # Better an error here than when the batch is encoded.
+                headers.append((name, value))
+            case _:
+                raise TypeError(f"headers must be pairs of str and bytes, not {header!r}")
+    return tuple(headers)
+
+
+@final
+class ManyRecords:
+    """Values, and perhaps their keys, of which each batch takes as many as it has room for.
+
+    Made and taken apart without a Python step for each record.
+    """
+
+    def __init__(
+        self, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
+    ) -> None:
+        """Take over columns, equally long, that must not change any more.
+
+        Raises:
+            TypeError: A value or key is not bytes and not `None`.
+        """
+        assert keys is None or len(keys) == len(values)
+        lengths = _lengths("value", values)
+        if keys is not None:
+            lengths = map(add, lengths, _lengths("key", keys))
+        self._values = values
+        self._keys = keys
+        self._lengths_before = list(accumulate(lengths, initial=0))
+        self.taken_count = 0
+
+    @property
+    def remaining_count(self) -> int:
+        """Records that no batch has taken yet."""
+        return len(self._values) - self.taken_count
+
+    @property
+    def remaining_bytes(self) -> int:
+        """What they take of the producer's buffer."""
+        return self._size_before(len(self._values)) - self._size_before(self.taken_count)
+
+    @property
+    def next_size(self) -> int:
+        """What the next record takes of the producer's buffer."""
+        return self._size_before(self.taken_count + 1) - self._size_before(self.taken_count)
+
+    def move_to(self, batch: ProducerBatch) -> int:
+        """Append as many records as the batch has room for; return how many."""
+        first = self.taken_count
+        room_ends = self._size_before(first) + batch.room
+        places = range(first, len(self._values) + 1)
+        after = first - 1 + bisect_right(places, room_ends, key=self._size_before)
+        keys = None if self._keys is None else self._keys[first:after]
+        batch.extend(self._values[first:after], keys)
+        batch.room -= self._size_before(after) - self._size_before(first)
+        self.taken_count = after
+        return after - first
+
+    def _size_before(self, place: int) -> int:
+        return self._lengths_before[place] + RECORD_OVERHEAD_BYTES * place
+
+
+def _lengths(what: str, column: Sequence[bytes | None]) -> Iterable[int]:
+    if set(map(type, column)) <= {bytes}:
+        return map(len, cast("Sequence[bytes]", column))
+    for given in column:
+        if given is not None and type(given) is not bytes:
+            raise TypeError(
+                f"each {what} of send_many must be bytes or None, not {type(given).__name__}"
+            )
+    return [len(given or b"") for given in column]

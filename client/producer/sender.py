@@ -1,0 +1,318 @@
+"""From the accumulator to the brokers and back.
+
+Shell: submits produce requests and hands their outcomes to the accumulator, which decides.
+Requests leave from whatever task made them possible: that of the caller, or that of the
+connection which brought a reply. One task waits for time to pass.
+"""
+
+from functools import partial
+from typing import cast, final
+
+import trio
+
+from tidelog.client.cluster.clock import Instant
+from tidelog.client.cluster.coalescing import OnceATurn
+from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
+from tidelog.client.producer.partition_batches import Identity, PartitionQueue
+from tidelog.client.producer.record_accumulator import Accumulator, Departure
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    FencedProducerError,
+    RecordTooLargeError,
+    RetriableError,
+    WireFormatError,
+    from_wire,
+)
+from tidelog.wire.messages.produce import (
+    AckLevel,
+    Acks,
+    InitProducerRequest,
+    PartitionAppended,
+    PartitionBatch,
+    ProduceReply,
+    ProduceRequest,
+)
+from tidelog.wire.messages.transactions import StageRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import Outcome, RpcConnection
+
+_REQUEST_BYTES_MAX = 4 << 20
+"""Batches of several partitions share a request up to this size."""
+_HEADER_BYTES_MAX = 64 << 10
+"""A produce request without its batches is shorter."""
+_PATIENCE = 1.25
+"""A connection counts as dead when a reply is so many times later than the broker was told."""
+_LATE_MAX_S = 0.05
+_ACK_LEVELS = {int(level): level for level in AckLevel}
+
+
+@final
+class _Flight:
+    """One produce request on its way."""
+
+    def __init__(
+        self, connection: RpcConnection, departures: list[Departure], expires_at: float
+    ) -> None:
+        self.connection = connection
+        self.departures = departures
+        self.expires_at = expires_at
+
+
+@final
+class Dispatcher:
+    """Sends what the accumulator wants sent."""
+
+    def __init__(
+        self, cluster: Cluster, accumulator: Accumulator, acks: Acks, *, transaction: int = 0
+    ) -> None:
+        """Send through `cluster`; `run` must run in a task of its own.
+
+        Everything is staged for a transaction if its number is given.
+        """
+        self._transaction = transaction
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._acks = acks
+        self._flights: dict[_Flight, None] = {}
+        """In the order of their submission, which is that of their expiry."""
+        self._is_renewing_identity = False
+        self._is_sending = False
+        self._gathered = OnceATurn(self.send)
+        self._wake = trio.Event()
+        self._sleeps_until = 0.0
+        self._progress = trio.Event()
+
+    @property
+    def in_flight_request_count(self) -> int:
+        """Produce requests that wait for their reply."""
+        return len(self._flights)
+
+    def now(self) -> Instant:
+        """Return this moment."""
+        return Instant(trio.current_time(), self._cluster.env.clock.now_ms())
+
+    def learn_topic(self, topic: str) -> bool:
+        """Route records of a topic if its partitions are known; return whether they are."""
+        known = self._cluster.metadata.topic(topic)
+        if known is None:
+            return False
+        available = [partition.leader_id is not None for partition in known.partitions]
+        self._accumulator.set_topic(topic, available, self.now())
+        return True
+
+    def wake(self) -> None:
+        """Have open batches sent at the next occasion, when more records may have come."""
+        self._wake.set()
+
+    async def wait_progress(self) -> None:
+        """Wait until some batches are settled or some topic becomes known or fails.
+
+        Raises:
+            trio.ClosedResourceError: The client is closed.
+        """
+        await self._cluster.tasks.wait(self._progress)
+
+    def send(self, *, only_full: bool = False) -> None:
+        """Submit what can be sent now.
+
+        Args:
+            only_full: Leave alone batches that could be filled further.
+        """
+        if self._is_sending:  # A submission failed at once; the loop below goes on.
+            return
+        self._is_sending = True
+        try:
+            now = trio.current_time()
+            while requests := self._accumulator.collect(now, self._node_of, only_full=only_full):
+                for node_id, departures in requests.items():
+                    self._submit_all(node_id, departures, now)
+        finally:
+            self._is_sending = False
+        if not self._is_renewing_identity and self._accumulator.identity_to_ask() is not None:
+            self._is_renewing_identity = True
+            self._cluster.tasks.start_soon(self._renew_identity)
+        if self._next_wake() < self._sleeps_until:
+            self._wake.set()
+
+    async def send_together(self) -> None:
+        """Send what can be sent, with all that others hand over in this turn of the loop.
+
+        Nobody needs to be told when that is done: one of them does it for all. If cancelled, it is
+        sent at once.
+        """
+        await self._gathered.want()
+
+    def cluster_changed(self) -> None:
+        """Route what has become known, fail what is not there, and send what can be sent."""
+        metadata = self._cluster.metadata
+        for topic in self._accumulator.topics:
+            error = metadata.error(topic)
+            if error is not None:
+                self._accumulator.fail_topic(topic, error)
+            elif not self.learn_topic(topic):
+                self._cluster.request_refresh([topic])
+        self._accumulator.schedule.leaders_changed()
+        self._progressed()
+
+    async def run(self) -> None:
+        """Do what is due as time passes, until cancelled."""
+        self._cluster.subscribe(self.cluster_changed)
+        try:
+            while True:
+                self._sleeps_until = self._next_wake()
+                with trio.CancelScope(deadline=self._sleeps_until):
+                    await self._wake.wait()
+                if self._cluster.env.buggify("producer wakes late"):
+                    await trio.sleep(self._cluster.env.random.uniform(0, _LATE_MAX_S))
+                self._wake = trio.Event()
+                self._accumulator.wake(self.now())
+                self._close_dead_connections()
+                self._progressed()
+        finally:
+            self._cluster.unsubscribe(self.cluster_changed)
+
+    def _next_wake(self) -> float:
+        oldest = next(iter(self._flights), None)
+        wake = self._accumulator.next_wake
+        return wake if oldest is None else min(wake, oldest.expires_at)
+
+    def _progressed(self) -> None:
+        self.send()
+        progress, self._progress = self._progress, trio.Event()
+        progress.set()
+
+    def _node_of(self, queue: PartitionQueue) -> int | None:
+        leader_id = self._cluster.metadata.leader_of(queue.topic, queue.partition)
+        if leader_id is None:
+            self._cluster.request_refresh([queue.topic])
+        elif self._cluster.connection_nowait(leader_id) is not None:
+            return leader_id
+        return None
+
+    def _submit_all(self, node_id: int, departures: list[Departure], now: float) -> None:
+        group: list[Departure] = []
+        group_bytes = 0
+        limit_bytes = self._frame_limit(node_id)
+        for departure in departures:
+            batch_bytes = len(departure.batch.encoded)
+            if batch_bytes > limit_bytes:
+                what = f"a batch of {batch_bytes} bytes does not fit into a request of the broker"
+                details = {"size_bytes": batch_bytes, "limit_bytes": limit_bytes}
+                self._refuse_all([departure], RecordTooLargeError(what, **details))
+                continue
+            is_full = group_bytes + batch_bytes > _REQUEST_BYTES_MAX
+            if group and (is_full or self._cluster.env.buggify("one batch in a request")):
+                self._submit(node_id, group, now)
+                group, group_bytes = [], 0
+            group.append(departure)
+            group_bytes += batch_bytes
+        if group:
+            self._submit(node_id, group, now)
+
+    def _frame_limit(self, node_id: int) -> int:
+        """Return how large a batch the broker can take at all: a longer frame ends a connection."""
+        connection = self._cluster.connection_nowait(node_id)
+        if connection is None or connection.hello is None:
+            return _REQUEST_BYTES_MAX
+        return connection.hello.frame_bytes_max - _HEADER_BYTES_MAX
+
+    def _submit(self, node_id: int, departures: list[Departure], now: float) -> None:
+        connection = self._cluster.connection_nowait(node_id)
+        if connection is None:  # It was lost while an earlier request was submitted.
+            self._refuse_all(departures, ConnectError("the connection was lost"))
+            return
+        self._cluster.refresh_if_old()
+        timeout = self._cluster.config.request_timeout
+        timeout_ms, batches = int(timeout * 1000), [self._describe(each) for each in departures]
+        flight = _Flight(connection, departures, now + timeout * _PATIENCE)
+        self._flights[flight] = None
+        attachment = [departure.batch.encoded for departure in departures]
+        landed = None if self._acks is Acks.NONE else partial(self._landed, flight)
+        if self._transaction:
+            staged = StageRequest(self._transaction, timeout_ms, batches)
+            connection.submit(api.STAGE, staged, landed, attachment=attachment)
+        else:
+            request = ProduceRequest(int(self._acks), timeout_ms, batches)
+            connection.submit(api.PRODUCE, request, landed, attachment=attachment)
+        if landed is None:
+            self._cluster.tasks.start_soon(self._settle_when_sent, flight)
+        elif self._cluster.env.buggify("connection given up"):
+            connection.close()
+
+    def _describe(self, departure: Departure) -> PartitionBatch:
+        queue = departure.queue
+        topic = self._cluster.metadata.topic(queue.topic)
+        assert topic is not None, "a partition with a leader belongs to a known topic"
+        return PartitionBatch(topic.topic_id, queue.partition, len(departure.batch.encoded))
+
+    async def _settle_when_sent(self, flight: _Flight) -> None:
+        # The bytes stay accounted for until the operating system has them.
+        await flight.connection.wait_sent(0)
+        self._flights.pop(flight, None)
+        for departure in flight.departures:
+            self._accumulator.acknowledge(departure, None, None)
+        self._progressed()
+
+    def _landed(self, flight: _Flight, outcome: Outcome) -> None:
+        del self._flights[flight]
+        if isinstance(outcome, Exception):
+            self._refuse_all(flight.departures, outcome)
+        else:
+            results = cast("ProduceReply", outcome[0]).results
+            if len(results) == len(flight.departures):
+                for departure, result in zip(flight.departures, results, strict=True):
+                    self._settle(departure, result)
+            else:
+                flight.connection.close()
+                self._refuse_all(
+                    flight.departures,
+                    WireFormatError(f"{len(results)} results for {len(flight.departures)} batches"),
+                )
+        self._progressed()
+
+    def _settle(self, departure: Departure, result: PartitionAppended) -> None:
+        if result.error is None:
+            level = _ACK_LEVELS.get(result.ack_level)
+            self._accumulator.acknowledge(departure, result.base_offset, level)
+        else:
+            self._refuse_all([departure], from_wire(result.error))
+
+    def _refuse_all(self, departures: list[Departure], error: Exception) -> None:
+        if isinstance(error, WireFormatError):
+            # The connection is closed; what the broker did is as unknown as after a lost one.
+            error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
+        now = trio.current_time()
+        for departure in departures:
+            self._accumulator.refuse(departure, error, now)
+        if isinstance(error, STALE_METADATA_ERRORS):
+            self._cluster.request_refresh({each.queue.topic for each in departures})
+
+    def _close_dead_connections(self) -> None:
+        now = trio.current_time()
+        for flight in list(self._flights):
+            if flight.expires_at > now:
+                break
+            flight.connection.close()
+
+    async def _renew_identity(self) -> None:
+        try:
+            while (held := self._accumulator.identity_to_ask()) is not None:
+                request = InitProducerRequest(held.producer_id, held.producer_epoch)
+                try:
+                    granted = await self._cluster.ask_any(
+                        api.INIT_PRODUCER, request, is_repeatable=True
+                    )
+                except FencedProducerError:
+                    self._accumulator.lose_identity()
+                except (RetriableError, ConnectionLostError):
+                    continue  # Batches that wait for too long fail by their deadline.
+                except (BrokerError, WireFormatError) as error:
+                    self._accumulator.fail_seekers(error)
+                else:
+                    identity = Identity(granted.producer_id, granted.producer_epoch)
+                    self._accumulator.grant(identity)
+        finally:
+            self._is_renewing_identity = False
+        self._progressed()

@@ -1,0 +1,1 @@
+"""The queue client (SQS: `SendMessage`, `ReceiveMessage`, `DeleteMessage`)."""

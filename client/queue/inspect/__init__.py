@@ -1,0 +1,1 @@
+"""Reading a queue without receiving: browse, history, cancellation of scheduled messages."""

@@ -1,0 +1,144 @@
+"""Looking at messages of a queue without taking them.
+
+Shell: asks the brokers that serve the partitions, one partition after the other.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, final
+
+import msgspec
+import trio
+
+from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.record import Record
+from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.queue.receive.message import Origin, origin_of
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    NotLeaderError,
+    RequestTimedOutError,
+    RetriableError,
+)
+from tidelog.wire.messages.queues import LookReply, LookRequest, MessageState, SeenRun
+from tidelog.wire.protocol import api
+
+_PAGE: Final = 1000
+_PAGE_BYTES: Final = 4 << 20
+_UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
+
+
+@final
+class SeenMessage(msgspec.Struct, frozen=True):
+    """One message that somebody looked at."""
+
+    record: Record
+    state: MessageState
+    receive_count: int
+    """Deliveries so far."""
+    visible_at_ms: int | None
+    """When a lease or a delay ends: Unix milliseconds by the clock of the broker."""
+    holder: str
+    """Who has it, if anybody has."""
+    reason: str
+    """What was said when it was released or rejected last."""
+
+    @property
+    def message_id(self) -> str:
+        """The name of the message in its topic: partition and offset."""
+        return f"{self.record.partition}-{self.record.offset}"
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it comes from, if it is a dead letter."""
+        return origin_of(self.record.headers)
+
+
+class LookOrder(NamedTuple):
+    """What to look for."""
+
+    states: Sequence[MessageState]
+    """Only these; empty for all."""
+    max_messages: int
+    is_wanted: Callable[[SeenMessage], bool] = lambda _: True
+
+
+@final
+class QueueLooker:
+    """Looks at the messages of one queue."""
+
+    def __init__(self, cluster: Cluster, directory: QueueDirectory, asker: QueueAsker) -> None:
+        """Look at the queue of `asker`."""
+        self._cluster = cluster
+        self._directory = directory
+        self._asker = asker
+
+    async def look(self, order: LookOrder) -> list[SeenMessage]:
+        """Return messages by partition and offset, as many as are wanted.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            TidelogError: A partition could not be asked for `request_timeout`.
+        """
+        found: list[SeenMessage] = []
+        queue = await self._asker.describe()
+        for number in range(len(queue.partitions)):
+            offset: int | None = 0
+            while offset is not None and len(found) < order.max_messages:
+                room = min(order.max_messages - len(found), _PAGE)
+                seen, offset = await self._page(number, offset, order, room=room)
+                found += filter(order.is_wanted, seen)
+        return found[: order.max_messages]
+
+    async def _page(
+        self, partition: int, offset: int, order: LookOrder, *, room: int
+    ) -> tuple[list[SeenMessage], int | None]:
+        """Return some messages of a partition, and where to go on."""
+
+        async def attempt() -> tuple[list[SeenMessage], int | None]:
+            queue = await self._asker.describe()
+            at = TopicPartition(queue.topic, partition)
+            states = list(map(int, order.states))
+            request = LookRequest(queue.queue_id, partition, states, offset, room, _PAGE_BYTES)
+
+            def take(reply: LookReply, view: memoryview) -> tuple[list[SeenMessage], int | None]:
+                return _seen(at, reply.runs, bytes(view)), reply.next_offset
+
+            try:
+                node_id = leader_of(queue, partition)
+                if node_id is None:
+                    raise NotLeaderError(f"nobody serves partition {partition} of {queue.name!r}")
+                connection = await self._cluster.connection_to(node_id)
+                timeout = self._cluster.config.request_timeout
+                with trio.move_on_after(timeout):
+                    return await connection.call(api.LOOK, request, take=take)
+                connection.close()
+                raise RequestTimedOutError(f"the broker did not answer LOOK in {timeout} s")
+            except (RetriableError, ConnectionLostError):
+                self._directory.doubt(queue)
+                raise
+
+        return await self._asker.at_known(attempt, is_repeatable=True)
+
+
+def _seen(at: TopicPartition, runs: Iterable[SeenRun], content: bytes) -> list[SeenMessage]:
+    """Return the messages of runs, in the order of their offsets."""
+    chunk = FetchedChunk(at, content, 0)
+    records: dict[int, Record] = {}
+    while batch := chunk.take(0, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
+        records |= {record.offset: record for record in batch}
+    return [
+        SeenMessage(
+            records[offset],
+            MessageState(run.state),
+            run.receive_count,
+            run.visible_at_ms or None,
+            run.holder,
+            run.reason,
+        )
+        for run in runs
+        for offset in range(run.first_offset, run.first_offset + run.count)
+        if offset in records
+    ]

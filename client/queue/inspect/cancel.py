@@ -1,0 +1,114 @@
+"""Cancelling scheduled messages: those that are delayed are not delivered at all.
+
+Shell: without tasks.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final, final
+
+from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.queue.receive.settler import runs_of
+from tidelog.wire.errors import (
+    BatchError,
+    ConnectError,
+    ConnectionLostError,
+    MessageGoneError,
+    NotLeaderError,
+    RequestTimedOutError,
+    RetriableError,
+    TidelogError,
+    UnknownQueueError,
+    from_wire,
+)
+from tidelog.wire.messages.queues import CancelRequest
+from tidelog.wire.protocol import api
+
+_ID: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
+
+
+@final
+class QueueCanceller:
+    """Cancels messages of one queue."""
+
+    def __init__(self, cluster: Cluster, directory: QueueDirectory, asker: QueueAsker) -> None:
+        """Ask about the same queue as `asker`."""
+        self._cluster = cluster
+        self._directory = directory
+        self._asker = asker
+
+    async def cancel(self, message_ids: Iterable[str]) -> None:
+        """Cancel messages; durable when it returns.
+
+        Raises:
+            ValueError: One of them is no message id; nothing is cancelled.
+            BatchError: Some of several could not be cancelled; it says which, and why.
+            TidelogError: The only one could not be cancelled.
+        """
+        places = [place_of_message(message_id) for message_id in message_ids]
+        offsets: dict[int, list[int]] = {}
+        for partition, offset in places:
+            offsets.setdefault(partition, []).append(offset)
+        failures: dict[tuple[int, int], TidelogError] = {}
+        for partition, of_partition in offsets.items():
+            try:
+                refused = await self._cancel(partition, of_partition)
+            except TidelogError as error:
+                refused = dict.fromkeys(of_partition, error)
+            failures |= {(partition, offset): error for offset, error in refused.items()}
+        errors = {at: failures[place] for at, place in enumerate(places) if place in failures}
+        if not errors:
+            return
+        if len(places) == 1:
+            raise errors[0]
+        raise BatchError(
+            f"{len(errors)} of {len(places)} messages could not be cancelled, the first one"
+            f" because: {next(iter(errors.values()))}",
+            errors,
+        )
+
+    async def _cancel(self, partition: int, offsets: list[int]) -> dict[int, TidelogError]:
+        """Return which messages of a partition could not be cancelled, and why."""
+        is_done_perhaps = False
+
+        async def attempt() -> dict[int, TidelogError]:
+            nonlocal is_done_perhaps
+            queue = await self._asker.describe()
+            try:
+                node_id = leader_of(queue, partition)
+                if node_id is None:
+                    raise NotLeaderError(f"nobody serves partition {partition} of the queue now")
+                connection = await self._cluster.connection_to(node_id)
+                request = CancelRequest(queue.queue_id, partition, runs_of(set(offsets)))
+                reply = await self._cluster.ask_once(connection, api.CANCEL, request)
+            except (RetriableError, ConnectionLostError, UnknownQueueError) as error:
+                self._directory.doubt(queue)
+                in_doubt = (ConnectionLostError, RequestTimedOutError, NotLeaderError)
+                if isinstance(error, in_doubt) and not isinstance(error, ConnectError):
+                    is_done_perhaps = True
+                raise
+            refused: dict[int, TidelogError] = {}
+            for each in reply.refused:
+                why = from_wire(each.error)
+                if not (is_done_perhaps and isinstance(why, MessageGoneError)):
+                    for first, count in each.runs:
+                        refused |= dict.fromkeys(range(first, first + count), why)
+            return refused
+
+        return await self._asker.at_known(attempt, is_repeatable=True)
+
+
+def place_of_message(message_id: str) -> tuple[int, int]:
+    """Return partition and offset.
+
+    Raises:
+        ValueError: It is no message id.
+    """
+    found = _ID.fullmatch(message_id)
+    if found is None:
+        raise ValueError(
+            f"{message_id!r} is no message id: it is partition and offset, such as 0-17"
+        )
+    return int(found[1]), int(found[2])

@@ -1,0 +1,195 @@
+"""Reading what happened to messages of a queue.
+
+Shell: asks the brokers that lead the journals, one partition after the other.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar, final
+
+import trio
+
+from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.queue.inspect.history import HistoryEvent, QueueHistory
+from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    LeaderNotAvailableError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    RetriableError,
+    WireFormatError,
+    from_wire,
+)
+from tidelog.wire.messages.fetch import (
+    FetchReply,
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetAt,
+    PartitionFetch,
+    PartitionOffsetAt,
+)
+from tidelog.wire.messages.queue_admin import QueueDescription
+from tidelog.wire.messages.queue_journal import Frame, decode
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+_FETCH_BYTES: Final = 1 << 20
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+Result = TypeVar("Result")
+
+
+class HistoryOrder(NamedTuple):
+    """What to tell of."""
+
+    since_ms: int
+    """Nothing that was written down before; Unix milliseconds."""
+    max_events: int
+    """The newest ones."""
+    partitions: Sequence[int] | None = None
+    """Only these; `None` for all."""
+    is_wanted: Callable[[HistoryEvent], bool] = lambda _: True
+
+
+@final
+class HistoryReader:
+    """Reads the history of one queue."""
+
+    def __init__(self, cluster: Cluster, directory: QueueDirectory, asker: QueueAsker) -> None:
+        """Read that of the queue of `asker`."""
+        self._cluster = cluster
+        self._directory = directory
+        self._asker = asker
+
+    async def read(self, order: HistoryOrder) -> list[HistoryEvent]:
+        """Return what happened, by time.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            TidelogError: A partition could not be asked for `request_timeout`.
+        """
+        count = len((await self._asker.describe()).partitions)
+        numbers = range(count) if order.partitions is None else order.partitions
+        found: list[HistoryEvent] = []
+        for number in numbers:
+            if number < count:
+                found += await self._of_partition(number, order)
+        found.sort(key=lambda event: event.time_ms)
+        return found[-order.max_events :]
+
+    async def _of_partition(self, number: int, order: HistoryOrder) -> Iterable[HistoryEvent]:
+        newest: deque[HistoryEvent] = deque(maxlen=order.max_events)
+        start, first, end = await self._places(number, order.since_ms)
+        if first is None:
+            return newest
+        history = QueueHistory(number)
+        at_first = await self._frames(number, first)
+        before = at_first[0][1].snapshot_offset
+        offset = start if before is None else max(before, start)
+        while offset < end:
+            frames = await self._frames(number, offset)
+            for offset, frame in frames:
+                if offset < first:
+                    history.pass_over(frame)
+                else:
+                    newest.extend(filter(order.is_wanted, history.events(offset, frame)))
+            offset += 1
+        return newest
+
+    async def _places(self, number: int, since_ms: int) -> tuple[int, int | None, int]:
+        """Return where a journal begins, where it comes to a time (if it does), where it ends."""
+
+        async def ask(
+            connection: RpcConnection, queue: QueueDescription
+        ) -> tuple[int, int | None, int]:
+            places = (OffsetAt.EARLIEST, OffsetAt.TIMESTAMP, OffsetAt.LATEST)
+            questions = [PartitionOffsetAt(queue.queue_id, number, at, since_ms) for at in places]
+            request = ListOffsetsRequest(questions)
+            reply = await self._cluster.ask_once(connection, api.LIST_HISTORY_OFFSETS, request)
+            for each in reply.offsets:
+                if each.error is not None:
+                    raise from_wire(each.error)
+            if len(reply.offsets) != len(questions):
+                raise WireFormatError(
+                    f"{len(reply.offsets)} offsets for {len(questions)} questions"
+                )
+            start, first, end = (each.offset for each in reply.offsets)
+            if start is None or end is None:
+                raise WireFormatError("nothing was said of where a journal begins or ends")
+            return start, first, end
+
+        return await self._at_leader(number, ask)
+
+    async def _frames(self, number: int, offset: int) -> list[tuple[int, Frame]]:
+        """Return frames from an offset on, or from the first one that is left.
+
+        There is one: a leader that has none to give does not know yet how much is committed.
+        """
+
+        async def ask(
+            connection: RpcConnection, queue: QueueDescription
+        ) -> list[tuple[int, Frame]]:
+            wanted = PartitionFetch(queue.queue_id, number, offset, _FETCH_BYTES)
+            request = FetchRequest(0, 1, _FETCH_BYTES, [wanted])
+            at = TopicPartition(queue.name, number)
+
+            reply: FetchReply | None = None
+            content = b""
+
+            timeout = self._cluster.config.request_timeout
+            with trio.move_on_after(timeout):
+                reply, content = await connection.call(
+                    api.FETCH_HISTORY, request, take=lambda reply, view: (reply, bytes(view))
+                )
+            if reply is None:
+                connection.close()
+                raise RequestTimedOutError(
+                    f"the broker did not answer FETCH_HISTORY in {timeout} s"
+                )
+            (result,) = reply.results
+            if result.error is not None:
+                raise from_wire(result.error)
+            if frames := _decoded(at, content, offset):
+                return frames
+            raise LeaderNotAvailableError(
+                f"the leader of partition {number} of the journal does not know yet how much is"
+                " committed"
+            )
+
+        try:
+            return await self._at_leader(number, ask)
+        except OffsetOutOfRangeError as error:
+            if error.log_start_offset is None or error.log_start_offset <= offset:
+                raise
+            return await self._frames(number, error.log_start_offset)
+
+    async def _at_leader(
+        self,
+        number: int,
+        ask: Callable[[RpcConnection, QueueDescription], Awaitable[Result]],
+    ) -> Result:
+        async def attempt() -> Result:
+            queue = await self._asker.describe()
+            try:
+                node_id = leader_of(queue, number)
+                if node_id is None:
+                    raise NotLeaderError(f"nobody serves partition {number} of {queue.name!r}")
+                return await ask(await self._cluster.connection_to(node_id), queue)
+            except (RetriableError, ConnectionLostError):
+                self._directory.doubt(queue)
+                raise
+
+        return await self._asker.at_known(attempt, is_repeatable=True)
+
+
+def _decoded(at: TopicPartition, content: bytes, offset: int) -> list[tuple[int, Frame]]:
+    chunk = FetchedChunk(at, content, 0)
+    frames: list[tuple[int, Frame]] = []
+    while batch := chunk.take(offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
+        for place, value in zip(batch.offsets, batch.values, strict=True):
+            frames.append((place, decode(value or b"")))
+    return frames

@@ -1,0 +1,1 @@
+"""Receiving messages, extending leases, settling, workers."""

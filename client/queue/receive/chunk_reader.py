@@ -1,0 +1,160 @@
+"""Reading messages that are in chunks, by the offsets that they name.
+
+Shell without tasks. Memory: one fetch at a time, about `_FETCH_BYTES` twice, whatever the length of
+the message. Chunks are read from the leader of the partition, like any other records, while the
+message is leased; each is under the checksums of its batch, and says which one of which message it
+is, so that nothing else is taken for it.
+"""
+
+import io
+from collections.abc import AsyncIterator
+from typing import Final, final
+
+import trio
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.record import Record
+from tidelog.client.queue.receive.message import too_large
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.large_messages import ChunkMap, chunk_header, chunks_of
+from tidelog.wire.errors import (
+    CorruptRecordError,
+    LeaderNotAvailableError,
+    MessageBodyLostError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    from_wire,
+)
+from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
+from tidelog.wire.protocol import api
+
+_FETCH_BYTES: Final = 4 << 20
+_MAX_WAIT_MS: Final = 500
+_UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
+
+
+@final
+class LargeReader:
+    """Reads chunks, for any number of callers at once."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Read by the connections of a client."""
+        self._cluster = cluster
+
+    async def chunks(self, at: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
+        """Yield the value of a message, chunk by chunk.
+
+        Raises:
+            MessageBodyLostError: The topic has deleted some of it.
+            CorruptRecordError: Some of it is damaged.
+            TidelogError: Nobody could be asked for `request_timeout`; what went wrong last.
+        """
+        if chunks.is_lost:
+            raise _lost(at, chunks)
+        index, length = 0, 0
+        for first, count in chunks.runs:
+            position, end = first, first + count
+            while position < end:
+                try:
+                    records = await self._fetch(at, position, end)
+                except OffsetOutOfRangeError as error:
+                    if position < (error.detail("log_start_offset") or 0):
+                        raise _lost(at, chunks) from error
+                    raise
+                for record in records:
+                    expected = chunk_header(chunks.body_id, index)
+                    if record.offset != position or expected not in record.headers:
+                        raise _not_it(at, position)
+                    value = record.value or b""
+                    index, position, length = index + 1, position + 1, length + len(value)
+                    if length > chunks.length:
+                        raise _not_it(at, record.offset)
+                    yield value
+        if length != chunks.length:
+            raise _not_it(at, chunks.runs[-1][0])
+
+    async def value_of(self, record: Record) -> AsyncIterator[bytes]:
+        """Yield the value of a record, in chunks if it has some; errors as for `chunks`."""
+        chunks = chunks_of(record.headers)
+        if chunks is not None:
+            async for chunk in self.chunks(TopicPartition(record.topic, record.partition), chunks):
+                yield chunk
+        elif record.value:
+            yield record.value
+
+    async def join(self, at: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
+        """Return the value of a message.
+
+        Raises:
+            RecordTooLargeError: It is longer than `bytes_max`.
+            TidelogError: As for `chunks`.
+        """
+        if chunks.length > bytes_max:
+            raise too_large(chunks.length, bytes_max)
+        buffer = io.BytesIO()
+        async for chunk in self.chunks(at, chunks):
+            buffer.write(chunk)
+        return buffer.getvalue()  # Without a copy: nothing else refers to it.
+
+    async def _fetch(self, at: TopicPartition, offset: int, end: int) -> list[Record]:
+        """Return some records from an offset on, at least one."""
+
+        async def attempt() -> list[Record]:
+            topic = self._cluster.metadata.topic(at.topic)
+            if topic is None:
+                topic = await self._cluster.topic(at.topic)
+            leader_id = self._cluster.metadata.leader_of(at.topic, at.partition)
+            if leader_id is None:
+                raise LeaderNotAvailableError(f"nobody leads {at.topic}/{at.partition} now")
+            connection = await self._cluster.connection_to(leader_id)
+            wanted = PartitionFetch(topic.topic_id, at.partition, offset, _FETCH_BYTES)
+            request = FetchRequest(_MAX_WAIT_MS, 1, _FETCH_BYTES, [wanted])
+
+            def take(reply: FetchReply, view: memoryview) -> tuple[FetchReply, bytes]:
+                return reply, bytes(view)
+
+            timeout = self._cluster.config.request_timeout
+            with trio.move_on_after(timeout):
+                reply, content = await connection.call(api.FETCH, request, take=take)
+                return _records(at, reply, content, offset=offset, end=end)
+            connection.close()
+            raise RequestTimedOutError(f"the broker did not answer FETCH in {timeout} s")
+
+        return await self._cluster.retry(attempt, is_repeatable=True)
+
+
+def _records(
+    at: TopicPartition, reply: FetchReply, content: bytes, *, offset: int, end: int
+) -> list[Record]:
+    (fetched,) = reply.results
+    if fetched.error is not None:
+        raise from_wire(fetched.error)
+    chunk = FetchedChunk(at, content, fetched.high_watermark)
+    records: list[Record] = []
+    while batch := chunk.take(offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
+        records += [record for record in batch if record.offset < end]
+        if batch.next_offset >= end:
+            break
+    if not records:
+        raise LeaderNotAvailableError(
+            f"the leader of {at.topic}/{at.partition} has not heard yet that offset {offset} is"
+            " committed"
+        )
+    return records
+
+
+def _lost(at: TopicPartition, chunks: ChunkMap) -> MessageBodyLostError:
+    return MessageBodyLostError(
+        f"{at.topic}/{at.partition}: the topic has deleted chunks of this message of"
+        f" {chunks.length} bytes, by its retention or because somebody wanted it; let the topic"
+        " keep records for longer than the queue keeps messages"
+    )
+
+
+def _not_it(at: TopicPartition, offset: int) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{at.topic}/{at.partition}: record {offset} is not the chunk that the message names",
+        offset=offset,
+        next_offset=offset + 1,
+    )

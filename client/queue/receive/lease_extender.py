@@ -1,0 +1,140 @@
+"""Keeping messages that a worker has: each is extended when half of its time is over.
+
+Shell: one task that looks what is due, and one for each partition whose messages are being
+extended. So a broker that does not answer costs nobody the messages of others.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Final, final
+
+import trio
+
+from tidelog.client.queue.receive.message import Message, extension
+from tidelog.client.queue.receive.settler import QueueSettler
+from tidelog.wire.errors import (
+    BatchError,
+    BrokerError,
+    ConnectionLostError,
+    InvalidRequestError,
+    TidelogError,
+)
+
+_EXTEND_AT: Final = 0.5
+"""A lease is extended when this part of what is left of it is over."""
+_PATIENCE_S: Final = 5.0
+"""How long one attempt takes at most when nothing is left of the leases."""
+_RETRY_S: Final = 1.0
+"""How long after a failure it is tried again."""
+_TIMEOUT_MIN_S: Final = 1.0
+_NEVER: Final = float("inf")
+
+
+@final
+@dataclass(eq=False, slots=True)
+class HeldMessage:
+    """One message that a worker has."""
+
+    message: Message
+    group: Hashable | None
+    """FIFO queues: messages of one group are worked on one after the other."""
+    expires_at: float
+    """Until when nobody else gets it, in seconds of trio's clock, as far as is known."""
+    extend_at: float = _NEVER
+    """When it is extended; never while that is under way."""
+    scope: trio.CancelScope | None = None
+    """Of its handler, when that has begun."""
+    is_lost: bool = False
+    """Whether somebody else may have it."""
+
+
+@final
+class LeaseKeeper:
+    """Extends messages until they are let go."""
+
+    def __init__(
+        self,
+        settler: QueueSettler,
+        timeout: Callable[[], Awaitable[float]],
+        on_lost: Callable[[HeldMessage], None],
+    ) -> None:
+        """Extend by what `timeout` says, in seconds; tell `on_lost` what others have."""
+        self.held: dict[HeldMessage, None] = {}
+        """What is being kept."""
+        self._settler = settler
+        self._timeout = timeout
+        self._on_lost = on_lost
+        self._wake = trio.Event()
+
+    def keep(self, held: HeldMessage) -> None:
+        """Keep a message from now on."""
+        now = trio.current_time()
+        held.extend_at = now + max(0.0, held.expires_at - now) * _EXTEND_AT
+        self.held[held] = None
+        self._wake.set()
+
+    def let_go(self, held: HeldMessage) -> None:
+        """Keep a message no longer."""
+        self.held.pop(held, None)
+
+    async def run(self) -> None:
+        """Extend what is due, for ever."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wake = trio.Event()
+                now = trio.current_time()
+                due: dict[int, list[HeldMessage]] = {}
+                for held in self.held:
+                    if held.extend_at <= now:
+                        held.extend_at = _NEVER
+                        if self._is_wanted(held):
+                            due.setdefault(held.message.partition, []).append(held)
+                for together in due.values():
+                    nursery.start_soon(self._extend, together)
+                wake_at = min((held.extend_at for held in self.held), default=_NEVER)
+                with trio.CancelScope(deadline=wake_at):
+                    await self._wake.wait()
+
+    def _is_wanted(self, held: HeldMessage) -> bool:
+        is_settled = self._settler.settled.action_of(held.message.place) is not None
+        return held in self.held and not held.is_lost and not is_settled
+
+    async def _extend(self, together: list[HeldMessage]) -> None:
+        """Extend messages of one partition, or try to while anything is left of their time."""
+        asked_at = trio.current_time()
+        left = max(held.expires_at for held in together) - asked_at
+        seconds = 0.0
+        errors = dict.fromkeys(range(len(together)), _no_answer())
+        with trio.move_on_after(max(left, _PATIENCE_S)) as patience:
+            try:
+                seconds = max(await self._timeout(), _TIMEOUT_MIN_S)
+                messages = [held.message for held in together]
+                gives_up_at = patience.deadline
+                await self._settler.settle(messages, extension(seconds), gives_up_at=gives_up_at)
+                errors = {}
+            except BatchError as failure:
+                errors = failure.errors
+            except trio.ClosedResourceError:
+                return  # Nothing can be kept any more.
+            except TidelogError as failure:
+                errors = dict.fromkeys(errors, failure)
+        for index, held in enumerate(together):
+            if index in errors:
+                self._failed(held, errors[index])
+            else:
+                held.expires_at = asked_at + seconds
+                held.extend_at = asked_at + seconds * _EXTEND_AT
+        self._wake.set()
+
+    def _failed(self, held: HeldMessage, error: TidelogError) -> None:
+        if isinstance(error, InvalidRequestError):
+            return  # It was kept for as long as it may be.
+        if not isinstance(error, BrokerError) or error.is_retriable:
+            held.extend_at = trio.current_time() + _RETRY_S
+        elif self._is_wanted(held):
+            held.is_lost = True
+            self._on_lost(held)
+
+
+def _no_answer() -> TidelogError:
+    return ConnectionLostError("nobody answers in time")

@@ -1,0 +1,410 @@
+"""Messages of a queue as consumers get them.
+
+Pure, but for passing on what is to become of them. What is done with a message is between the
+application and the broker: a message does not know whether it is still leased.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from copy import copy
+from itertools import repeat
+from typing import Final, NamedTuple, Protocol, final
+
+import msgspec
+
+from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.large_messages import ChunkMap, chunks_of, is_large, length_of
+from tidelog.wire.batch.record_batch import Headers
+from tidelog.wire.errors import RecordTooLargeError, TidelogError
+from tidelog.wire.messages.queues import (
+    FIRST_RECEIVED_HEADER,
+    FIRST_SENT_HEADER,
+    LAST_RECEIVED_HEADER,
+    ORIGIN_OFFSET_HEADER,
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    REASON_HEADER,
+    RECEIVE_COUNT_HEADER,
+    PartitionReceived,
+    SettleAction,
+)
+
+_DIGITS_MAX: Final = 20
+VALUE_BYTES_MAX: Final = 64 << 20
+"""Longer messages are not joined unless somebody says so."""
+
+
+class BodyReader(Protocol):
+    """Reads the chunks of large messages."""
+
+    def chunks(self, at: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
+        """Yield them one by one."""
+        ...
+
+    async def join(self, at: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
+        """Return all of them, unless they are longer than that."""
+        ...
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What is to become of messages."""
+
+    action: SettleAction
+    delay_ms: int | None = None
+    reason: str = ""
+
+
+DELETE = Verdict(SettleAction.DELETE)
+RETURN = Verdict(SettleAction.RETURN)
+REASON_LENGTH_MAX: Final = 8192
+"""Characters."""
+Settle = Callable[[Sequence[ReceivedPlace], Verdict], Awaitable[None]]
+
+
+@final
+class Lease:
+    """What the messages have in common that one receive got from one partition."""
+
+    __slots__ = ("expires_at", "failures", "is_fifo", "reader", "receipt", "settle")
+
+    def __init__(
+        self,
+        receipt: bytes,
+        expires_at: float,
+        settle: Settle,
+        *,
+        reader: BodyReader | None = None,
+        is_fifo: bool = False,
+    ) -> None:
+        """Say by `settle` what becomes of messages; `reader` reads the chunks of large ones."""
+        self.is_fifo = is_fifo
+        """Whether messages with the same key are to be worked on in their order."""
+        self.reader = reader
+        self.receipt = receipt
+        self.expires_at = expires_at
+        """Until when nobody else gets them, in seconds of trio's clock, unless that is extended."""
+        self.settle = settle
+        self.failures: dict[int, TidelogError] = {}
+        """Why large messages, by their offsets, could not be joined."""
+
+
+class Origin(NamedTuple):
+    """Where a dead letter comes from, and why it is one."""
+
+    queue: str
+    topic: str
+    partition: int
+    offset: int
+    receive_count: int
+    """Deliveries by the queue that gave it up."""
+    first_received_ms: int
+    last_received_ms: int
+    reason: str
+    """What the consumer said who gave it up, or `max_receive_count`."""
+    first_sent_ms: int
+    """When it was sent, before any move: Unix milliseconds; 0 if an old version moved it."""
+
+
+@final
+class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """One message, leased: nobody else gets it until it is settled or its time is over.
+
+    All that is done with it is durable when the call returns, and is tried again for up to
+    `ClientConfig.request_timeout` while that may help. If a call is cancelled, it may be done or
+    not.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """When it was sent: Unix time in milliseconds, as the sender gave it. Of a dead letter, and of
+    one that was brought back, when it was moved."""
+    key: bytes | None
+    """FIFO queues: its group."""
+    content: bytes | None
+    """The value of the record; empty for a large message that was not joined."""
+    headers: Headers
+    receive_count: int
+    """Deliveries up to and including this one."""
+    first_received_ms: int
+    """Time of the first of them, by the clock of the broker."""
+    lease: Lease
+
+    @property
+    def value(self) -> bytes | None:
+        """What was sent.
+
+        Raises:
+            RecordTooLargeError: It is longer than what is joined by itself; see `chunks`.
+            MessageBodyLostError: It was large, and the topic has deleted some of it.
+            WireFormatError: It says of itself that it is large, and not how.
+        """
+        if self.content or self.content is None or not is_large(self.headers):
+            return self.content
+        chunks = chunks_of(self.headers)
+        assert chunks is not None, "it is large"
+        failure = self.lease.failures.get(self.offset)
+        raise too_large(chunks.length) if failure is None else copy(failure)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is in chunks: longer than one record may be."""
+        return is_large(self.headers)
+
+    @property
+    def length(self) -> int:
+        """How many bytes the value has."""
+        return length_of(self.content, self.headers)
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Iterate over the value, some 512 KiB at a time; what was read is not kept.
+
+        Nobody else gets the message meanwhile if it is extended in time, as workers do.
+
+        Raises:
+            MessageBodyLostError: The topic has deleted some of it.
+            CorruptRecordError: Some of it is damaged.
+            TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
+        """
+        found = chunks_of(self.headers)
+        if self.content or found is None:
+            return _once(self.content or b"")
+        assert self.lease.reader is not None, "received by a client"
+        return self.lease.reader.chunks(TopicPartition(self.topic, self.partition), found)
+
+    async def read(self, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
+        """Return the value, however it was sent.
+
+        Raises:
+            RecordTooLargeError: It has more bytes than that.
+            TidelogError: As for `chunks`.
+        """
+        found = chunks_of(self.headers)
+        if self.content or found is None:
+            return self.content or b""
+        assert self.lease.reader is not None, "received by a client"
+        at = TopicPartition(self.topic, self.partition)
+        return await self.lease.reader.join(at, found, bytes_max=bytes_max)
+
+    @property
+    def message_id(self) -> str:
+        """The name of the message in its topic: partition and offset."""
+        return f"{self.partition}-{self.offset}"
+
+    @property
+    def receipt_handle(self) -> str:
+        """What settles this message from anywhere, such as `queue.delete(handle)`."""
+        return handle_of(self.place)
+
+    @property
+    def place(self) -> ReceivedPlace:
+        """What the handle says."""
+        return ReceivedPlace(self.partition, self.offset, self.lease.receipt)
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it comes from, if it is a dead letter."""
+        return origin_of(self.headers)
+
+    async def delete(self) -> None:
+        """Be done with it: nobody gets it any more.
+
+        Raises:
+            ReceiptExpiredError: The queue is fenced, or FIFO, and somebody else may have it.
+        """
+        await self._settle(DELETE)
+
+    async def extend(self, seconds: float) -> None:
+        """Keep it for so long from now on.
+
+        Raises:
+            ReceiptExpiredError: Somebody else has it, or may have it.
+            MessageGoneError: It is deleted, expired or a dead letter.
+            InvalidRequestError: That would be more than 12 hours since it was received.
+        """
+        await self._settle(extension(seconds))
+
+    async def release(self, delay: float | None = None, *, reason: str = "") -> None:
+        """Let others have it after `delay` seconds; by default, as the queue's backoff says.
+
+        Raises:
+            ReceiptExpiredError: Somebody else has it, or may have it.
+            MessageGoneError: It is deleted, expired or a dead letter.
+        """
+        await self._settle(giving_up(delay, reason))
+
+    async def reject(self, reason: str) -> None:
+        """Make it a dead letter, whatever its receive count.
+
+        Args:
+            reason: Why, for people: at most 8,192 characters.
+
+        Raises:
+            ReceiptExpiredError: Somebody else has it, or may have it.
+            MessageGoneError: It is deleted or expired.
+            ValueError: The reason is too long.
+        """
+        await self._settle(rejection(reason))
+
+    async def _settle(self, verdict: Verdict) -> None:
+        await self.lease.settle([self.place], verdict)
+
+
+def extension(seconds: float) -> Verdict:
+    """Return what keeps messages."""
+    return Verdict(SettleAction.EXTEND, milliseconds("the extension", seconds))
+
+
+def giving_up(delay: float | None, reason: str) -> Verdict:
+    """Return what lets others have messages."""
+    delay_ms = None if delay is None else milliseconds("delay", delay)
+    return Verdict(SettleAction.RELEASE, delay_ms, _checked_reason(reason))
+
+
+def rejection(reason: str) -> Verdict:
+    """Return what makes dead letters of messages."""
+    return Verdict(SettleAction.REJECT, reason=_checked_reason(reason))
+
+
+def _checked_reason(reason: object) -> str:
+    """Return a reason that can travel: one that cannot would fail what travels with it.
+
+    Raises:
+        TypeError: It is no text.
+        ValueError: It is too long.
+    """
+    if not isinstance(reason, str):
+        raise TypeError(f"a reason is a str, not {type(reason).__name__}")
+    text = in_unicode(reason)
+    if len(text) > REASON_LENGTH_MAX:
+        raise ValueError(f"a reason has at most {REASON_LENGTH_MAX} characters, not {len(text)}")
+    return text
+
+
+def in_unicode(text: str) -> str:
+    """Return text without surrogates, of which names of files, for instance, may have some."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def milliseconds(what: str, seconds: float) -> int:
+    """Return a length of time as it travels.
+
+    Raises:
+        ValueError: It is negative or no number.
+    """
+    if not 0 <= seconds <= 1e12:  # noqa: PLR2004  (30,000 years, and no infinity)
+        raise ValueError(f"{what} is a number of seconds from 0 on, not {seconds}")
+    return round(seconds * 1000)
+
+
+def too_large(length: int, limit: int | None = None) -> RecordTooLargeError:
+    """Return the error for a large message that is not, or not to be, joined in memory."""
+    of_limit = "" if limit is None else f", where {limit} may be"
+    return RecordTooLargeError(
+        f"the message has {length} bytes and is not joined in memory{of_limit}; read it with"
+        " message.chunks(), or allow for more",
+        size_bytes=length,
+    )
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    if content:
+        yield content
+
+
+def origin_of(headers: Iterable[tuple[str, bytes]]) -> Origin | None:
+    """Return where a message comes from by its headers, if it is a dead letter."""
+    found = {name: value.decode("utf-8", "replace") for name, value in headers}
+    if ORIGIN_QUEUE_HEADER not in found:
+        return None
+
+    def number(name: str) -> int:
+        text = found.get(name, "")
+        is_number = text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX
+        return int(text) if is_number else 0
+
+    return Origin(
+        found[ORIGIN_QUEUE_HEADER],
+        found.get(ORIGIN_TOPIC_HEADER, ""),
+        number(ORIGIN_PARTITION_HEADER),
+        number(ORIGIN_OFFSET_HEADER),
+        number(RECEIVE_COUNT_HEADER),
+        number(FIRST_RECEIVED_HEADER),
+        number(LAST_RECEIVED_HEADER),
+        found.get(REASON_HEADER, ""),
+        number(FIRST_SENT_HEADER),
+    )
+
+
+_UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
+"""A batch that unpacks to more is refused, so that a small one cannot fill the memory."""
+
+
+def messages_of(
+    at: TopicPartition, received: PartitionReceived, content: bytes, *, lease: Lease
+) -> list[Message]:
+    """Return the messages of one partition, in the order of their offsets.
+
+    Args:
+        at: The partition, of the topic.
+        received: Which records were received.
+        content: Their batches.
+        lease: Under which they were received.
+
+    Raises:
+        CorruptRecordError: A batch is damaged, or cannot be decoded.
+    """
+    messages: list[Message] = []
+    chunk = FetchedChunk(at, content, 0)
+    runs = iter(received.runs)
+    run = next(runs, None)
+    while run is not None:
+        batch = chunk.take(run.first_offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX)
+        if batch is None:
+            break
+        _ = batch.values  # Decoded once, for all runs in it.
+        while run is not None and run.first_offset < batch.next_offset:
+            end = run.first_offset + run.count
+            facts = (run.receive_count, run.first_received_ms)
+            messages.extend(_messages(batch.between(run.first_offset, end), facts, lease))
+            if end > batch.next_offset:
+                break  # The next batch has the rest of it.
+            run = next(runs, None)
+    return messages
+
+
+def places_of(received: PartitionReceived) -> list[ReceivedPlace]:
+    """Return the places of all messages that were received."""
+    return [
+        ReceivedPlace(received.partition, offset, received.receipt)
+        for run in received.runs
+        for offset in range(run.first_offset, run.first_offset + run.count)
+    ]
+
+
+def missing_places(received: PartitionReceived, messages: Sequence[Message]) -> list[ReceivedPlace]:
+    """Return the places of messages whose records did not come with them."""
+    if sum(run.count for run in received.runs) == len(messages):
+        return []
+    found = {message.offset for message in messages}
+    return [place for place in places_of(received) if place.offset not in found]
+
+
+def _messages(batch: RecordBatch, facts: tuple[int, int], lease: Lease) -> Iterator[Message]:
+    return map(
+        Message,
+        repeat(batch.topic),
+        repeat(batch.partition),
+        batch.offsets,
+        batch.timestamps_ms,
+        batch.keys,
+        batch.values,
+        batch.headers,
+        repeat(facts[0]),
+        repeat(facts[1]),
+        repeat(lease),
+    )

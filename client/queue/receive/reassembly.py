@@ -1,0 +1,129 @@
+"""Joining large messages that were received, as far as memory is allowed for.
+
+Shell without tasks. What does not fit any more is given back, and does not count as received; so a
+call holds one message more than fits at no time. So is what could not be read while the leases of
+those before it have time.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+from msgspec.structs import replace
+
+from tidelog.client.queue.receive.message import RETURN, Message, Verdict
+from tidelog.client.queue.receive.settler import QueueSettler
+from tidelog.wire.batch.large_messages import chunks_of
+from tidelog.wire.errors import (
+    CorruptRecordError,
+    MessageBodyLostError,
+    TidelogError,
+    WireFormatError,
+)
+from tidelog.wire.messages.queues import SettleAction
+
+_GIVING_BACK_S: Final = 1.0
+"""How long somebody who was cancelled stays to give back what nobody saw."""
+
+
+@final
+class LargeJoiner:
+    """Joins messages of one queue."""
+
+    def __init__(self, settler: QueueSettler) -> None:
+        """Give back through `settler` what does not fit."""
+        self._settler = settler
+
+    async def joined(self, messages: Sequence[Message], bytes_max: int) -> list[Message]:
+        """Return messages, large ones joined if they have up to `bytes_max` bytes.
+
+        All that are joined have no more than that together, or are a single one; from the first
+        one on that does not fit, or takes too long, messages are given back, so that their order
+        stays. If cancelled, all are given back. Those that
+        are longer, or whose chunks the topic has deleted, are returned as they are.
+
+        Raises:
+            TidelogError: The first one could not be read; all were given back.
+        """
+        if all(message.content or not message.headers for message in messages):
+            return list(messages)
+        found: list[Message] = []
+        try:
+            failure = await _join_all(messages, bytes_max, found)
+            rest = messages[len(found) :]
+            if isinstance(failure, CorruptRecordError):
+                # It counts, so that messages which nobody can read are dead letters some day.
+                verdict = Verdict(SettleAction.RELEASE, reason=str(failure))
+                await self._settle(rest[:1], verdict)
+                rest = rest[1:]
+            await self._settle(rest, RETURN)
+        except BaseException:
+            with trio.move_on_after(_GIVING_BACK_S, shield=True):
+                await self._settle(messages, RETURN)
+            raise
+        if failure is not None and not found:
+            raise failure
+        return found
+
+    async def _settle(self, messages: Sequence[Message], verdict: Verdict) -> None:
+        if messages:
+            with suppress(TidelogError, trio.ClosedResourceError):  # Then their time has to pass.
+                await self._settler.settle([each.place for each in messages], verdict)
+
+
+async def _join_all(
+    messages: Sequence[Message], bytes_max: int, found: list[Message]
+) -> TidelogError | None:
+    """Add messages to `found`, joined, until one does not fit; return why the next one failed.
+
+    Those that were found wait for chunks of others for half of their time at most.
+    """
+    now = trio.current_time()
+    left_s = min((message.lease.expires_at for message in messages), default=now) - now
+    ends_at = now + left_s / 2 if left_s > 0 else math.inf
+    room = bytes_max
+    for message in messages:
+        length = _length_to_join(message, bytes_max)
+        if length > room or (found and trio.current_time() >= ends_at):
+            break
+        with trio.CancelScope(deadline=ends_at if found and length else math.inf):
+            try:
+                whole = await joined(message, bytes_max) if length else message
+            except TidelogError as error:
+                return error
+            found.append(whole)
+            room -= length
+            continue
+        break  # It was in time no more.
+    return None
+
+
+async def joined(message: Message, bytes_max: int) -> Message:
+    """Return a message with its value, unless that is longer than `bytes_max`.
+
+    If the topic has deleted its chunks, `value` says so when it is asked for.
+
+    Raises:
+        CorruptRecordError: A chunk is damaged.
+        TidelogError: Nobody could be asked.
+    """
+    if not _length_to_join(message, bytes_max):
+        return message
+    try:
+        return replace(message, content=await message.read(bytes_max))
+    except MessageBodyLostError as error:
+        message.lease.failures[message.offset] = error
+        return message
+
+
+def _length_to_join(message: Message, bytes_max: int) -> int:
+    """Return how long a message is that is to be joined, 0 for others."""
+    if message.content or not message.headers:
+        return 0
+    try:
+        chunks = chunks_of(message.headers)
+    except WireFormatError:
+        return 0
+    return chunks.length if chunks is not None and chunks.length <= bytes_max else 0

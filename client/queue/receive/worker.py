@@ -1,0 +1,483 @@
+"""A worker: receives messages, hands them to a function, and settles them by what that does.
+
+Shell: owns the tasks of one worker. A message goes through three stages: in hand, when it was
+received and no handler has begun with it; at work; finished, until what is to become of it is
+acknowledged. As long as it is in one of the first two, nobody else gets it: it is extended in good
+time.
+"""
+
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol, TypedDict, cast, final
+
+import trio
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.queue.receive.fifo_dispatch import GroupOrder
+from tidelog.client.queue.receive.lease_extender import HeldMessage, LeaseKeeper
+from tidelog.client.queue.receive.message import (
+    DELETE,
+    REASON_LENGTH_MAX,
+    RETURN,
+    VALUE_BYTES_MAX,
+    Message,
+    Verdict,
+    in_unicode,
+)
+from tidelog.client.queue.receive.reassembly import joined
+from tidelog.client.queue.receive.settler import QueueSettler
+from tidelog.wire.errors import (
+    ConfigError,
+    ConnectionLostError,
+    CorruptRecordError,
+    MessageBodyLostError,
+    RetriableError,
+    TidelogError,
+)
+from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, SettleAction
+
+Handler = Callable[[Message], Awaitable[object]]
+
+_GIVING_BACK_S: Final = 2.0
+"""How long a worker that is cancelled stays to give back what it has."""
+_HELD_FACTOR: Final = 10
+"""So many messages for each handler are held at most, with those that wait for others of their
+FIFO groups."""
+_DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
+"""After these nobody gets a message any more, and the next one of its group may begin."""
+_RELEASE_AT_ONCE: Final = Verdict(SettleAction.RELEASE, 0)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConfig:
+    """How a worker works."""
+
+    concurrency: int = 10
+    """Messages at work at a time; about as many more are in hand or finished, and in FIFO queues
+    those that wait for others of their groups."""
+
+    visibility_timeout: float | None = None
+    """For how many seconds a message is received, and extended while its handler runs; by default,
+    what the queue says. After a crash of this program others get its messages so much later."""
+
+    wait: float = 20.0
+    """For how many seconds one receive waits for messages."""
+
+    reject_on: tuple[type[Exception], ...] = ()
+    """Exceptions of the handler that no repetition cures: the message becomes a dead letter at
+    once. After all others it is released, and handed out again as the queue's backoff says."""
+
+    on_error: Callable[[Message, Exception], object] | None = None
+    """Told of each exception of the handler, before the message is released or rejected; may be
+    async, and may settle the message. What it raises itself goes to the log."""
+
+    value_bytes_max: int = VALUE_BYTES_MAX
+    """Large messages up to this length are joined when their handler begins, so memory is needed
+    for `concurrency` of them; longer ones are read with `message.chunks()`."""
+
+    def __post_init__(self) -> None:
+        """Check the settings.
+
+        Raises:
+            ConfigError: The message lists every problem.
+        """
+        problems = {
+            f"concurrency is from 1 to {RECEIVE_COUNT_MAX}": (
+                not 1 <= self.concurrency <= RECEIVE_COUNT_MAX
+            ),
+            "visibility_timeout must be at least 1": (
+                self.visibility_timeout is not None and self.visibility_timeout < 1
+            ),
+            "wait must be above 0": self.wait <= 0,
+            "reject_on is a tuple of exceptions": not _are_exceptions(self.reject_on),
+            "value_bytes_max must not be negative": self.value_bytes_max < 0,
+        }
+        found = [problem for problem, is_there in problems.items() if is_there]
+        if found:
+            raise ConfigError(f"worker: {'; '.join(found)}")
+
+
+def _are_exceptions(classes: object) -> bool:
+    return isinstance(classes, tuple) and all(
+        isinstance(each, type) and issubclass(each, Exception)
+        for each in cast("tuple[object, ...]", classes)
+    )
+
+
+class PlainWorkerSettings(TypedDict, total=False):
+    """The fields of `WorkerConfig` that are values, as keywords."""
+
+    concurrency: int
+    visibility_timeout: float | None
+    wait: float
+    reject_on: tuple[type[Exception], ...]
+    value_bytes_max: int
+
+
+class WorkerSettings(PlainWorkerSettings, total=False):
+    """The fields of `WorkerConfig`, as keywords."""
+
+    on_error: Callable[[Message, Exception], object] | None
+
+
+@final
+@dataclass(slots=True)
+class WorkerStatistics:
+    """What a worker has done."""
+
+    done_count: int = 0
+    """Messages whose handler returned."""
+    failed_count: int = 0
+    """Messages that were released after an exception."""
+    rejected_count: int = 0
+    """Messages that became dead letters at once."""
+    lost_count: int = 0
+    """Messages that others may have got while the handler was at work; it was cancelled."""
+
+
+class Receive(Protocol):
+    """As `Queue.receive`, but large messages are not joined."""
+
+    def __call__(
+        self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
+    ) -> Awaitable[list[Message]]:
+        """Return messages."""
+        ...
+
+
+class WorkedQueue(NamedTuple):
+    """A queue as its workers need it."""
+
+    receive: Receive
+    settler: QueueSettler
+    visibility_timeout: Callable[[], Awaitable[float]]
+    """Returns for how many seconds it leases messages to those who do not say."""
+
+
+@final
+class QueueWorker:
+    """Hands messages to a handler, several at a time.
+
+    A message is deleted when its handler returns, unless it was settled there. If the handler
+    raises an `Exception`, the message is released, or rejected (`reject_on`), with type, message
+    and traceback as the reason, which is in the headers of a dead letter. Messages come from all
+    partitions in turn. Those of one FIFO group are handled one after the other; if one is not
+    done for good, those behind it are given back, and come again behind it.
+
+    While brokers cannot be reached, the worker waits; only what waiting does not cure ends it.
+    When `run` is cancelled, handlers are cancelled, and all messages are given back.
+    """
+
+    def __init__(
+        self, queue: WorkedQueue, cluster: Cluster, handler: Handler, *, config: WorkerConfig
+    ) -> None:
+        """Use `queue.worker(handler)`."""
+        self.statistics = WorkerStatistics()
+        self._queue = queue
+        self._settled = queue.settler.settled
+        self._cluster = cluster
+        self._handler: Callable[[Message], object] = handler
+        """Whether it is async, as it must be, is seen when it is called."""
+        self._config = config
+        self._keeper = LeaseKeeper(queue.settler, self._timeout, self._lose)
+        """Has the messages in hand and at work."""
+        self._in_hand: GroupOrder[HeldMessage] = GroupOrder()
+        self._finished: dict[HeldMessage, Verdict] = {}
+        self._unread_count = 0
+        """Large messages in a row that could not be read."""
+        self._is_stopping = False
+        self._failure: Exception | None = None
+        self._receiving = trio.CancelScope()
+        self._changed = trio.Event()
+        """Set, and replaced, when there is more room or work, or the worker shall stop."""
+
+    def stop(self) -> None:
+        """Let `run` return when what is at work is finished; what is in hand is given back."""
+        self._is_stopping = True
+        self._receiving.cancel()
+        self._notify()
+
+    async def run(self) -> None:
+        """Work until stopped.
+
+        Raises:
+            UnknownQueueError: There is no such queue, any more.
+            BrokerError: The queue cannot be received from, and waiting does not help.
+            TypeError: The handler is not an async function.
+            trio.ClosedResourceError: The client is closed.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                await self._work(nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.move_on_after(_GIVING_BACK_S, shield=True):
+                await self._give_back_all()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _work(self, nursery: trio.Nursery) -> None:
+        nursery.start_soon(self._keeper.run)
+        async with trio.open_nursery() as handling:
+            for _ in range(self._config.concurrency):
+                handling.start_soon(self._handle_all, nursery)
+            try:
+                with self._receiving:
+                    await self._receive_all()
+            except (TidelogError, trio.ClosedResourceError) as error:
+                self._failure = error
+            finally:
+                self.stop()
+            self._return(self._in_hand.clear(), nursery)
+        while self._finished:
+            await self._changed.wait()
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    # -- receiving --------------------------------------------------------------------------------
+
+    async def _receive_all(self) -> None:
+        failure_count = 0
+        config = self._config
+        while True:
+            room = self._room()
+            if room <= 0:
+                await self._changed.wait()
+                continue
+            try:
+                messages = await self._queue.receive(
+                    room, visibility_timeout=config.visibility_timeout, wait=config.wait
+                )
+            except (RetriableError, ConnectionLostError, CorruptRecordError) as error:
+                # What is damaged may be mended, and others may come.
+                failure_count += 1
+                self._cluster.env.probe("client.worker_waits", error=str(error))
+                await trio.sleep(self._cluster.backoff.delay(failure_count))
+            else:
+                failure_count = 0
+                self._take(messages)
+
+    def _room(self) -> int:
+        """Return how many messages more are wanted.
+
+        Those that wait for others of their groups keep no handler busy, and nobody else would get
+        them either.
+        """
+        concurrency = self._config.concurrency
+        held_count = len(self._keeper.held)
+        active_count = held_count - self._in_hand.behind_count
+        return min(
+            2 * concurrency - active_count,
+            3 * concurrency - active_count - len(self._finished),
+            _HELD_FACTOR * concurrency - held_count,
+            RECEIVE_COUNT_MAX,
+        )
+
+    def _take(self, messages: list[Message]) -> None:
+        for message in messages:
+            group = None
+            if message.lease.is_fifo and message.key is not None:
+                group = (message.partition, message.key)
+            held = HeldMessage(message, group, message.lease.expires_at)
+            self._settled.watch(message.place)
+            self._keeper.keep(held)
+            self._in_hand.put(held, group)
+        self._notify()
+
+    # -- handling ---------------------------------------------------------------------------------
+
+    async def _handle_all(self, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.lowlevel.checkpoint_if_cancelled()
+            while not self._in_hand.ready_count and not self._is_stopping:
+                await self._changed.wait()
+            if self._is_stopping:
+                return
+            held = self._in_hand.begin()
+            held.is_lost = held.is_lost or held.expires_at <= trio.current_time()
+            verdict = None if held.is_lost else await self._handle(held)
+            self._finish(held, verdict, nursery)
+
+    async def _handle(self, held: HeldMessage) -> Verdict | None:
+        """Let the handler work; return what is to become of the message."""
+        verdict: Verdict | None = None
+        with trio.CancelScope() as held.scope:
+            verdict = await self._outcome(held.message)
+        if held.is_lost:
+            self.statistics.lost_count += 1
+            return None
+        if verdict is DELETE:
+            self.statistics.done_count += 1
+        return verdict
+
+    async def _outcome(self, message: Message) -> Verdict:
+        try:
+            whole = await self._joined(message)
+            if whole is None:
+                return RETURN
+            work = self._handler(whole)
+            if not isinstance(work, Awaitable):
+                return self._misuse()
+            await work
+        except Exception as error:  # noqa: BLE001  (whatever the application raises)
+            await self._tell(message, error)
+            return self._verdict_on(error)
+        return DELETE
+
+    async def _joined(self, message: Message) -> Message | None:
+        """Return a message with its value, `None` if nobody can be asked for that now.
+
+        Raises:
+            CorruptRecordError: It is damaged. That counts as a failure of the handler, so that
+                messages which nobody can read are dead letters some day.
+        """
+        try:
+            whole = await joined(message, self._config.value_bytes_max)
+        except CorruptRecordError:
+            raise
+        except trio.ClosedResourceError:
+            return None
+        except TidelogError as error:
+            self._unread_count += 1
+            self._cluster.env.probe("client.message_not_read", error=str(error))
+            await trio.sleep(self._cluster.backoff.delay(self._unread_count))
+            return None
+        if whole is not message:
+            self._unread_count = 0
+        return whole
+
+    def _misuse(self) -> Verdict:
+        """Stop, instead of making dead letters of everything there is."""
+        self._failure = TypeError(
+            "a handler is an async function; `tidelog.blocking` takes plain ones"
+        )
+        self.stop()
+        return _RELEASE_AT_ONCE
+
+    async def _tell(self, message: Message, error: Exception) -> None:
+        if self._config.on_error is None:
+            return
+        try:
+            told = self._config.on_error(message, error)
+            if isinstance(told, Awaitable):
+                await told
+        except Exception as failure:  # noqa: BLE001  (whatever the application raises)
+            reason = reason_of(failure)
+            self._cluster.env.probe("client.on_error_failed", severity="error", error=reason)
+
+    def _verdict_on(self, error: Exception) -> Verdict:
+        if isinstance(error, (MessageBodyLostError, *self._config.reject_on)):
+            self.statistics.rejected_count += 1
+            return Verdict(SettleAction.REJECT, reason=reason_of(error))
+        self.statistics.failed_count += 1
+        return Verdict(SettleAction.RELEASE, reason=reason_of(error))
+
+    # -- settling ---------------------------------------------------------------------------------
+
+    def _finish(self, held: HeldMessage, verdict: Verdict | None, nursery: trio.Nursery) -> None:
+        """Settle a message that a handler is through with, unless the handler did or it is lost."""
+        action = self._settled.action_of(held.message.place)
+        if held.is_lost or verdict is None or action is not None:
+            self._forget(held)
+            self._end(held, nursery, is_done=action in _DONE and not held.is_lost)
+        else:
+            self._keeper.let_go(held)
+            self._finished[held] = verdict
+            if verdict.action not in _DONE:
+                self._end(held, nursery, is_done=False)
+            nursery.start_soon(self._settle_one, held, verdict, nursery)
+        self._notify()
+
+    def _end(self, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool) -> None:
+        """Let the next message of a group begin, or none of them."""
+        if is_done:
+            self._in_hand.go_on(held.group)
+            self._notify()
+        else:
+            self._return(self._in_hand.break_off(held.group), nursery)
+
+    def _return(self, unseen: Iterable[HeldMessage], nursery: trio.Nursery) -> None:
+        """Give back what no handler has begun with; that does not count."""
+        returned: list[HeldMessage] = []
+        for held in unseen:
+            if held.is_lost:
+                self._forget(held)
+            else:
+                self._keeper.let_go(held)
+                self._finished[held] = RETURN
+                returned.append(held)
+        if returned:
+            nursery.start_soon(self._settle, returned, RETURN)
+
+    async def _settle_one(self, held: HeldMessage, verdict: Verdict, nursery: trio.Nursery) -> None:
+        is_settled = await self._settle([held], verdict)
+        if verdict.action in _DONE:
+            self._end(held, nursery, is_done=is_settled)
+
+    async def _settle(self, finished: Sequence[HeldMessage], verdict: Verdict) -> bool:
+        """Say what is to become of messages; return whether that is so now."""
+        is_settled = False
+        try:
+            await self._queue.settler.settle([held.message for held in finished], verdict)
+            is_settled = True
+        except (TidelogError, trio.ClosedResourceError) as error:
+            # Somebody will get them again.
+            self._cluster.env.probe("client.not_settled", error=str(error))
+        for held in finished:
+            self._forget(held)
+        self._notify()
+        return is_settled
+
+    def _forget(self, held: HeldMessage) -> None:
+        """Have nothing to do with a message any more."""
+        self._keeper.let_go(held)
+        self._finished.pop(held, None)
+        self._settled.forget(held.message.place)
+
+    # -- keeping ----------------------------------------------------------------------------------
+
+    async def _timeout(self) -> float:
+        return self._config.visibility_timeout or await self._queue.visibility_timeout()
+
+    def _lose(self, held: HeldMessage) -> None:
+        """Stop working on a message that others have."""
+        if held.scope is not None:
+            held.scope.cancel()
+
+    # -- giving back ------------------------------------------------------------------------------
+
+    async def _give_back_all(self) -> None:
+        """Settle what is finished, give back the rest: what was begun counts, the rest does not."""
+        by_verdict: dict[Verdict, list[HeldMessage]] = {}
+        for held, verdict in self._finished.items():
+            by_verdict.setdefault(verdict, []).append(held)
+        for held in list(self._keeper.held):
+            if held.is_lost or self._settled.action_of(held.message.place) is not None:
+                self._forget(held)
+            else:
+                verdict = RETURN if held.scope is None else _RELEASE_AT_ONCE
+                by_verdict.setdefault(verdict, []).append(held)
+        try:
+            async with trio.open_nursery() as nursery:
+                for verdict, messages in by_verdict.items():
+                    nursery.start_soon(self._settle, messages, verdict)
+        finally:
+            for held in [*self._finished, *self._keeper.held]:
+                self._forget(held)
+
+
+def reason_of(error: Exception) -> str:
+    """Return what a dead letter says of an exception: type, message, and traceback."""
+    text = in_unicode("".join(traceback.format_exception_only(error)).strip())
+    trace = in_unicode("".join(traceback.format_exception(error)).strip())
+    whole = f"{text}\n\n{trace}"
+    if len(whole) <= REASON_LENGTH_MAX:
+        return whole
+    # The end of a traceback says where it happened.
+    text = text[: REASON_LENGTH_MAX // 2]
+    room = REASON_LENGTH_MAX - len(text) - len("\n\n...\n")
+    return f"{text}\n\n...\n{trace[-room:]}"

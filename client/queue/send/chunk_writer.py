@@ -1,0 +1,287 @@
+"""Sending messages that are longer than a record may be: chunks first, then who names them.
+
+Shell without tasks. Memory: `_WINDOW` chunks at a time, and what the producer makes of them, about
+8 MiB, however long the message is. Until the message itself is sent, nobody is given anything of
+it; a sender that dies before leaves chunks that nobody waits for, and that go with the log.
+"""
+
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from functools import partial
+from hashlib import sha256
+from typing import Final, Protocol, cast, final
+
+import msgspec
+
+from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.producer.partitioner import partition_for_key
+from tidelog.client.producer.producer import Producer
+from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.wire.batch.large_messages import (
+    LARGE_MESSAGE_BYTES_MAX,
+    ChunkMap,
+    chunk_header,
+    chunks_header,
+    runs_of,
+)
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import RecordTooLargeError, TidelogError
+from tidelog.wire.messages.queues import DEDUPLICATION_ID_HEADER
+
+WHOLE_BYTES_MAX: Final = (1 << 20) - (4 << 10)
+"""A message that is longer is sent in chunks, also where a topic would take it whole."""
+CHUNK_BYTES: Final = 512 << 10
+_WINDOW: Final = 4
+"""Chunks under way at a time."""
+_CHUNK_BYTES_MIN: Final = 256
+_RECORD_OVERHEAD: Final = 512
+"""At most so much a batch is longer than the chunk in it."""
+
+
+class BinaryFile(Protocol):
+    """What is open for reading bytes; read in a thread."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to so many bytes; none at the end."""
+        ...
+
+
+class AsyncBinaryFile(Protocol):
+    """What `trio.open_file` returns."""
+
+    def read(self, size: int, /) -> Awaitable[bytes]:
+        """Return up to so many bytes; none at the end."""
+        ...
+
+
+Source = bytes | BinaryFile | AsyncBinaryFile | AsyncIterable[bytes]
+"""Where the value of a message comes from."""
+
+
+class _Pieces(Protocol):
+    async def take(self, size: int) -> bytes:
+        """Return the next bytes, fewer than `size` only at the end."""
+        ...
+
+
+@final
+class LargeSender:
+    """Sends the chunks of one message."""
+
+    def __init__(
+        self, cluster: Cluster, producer: Producer, record: OutgoingRecord, *, source: Source
+    ) -> None:
+        """Send what `source` has, which is read once, as the value of a record.
+
+        Raises:
+            TypeError: It is no source of bytes.
+        """
+        self._cluster = cluster
+        self._producer = producer
+        self._record = record
+        self._topic = record.topic
+        self._pieces = _pieces_of(source, cluster.env)
+        self._body_id = f"{cluster.env.random.getrandbits(64):016x}"
+        self._size = CHUNK_BYTES
+        self._hash = sha256()
+        self._length = 0
+        self._offsets: list[int] = []
+        self._window: list[bytes] = []
+
+    async def send(
+        self, *, whole_bytes_max: int = WHOLE_BYTES_MAX, is_identified: bool = False
+    ) -> OutgoingRecord:
+        """Send the chunks, and return the record that is still to be sent: the message.
+
+        They go to the partition of its key, or to any if it has none. What is short enough is not
+        sent in chunks: then it is the value of the record.
+
+        Args:
+            whole_bytes_max: What is short enough, with all that belongs to the record.
+            is_identified: Whether the message gets a deduplication id from its value, unless it
+                has one: brokers do not see what is in chunks.
+
+        Raises:
+            RecordTooLargeError: It is longer than `LARGE_MESSAGE_BYTES_MAX`, or the topic takes no
+                chunks of a sensible size.
+            TidelogError: A chunk was not acknowledged.
+        """
+        await self._fill()
+        record = msgspec.structs.replace(self._record, value=b"")
+        length = sum(map(len, self._window))
+        if not length or record.size + length <= whole_bytes_max:
+            return msgspec.structs.replace(record, value=b"".join(self._window))
+        partition = await self._partition(record.key)
+        while self._window:
+            self._length += sum(map(len, self._window))
+            if self._length > LARGE_MESSAGE_BYTES_MAX:
+                raise RecordTooLargeError(
+                    f"a message has at most {LARGE_MESSAGE_BYTES_MAX} bytes",
+                    size_bytes=self._length,
+                    limit_bytes=LARGE_MESSAGE_BYTES_MAX,
+                )
+            if is_identified:
+                for piece in self._window:
+                    self._hash.update(piece)
+            await self._send(self._window, partition)
+            self._window = []
+            await self._fill()
+        chunks = ChunkMap(self._body_id, self._length, runs_of(self._offsets))
+        headers = (*record.headers, chunks_header(chunks))
+        if is_identified and not any(name == DEDUPLICATION_ID_HEADER for name, _ in headers):
+            sent_id = self._hash.hexdigest().encode()
+            headers = (*headers, (DEDUPLICATION_ID_HEADER, sent_id))
+        return msgspec.structs.replace(record, partition=partition, headers=headers)
+
+    async def _fill(self) -> None:
+        while len(self._window) < _WINDOW:
+            piece = await self._pieces.take(self._size)
+            if not piece:
+                return
+            self._window.append(piece)
+
+    async def _send(self, window: list[bytes], partition: int) -> None:
+        """Send some chunks, cut smaller if they are refused for their size."""
+        while True:
+            try:
+                self._offsets += await self._appended(window, partition)
+            except RecordTooLargeError as error:
+                size = (error.detail("limit_bytes") or 0) - _RECORD_OVERHEAD
+                if not _CHUNK_BYTES_MIN <= size < max(map(len, window)):
+                    raise
+                self._size = size
+                window = [
+                    piece[at : at + size] for piece in window for at in range(0, len(piece), size)
+                ]
+            else:
+                return
+
+    async def _appended(self, window: list[bytes], partition: int) -> list[int]:
+        """Return the offsets of chunks that are acknowledged.
+
+        Raises:
+            TidelogError: Of one of them.
+        """
+        left = {len(self._offsets) + place: piece for place, piece in enumerate(window)}
+        offsets: dict[int, int] = {}
+        while left:
+            records = [
+                OutgoingRecord(
+                    self._topic,
+                    piece,
+                    partition=partition,
+                    headers=(chunk_header(self._body_id, index),),
+                )
+                for index, piece in left.items()
+            ]
+            results = await self._producer.send_records(self._topic, records)
+            for index, result in zip(list(left), results, strict=True):
+                if isinstance(result, TidelogError):
+                    raise result
+                if result.offset is not None:  # Else it is there, and nobody knows where.
+                    offsets[index] = result.offset
+                    del left[index]
+        return [offsets[index] for index in sorted(offsets)]
+
+    async def _partition(self, key: bytes | None) -> int:
+        known = self._cluster.metadata.topic(self._topic)
+        if known is None:
+            known = await self._cluster.topic(self._topic)
+        count = len(known.partitions)
+        if key is not None:
+            return partition_for_key(key, count)
+        numbers = range(count)
+        is_led = [self._cluster.metadata.leader_of(self._topic, n) is not None for n in numbers]
+        return self._cluster.env.random.choice(
+            [number for number in numbers if is_led[number]] or list(numbers)
+        )
+
+
+def is_to_be_cut(record: OutgoingRecord, source: Source, whole_bytes_max: int) -> bool:
+    """Return whether a `LargeSender` is to send the value of a record, and maybe in chunks.
+
+    It is if nobody knows how long it is, or if it is what makes the record longer than that.
+    """
+    if not isinstance(source, bytes):
+        return True
+    return record.size > whole_bytes_max and 2 * len(source) > record.size
+
+
+@final
+class _BytesPieces:
+    """Of bytes."""
+
+    def __init__(self, value: bytes) -> None:
+        self._value = memoryview(value)
+        self._at = 0
+
+    async def take(self, size: int) -> bytes:
+        piece = bytes(self._value[self._at : self._at + size])
+        self._at += len(piece)
+        return piece
+
+
+@final
+class _FilePieces:
+    """Of a file, whose reads may return less than is wanted."""
+
+    def __init__(self, file: BinaryFile | AsyncBinaryFile, env: Env) -> None:
+        self._file = file
+        self._env = env
+        self._is_async = inspect.iscoroutinefunction(file.read)
+
+    async def take(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            part = await self._read(size)
+            if not part:
+                break
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    async def _read(self, size: int) -> bytes:
+        if self._is_async:
+            return await cast("AsyncBinaryFile", self._file).read(size)
+        part = await self._env.offload(partial(cast("BinaryFile", self._file).read, size))
+        if not isinstance(part, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"a file is to be open for bytes; it gave {type(part).__name__}")
+        return part
+
+
+@final
+class _StreamPieces:
+    """Of bytes that come in any lengths."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        self._rest = bytearray()
+        self._is_over = False
+
+    async def take(self, size: int) -> bytes:
+        while len(self._rest) < size and not self._is_over:
+            try:
+                self._rest += await anext(self._stream)
+            except StopAsyncIteration:
+                self._is_over = True
+        piece = bytes(memoryview(self._rest)[:size])
+        del self._rest[:size]
+        return piece
+
+
+def _pieces_of(source: object, env: Env) -> _Pieces:
+    """Return what cuts a source into pieces.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _BytesPieces(cast("bytes", source))
+    if hasattr(source, "read"):
+        return _FilePieces(cast("BinaryFile", source), env)
+    if isinstance(source, AsyncIterable):
+        return _StreamPieces(aiter(cast("AsyncIterable[bytes]", source)))
+    raise TypeError(
+        f"a value is bytes, a file that is open for them, or an asynchronous iterable of them,"
+        f" not {type(source).__name__}"
+    )

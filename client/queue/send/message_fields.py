@@ -1,0 +1,144 @@
+"""Messages on their way into a queue: checked, and as records.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import TypedDict, TypeGuard, cast, final
+
+import msgspec
+
+from tidelog.client.producer.record_validation import OutgoingRecord, checked_record
+from tidelog.client.queue.receive.message import milliseconds
+from tidelog.client.queue.send.chunk_writer import Source
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queues import (
+    DEDUPLICATION_ID_BYTES_MAX,
+    DEDUPLICATION_ID_HEADER,
+    DELIVER_AT_HEADER,
+    HEADER_PREFIX,
+    PRIORITY_HEADER,
+)
+
+_PLAIN_BYTES_MAX = 32 << 10
+
+
+@final
+class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """One message for `Queue.send_batch`; only `value` must be given."""
+
+    value: Source | None
+    """Of up to 1 GiB: bytes, a file that is open for reading them, or an asynchronous iterable."""
+    key: bytes | None = None
+    """As for records: messages with the same key are in one partition."""
+    group: bytes | None = None
+    """FIFO queues: messages of one group are handed out in order. The same as `key`, which is where
+    it is kept."""
+    headers: Iterable[tuple[str, bytes]] = ()
+    delay: float | None = None
+    """Nobody gets it for so many seconds; `None` for what the queue says."""
+    priority: int | None = None
+    """Its lane, in a queue that has some; 0 is the most urgent."""
+    deduplication_id: str | None = None
+    """FIFO queues: one of these is kept within the window."""
+
+
+def is_plain(messages: Sequence[bytes | OutgoingMessage]) -> TypeGuard[Sequence[bytes]]:
+    """Return whether all are values of a moderate size, and nothing else."""
+    return set(map(type, messages)) == {bytes} and (
+        max(map(len, cast("Sequence[bytes]", messages))) <= _PLAIN_BYTES_MAX
+    )
+
+
+class MessageFields(TypedDict, total=False):
+    """The fields of `OutgoingMessage` beside its value, as keywords."""
+
+    key: bytes | None
+    group: bytes | None
+    headers: Iterable[tuple[str, bytes]]
+    delay: float | None
+    priority: int | None
+    deduplication_id: str | None
+
+
+def record_of(
+    message: OutgoingMessage, topic: str, *, now_ms: int, is_fifo: bool = False
+) -> OutgoingRecord:
+    """Return the record of a message.
+
+    Raises:
+        TypeError: Something is not of its type; the message says what it should be.
+        ValueError: A number is out of range, a header means something to queues, or key and group
+            are not the same.
+    """
+    key = _key_of(message)
+    value = message.value
+    if value is not None and not isinstance(value, (bytes, str)):
+        value = b""  # Until it was read; see `client.queue.send.chunk_writer`.
+    record = checked_record(
+        topic, value, key, partition=None, headers=message.headers, timestamp_ms=None
+    )
+    for name, _ in record.headers:
+        if name.startswith(HEADER_PREFIX):
+            raise ValueError(
+                f"headers that begin with {HEADER_PREFIX!r} are set by queues, {name!r} is one"
+            )
+    if is_fifo and message.delay == 0:
+        message = msgspec.structs.replace(message, delay=None)  # That of the queue applies.
+    fields = _fields(message, now_ms)
+    if not fields:
+        return record
+    return msgspec.structs.replace(record, headers=(*record.headers, *fields))
+
+
+def check_for_kind(message: OutgoingMessage, *, is_fifo: bool, has_lanes: bool = False) -> None:
+    """Check that a message may be sent to a queue of this kind: with message groups, or without.
+
+    Raises:
+        InvalidRequestError: It may not, and why.
+    """
+    if not is_fifo:
+        if message.deduplication_id is not None:
+            raise InvalidRequestError("only FIFO queues take deduplication ids")
+        if message.priority is not None and not has_lanes:
+            raise InvalidRequestError(
+                "the queue has no priorities; it needs `lanes`, such as"
+                " `tidelog queue alter NAME --set lanes=8,4,1`"
+            )
+    elif _key_of(message) is None:
+        raise InvalidRequestError("a message to a FIFO queue needs a group: give its key")
+    elif message.delay:
+        raise InvalidRequestError(
+            "messages of a FIFO queue have no delays of their own; the queue can have one"
+            " (delivery_delay)"
+        )
+    elif message.priority is not None:
+        raise InvalidRequestError("a FIFO queue has an order of its own, and no priorities")
+
+
+def _key_of(message: OutgoingMessage) -> bytes | None:
+    key, group = message.key, message.group
+    if key is not None and group is not None and key != group:
+        raise ValueError("key and group are the same thing; give one of them")
+    return key if group is None else group
+
+
+def _fields(message: OutgoingMessage, now_ms: int) -> list[tuple[str, bytes]]:
+    fields: list[tuple[str, bytes]] = []
+    if message.delay is not None:
+        deliver_at_ms = now_ms + milliseconds("delay", message.delay)
+        fields.append((DELIVER_AT_HEADER, b"%d" % deliver_at_ms))
+    if message.priority is not None:
+        if message.priority < 0:
+            raise ValueError(f"a priority is a number from 0 on, not {message.priority}")
+        fields.append((PRIORITY_HEADER, str(index(message.priority)).encode()))
+    if message.deduplication_id is not None:
+        sent_id = message.deduplication_id.encode()
+        if not 1 <= len(sent_id) <= DEDUPLICATION_ID_BYTES_MAX:
+            raise ValueError(
+                f"a deduplication id has 1 to {DEDUPLICATION_ID_BYTES_MAX} bytes,"
+                f" not {len(sent_id)}"
+            )
+        fields.append((DEDUPLICATION_ID_HEADER, sent_id))
+    return fields

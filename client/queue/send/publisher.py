@@ -1,0 +1,140 @@
+"""Messages on their way into a queue: by whoever takes them, and in chunks if they are long.
+
+Shell: without tasks.
+"""
+
+from collections.abc import Sequence
+from typing import Final, final
+
+import trio
+
+from tidelog.client.producer.receipt import Receipt
+from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.queue.context import QueueShared
+from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.queue.send.chunk_writer import WHOLE_BYTES_MAX, LargeSender, is_to_be_cut
+from tidelog.client.queue.send.message_fields import (
+    OutgoingMessage,
+    check_for_kind,
+    is_plain,
+    record_of,
+)
+from tidelog.client.queue.send.ordered_sender import looks_at_messages
+from tidelog.wire.errors import RecordTooLargeError, TidelogError
+from tidelog.wire.messages.queue_admin import QueueDescription
+
+_NO_LANES: Final = "none"
+
+
+@final
+class QueuePublisher:
+    """Sends messages to one queue."""
+
+    def __init__(self, shared: QueueShared, asker: QueueAsker, name: str) -> None:
+        """Send to the queue `name`, which `asker` knows."""
+        self._shared = shared
+        self._cluster = shared.cluster
+        self._asker = asker
+        self._name = name
+
+    async def send(self, given: Sequence[bytes | OutgoingMessage]) -> list[Receipt | TidelogError]:
+        """Send messages and wait until it is known what becomes of each.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            InvalidRequestError: The queue does not take such a message; nothing is sent.
+            TypeError: Something is not of its type; nothing is sent.
+            ValueError: A number is out of range; nothing is sent.
+        """
+        results = await self._send_plain(given)
+        if results is None:
+            results = await self._send(_as_messages(given))
+        too_large = [
+            place
+            for place, result in enumerate(results)
+            if isinstance(result, RecordTooLargeError) and _is_at_hand(given[place])
+        ]
+        if too_large and (len(given) == 1 or not (await self._asker.describe()).is_fifo):
+            # The topic takes less than others do. In a group they would come behind later ones.
+            again = _as_messages([given[place] for place in too_large])
+            for place, result in zip(
+                too_large, await self._send(again, whole_bytes_max=0), strict=True
+            ):
+                results[place] = result
+        return results
+
+    async def _send_plain(
+        self, messages: Sequence[bytes | OutgoingMessage]
+    ) -> list[Receipt | TidelogError] | None:
+        """Send messages of which nothing but their value matters; `None` if there is more to it."""
+        if not is_plain(messages):
+            return None
+        await trio.lowlevel.checkpoint_if_cancelled()
+        description = await self._asker.describe()
+        if looks_at_messages(description):
+            return None
+        producer = await self._shared.producer()
+        return await producer.send_values(description.topic, messages)
+
+    async def _send(
+        self, messages: Sequence[OutgoingMessage], *, whole_bytes_max: int = WHOLE_BYTES_MAX
+    ) -> list[Receipt | TidelogError]:
+        await trio.lowlevel.checkpoint()
+        now_ms = self._cluster.env.clock.now_ms()
+        description = await self._described_for(messages)
+        topic, is_fifo = description.topic, description.is_fifo
+        for message in messages:
+            check_for_kind(message, is_fifo=is_fifo, has_lanes=_has_lanes(description))
+        records = [
+            record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
+        ]
+        is_identified = description.config.get("content_based_deduplication") == "on"
+        results: dict[int, Receipt | TidelogError] = {}
+        for place, message in enumerate(messages):
+            source = message.value
+            if source is not None and is_to_be_cut(records[place], source, whole_bytes_max):
+                producer = await self._shared.producer()
+                sender = LargeSender(self._cluster, producer, records[place], source=source)
+                try:
+                    records[place] = await sender.send(
+                        whole_bytes_max=whole_bytes_max, is_identified=is_identified
+                    )
+                except TidelogError as error:  # What becomes of the others is known all the same.
+                    results[place] = error
+        places = [place for place in range(len(records)) if place not in results]
+        sent = await self._send_records(description, [records[place] for place in places])
+        results.update(zip(places, sent, strict=True))
+        return [results[place] for place in range(len(records))]
+
+    async def _send_records(
+        self, description: QueueDescription, records: list[OutgoingRecord]
+    ) -> list[Receipt | TidelogError]:
+        if not records:
+            return []
+        if looks_at_messages(description):
+            return await self._shared.sender(self._name).send(description, records)
+        producer = await self._shared.producer()
+        return await producer.send_records(description.topic, records)
+
+    async def _described_for(self, messages: Sequence[OutgoingMessage]) -> QueueDescription:
+        """Return what is known of the queue: anew, if messages were refused for what was known."""
+        description = await self._asker.describe()
+        if _has_lanes(description) or all(message.priority is None for message in messages):
+            return description
+        self._shared.directory.doubt(description)
+        return await self._asker.describe()
+
+
+def _has_lanes(description: QueueDescription) -> bool:
+    return description.config.get("lanes", _NO_LANES) != _NO_LANES
+
+
+def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessage]:
+    return [
+        each if isinstance(each, OutgoingMessage) else OutgoingMessage(value=each) for each in given
+    ]
+
+
+def _is_at_hand(message: bytes | OutgoingMessage) -> bool:
+    """Return whether a value can be read once more."""
+    return isinstance(message, bytes) or isinstance(message.value, bytes)

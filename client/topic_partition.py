@@ -1,0 +1,10 @@
+"""One partition of one topic, as its name and number."""
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int

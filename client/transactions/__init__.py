@@ -1,0 +1,1 @@
+"""Staged writes: batches of records that become visible together."""

@@ -1,0 +1,71 @@
+"""Where a task has staged its records.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterable
+from typing import final
+
+import msgspec
+
+from tidelog.wire.errors import TransactionGoneError
+from tidelog.wire.messages.transactions import StagedPart, StagedPiece
+
+Key = tuple[bytes, int]
+"""Topic id and partition."""
+
+
+class StagedPlace(msgspec.Struct, frozen=True):
+    """Records of one task in one staging log."""
+
+    topic_id: bytes
+    partition: int
+    producer_id: int
+    first_offset: int
+    end_offset: int
+    """Exclusive."""
+    record_count: int
+
+
+@final
+class Places:
+    """All places of one task, which grow with each receipt."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._places: dict[Key, StagedPlace] = {}
+
+    def add(self, key: Key, producer_id: int, offset: int, *, count: int) -> None:
+        """Take note of records that follow each other.
+
+        Raises:
+            TransactionGoneError: They were sent under another identity than those before: what is
+                where is not known any more.
+        """
+        known = self._places.get(key)
+        if known is None:
+            self._places[key] = StagedPlace(*key, producer_id, offset, offset + count, count)
+            return
+        if known.producer_id != producer_id:
+            raise TransactionGoneError("the producer has another identity now; do the task again")
+        self._places[key] = msgspec.structs.replace(
+            known,
+            first_offset=min(known.first_offset, offset),
+            end_offset=max(known.end_offset, offset + count),
+            record_count=known.record_count + count,
+        )
+
+    def as_tuple(self) -> tuple[StagedPlace, ...]:
+        """Return them as they are now."""
+        return tuple(self._places.values())
+
+
+def merged(places: Iterable[StagedPlace]) -> list[StagedPart]:
+    """Return what is to be appended to each partition, in the order of the places."""
+    pieces: dict[Key, list[StagedPiece]] = {}
+    for place in places:
+        piece = StagedPiece(
+            place.producer_id, place.first_offset, place.end_offset, place.record_count
+        )
+        pieces.setdefault((place.topic_id, place.partition), []).append(piece)
+    return [StagedPart(*key, found) for key, found in pieces.items()]

@@ -1,0 +1,1 @@
+"""Opening a node: create a cluster, join one, or continue."""

@@ -1,0 +1,71 @@
+"""Asking the peers of a fresh node until it is clear which cluster it belongs to.
+
+Shell around `coordinator.bootstrap.decision`.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import trio
+
+from tidelog.coordinator.bootstrap.decision import Form, Formation, Join, Wait
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
+from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import open_rpc
+
+ANSWER_TIMEOUT_S: Final = 1.0
+ROUND_S: Final = 0.5
+
+
+async def find_cluster(
+    env: Env, own: PeerStatusReply, addresses: Mapping[int, tuple[str, int]]
+) -> Form | Join:
+    """Return what a fresh node is to do, as soon as its peers have told enough.
+
+    All others ask it the same meanwhile: it must answer `PEER_STATUS` with `own`.
+
+    Args:
+        env: The world.
+        own: What this node says of itself.
+        addresses: Host and port of every peer, by node id; its own does not matter.
+
+    Raises:
+        ConfigError: The peers do not go together; one line says why.
+    """
+    formation = Formation(own)
+    reason = ""
+    while True:
+        async with trio.open_nursery() as nursery:
+            for node_id, address in addresses.items():
+                if node_id != own.peer.node_id:
+                    nursery.start_soon(partial(_ask, env, formation, node_id, address=address))
+        decision = formation.decide()
+        if not isinstance(decision, Wait):
+            return decision
+        if decision.reason != reason:
+            reason = decision.reason
+            env.probe("waiting_for_cluster", node_id=own.peer.node_id, reason=reason)
+        await trio.sleep(ROUND_S)
+
+
+async def _ask(env: Env, formation: Formation, node_id: int, *, address: tuple[str, int]) -> None:
+    """Ask one peer; take note of its answer, or that there was none."""
+    own_id = formation.own.peer.node_id
+    with trio.move_on_after(ANSWER_TIMEOUT_S):
+        try:
+            async with open_rpc(
+                env.network, *address, client_name=f"node {own_id}", client_version=""
+            ) as connection:
+                status = await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
+        except (BrokerError, ConnectionLostError, WireFormatError):
+            formation.silent(node_id)
+            return
+        if status.peer.node_id == node_id:
+            formation.heard(status)
+            return
+        formation.heard_stranger(node_id, f"{address[0]}:{address[1]}", status.peer.node_id)
+        return
+    formation.silent(node_id)

@@ -1,0 +1,212 @@
+"""From a data directory to a node of a cluster: one that is there, one that begins, or one to join.
+
+Shell: reads and writes what a voter must not forget. A node that is alone begins a cluster of its
+own. One that was started with peers first learns from them which cluster there is. A node whose
+metadata is damaged or lost may have promised something that it does not know any more: it comes
+back under another identity, and only into the cluster that it belonged to.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.coordinator.bootstrap.decision import Form
+from tidelog.coordinator.bootstrap.discovery import find_cluster
+from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.errors import DamagedLogError
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import SnapshotMeta
+from tidelog.coordinator.raft.ready import HardState, StoredState
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.storage import (
+    DamagedStorageError,
+    RaftStorage,
+    Snapshot,
+    Stored,
+    Vote,
+    found_raft_storage,
+    is_founded,
+    open_raft_storage,
+)
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import DataDirectoryError
+from tidelog.wire.messages.cluster import Peer, PeerStatusReply
+
+METADATA_DIRECTORY: Final = "metadata"
+_SET_ASIDE: Final = "metadata.damaged"
+
+
+class Home(Protocol):
+    """The data directory of a node, as far as it says whose it is."""
+
+    @property
+    def peer(self) -> Peer:
+        """Who this node is, with the metadata that it has or will have."""
+        ...
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that it belongs to; empty as long as it belongs to none."""
+        ...
+
+    @property
+    def has_old_catalog(self) -> bool:
+        """Whether the metadata was written by a version that knew no clusters."""
+        ...
+
+    def settle(self, cluster_id: str) -> None:
+        """Belong to a cluster from now on, durably; blocks."""
+        ...
+
+    def renew_peer(self, disk_id: bytes) -> None:
+        """Be somebody else from now on, durably; blocks."""
+        ...
+
+
+class Found(NamedTuple):
+    """A node that can run."""
+
+    node: RaftNode
+    status: PeerStatusReply
+    """What it says of itself."""
+
+
+async def open_node(
+    env: Env,
+    files: FileCache,
+    home: Home,
+    *,
+    addresses: Mapping[int, tuple[str, int]],
+    answer: Callable[[PeerStatusReply], None],
+) -> Found:
+    """Return the node of a data directory; with peers, that may take until they are there.
+
+    Args:
+        env: The world.
+        files: Of the data directory.
+        home: The data directory.
+        addresses: Host and port of the nodes that this one was started with, itself included, by
+            node id; empty for a node that is alone.
+        answer: Called with what `PEER_STATUS` is to be answered with from now on.
+
+    Raises:
+        DataDirectoryError: The metadata is damaged or lost and there are no peers to get it from,
+            or it belongs to another cluster.
+        ConfigError: The peers do not go together.
+        OSError: The disk failed.
+    """
+    disk = files.disk
+    peer_ids = sorted(addresses.keys() | {home.peer.node_id})
+    if await env.offload(lambda: is_founded(disk, METADATA_DIRECTORY)):
+        try:
+            return await _open(env, files, home, peer_ids=peer_ids)
+        except DamagedStorageError as error:
+            if len(peer_ids) == 1:
+                raise DataDirectoryError(f"{error}; restore it from a backup") from error
+            env.probe("metadata_damaged", severity="error", reason=str(error))
+            disk_id = env.random.randbytes(12)
+            await env.offload(lambda: _set_aside(disk, home, disk_id))
+    vote, snapshot = await _beginning(env, files, home, addresses=addresses, answer=answer)
+    await env.offload(lambda: found_raft_storage(disk, METADATA_DIRECTORY, vote, snapshot=snapshot))
+    try:
+        return await _open(env, files, home, peer_ids=peer_ids)
+    except DamagedStorageError as error:
+        raise DataDirectoryError(f"{error}; restore it from a backup") from error
+
+
+async def _beginning(
+    env: Env,
+    files: FileCache,
+    home: Home,
+    *,
+    addresses: Mapping[int, tuple[str, int]],
+    answer: Callable[[PeerStatusReply], None],
+) -> tuple[Vote, Snapshot]:
+    """Return what a node without metadata begins with."""
+    peer, cluster_id = home.peer, home.cluster_id
+    others = addresses.keys() - {peer.node_id}
+    if home.has_old_catalog or not (others or cluster_id):
+        return _first(peer, cluster_id or env.random.randbytes(12).hex(), [peer])
+    where = f"{files.disk.root}/{METADATA_DIRECTORY}"
+    if not others:
+        raise DataDirectoryError(
+            f"{where} has lost the metadata of cluster {cluster_id}; restore it from a backup"
+        )
+    if cluster_id:
+        # Who has lost the metadata does not know what it promised; that is somebody else's now.
+        disk_id = env.random.randbytes(12)
+        await env.offload(lambda: home.renew_peer(disk_id))
+        peer = home.peer
+    own = PeerStatusReply(peer, sorted(addresses), None, [])
+    answer(own)
+    decision = await find_cluster(env, own, addresses)
+    if isinstance(decision, Form):
+        if cluster_id:
+            raise DataDirectoryError(
+                f"{where} has lost the metadata of cluster {cluster_id}, and none of the peers"
+                " belongs to it; restore it from a backup"
+            )
+        return _first(peer, env.random.randbytes(12).hex(), decision.voters)
+    if cluster_id not in ("", decision.cluster_id):
+        raise DataDirectoryError(
+            f"{files.disk.root} belongs to cluster {cluster_id}, node {decision.node_id} to cluster"
+            f" {decision.cluster_id}; name nodes of the same cluster with --peers"
+        )
+    return _first(peer, decision.cluster_id, decision.first_voters)
+
+
+def _first(peer: Peer, cluster_id: str, voters: list[Peer]) -> tuple[Vote, Snapshot]:
+    """Return what a node has promised and knows when it begins.
+
+    One that is not among the first voters knows of no member, and is told who they are.
+    """
+    vote = Vote(_identity(peer), cluster_id, HardState())
+    identities = [_identity(voter) for voter in voters] if peer in voters else []
+    return vote, Snapshot(SnapshotMeta(0, 0, Membership.of_voters(identities)), b"")
+
+
+def _identity(peer: Peer) -> Identity:
+    return Identity(peer.node_id, peer.disk_id)
+
+
+def _peer(identity: Identity) -> Peer:
+    return Peer(identity.node_id, identity.disk_id)
+
+
+async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) -> Found:
+    now_ms = env.clock.now_ms()
+
+    def open_it() -> tuple[RaftStorage, Stored]:
+        storage, stored, _ = open_raft_storage(METADATA_DIRECTORY, files, now_ms=now_ms)
+        cluster_id = stored.vote.cluster_id
+        if home.cluster_id not in ("", cluster_id):
+            raise DataDirectoryError(
+                f"{files.disk.root} belongs to cluster {home.cluster_id}, its metadata to cluster"
+                f" {cluster_id}; restore what belongs together from a backup"
+            )
+        home.settle(cluster_id)
+        return storage, stored
+
+    storage, stored = await env.offload(open_it)
+    vote, meta = stored.vote, stored.snapshot.meta
+    begin = StoredState(vote.hard_state, meta, tuple(stored.entries))
+    try:
+        core = RaftCore(vote.identity, begin, RaftConfig(), dice=env.random)
+    except DamagedLogError as error:
+        raise DamagedStorageError(f"{files.disk.root}/{METADATA_DIRECTORY}: {error}") from error
+    voters = meta.membership.voters if meta.index == 0 else ()
+    status = PeerStatusReply(
+        _peer(vote.identity), peer_ids, vote.cluster_id, [_peer(voter) for voter in voters]
+    )
+    return Found(RaftNode(env, core, storage, stored=stored), status)
+
+
+def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:
+    """Give up metadata that is damaged; it is kept for those who want to look."""
+    # The identity first: nothing is promised under the new one yet, whatever happens in between.
+    home.renew_peer(disk_id)
+    disk.remove_directory(_SET_ASIDE)
+    disk.rename(METADATA_DIRECTORY, _SET_ASIDE)
+    disk.sync_directory("")

@@ -1,0 +1,1 @@
+"""The controller: the replicated metadata, and the clients of its commands."""

@@ -1,0 +1,227 @@
+"""A broker's place in its cluster: it registers, says that it lives, and takes its leave.
+
+Shell around `coordinator.metadata.broker_sessions.OwnSession`. A broker that hears nothing from
+the cluster stops to act as a leader before the cluster gives its partitions to others.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, final
+
+import trio
+
+from tidelog.coordinator.controller.command_client import Submission
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.metadata.broker_sessions import (
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_MS,
+    OwnSession,
+)
+from tidelog.coordinator.metadata.commands import RegisterBroker, Registered
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    DuplicateBrokerError,
+    RequestTimedOutError,
+    RetriableError,
+    StaleBrokerEpochError,
+    TidelogError,
+)
+from tidelog.wire.messages.cluster import HeartbeatReply, HeartbeatRequest
+
+_ATTEMPT_S: Final = SESSION_MS / 1000
+_RETRY_S: Final = 0.5
+_LEAVING_S: Final = 0.1
+
+
+class BrokerPlace(NamedTuple):
+    """What a broker says of itself when it registers."""
+
+    node_id: int
+    disk_id: str
+    """Of its data directory."""
+    host: str
+    port: int
+    """Where clients and other brokers reach it."""
+    failure_domain: str
+    """What fails together with it; empty when nothing does."""
+    clean_stop_epoch: int | None
+    """Broker epoch of the process that stopped last in this directory, if it wrote all to disk."""
+
+
+@final
+class Registration:
+    """One process of a broker, as the cluster knows it.
+
+    Invariant: while `may_lead` is true, nobody else was given what this broker leads because it was
+    silent. What somebody moves away from a live broker it leads until it has heard of that, for the
+    time of a session at most.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        submission: Submission,
+        metadata: ReplicatedMetadata,
+        *,
+        place: BrokerPlace,
+        cluster_id: str,
+        is_only_voter: Callable[[], bool],
+    ) -> None:
+        """Be known to nobody yet; `run` must run in a task of its own.
+
+        Args:
+            env: The world.
+            submission: The way to the node that decides.
+            metadata: What this broker knows.
+            place: What it says of itself.
+            cluster_id: Its cluster.
+            is_only_voter: Whether this node decides all alone.
+        """
+        self._env = env
+        self._submission = submission
+        self._metadata = metadata
+        self._place = place
+        self._cluster_id = cluster_id
+        self._is_only_voter = is_only_voter
+        self._incarnation_id = env.random.randbytes(12).hex()
+        self._session = OwnSession()
+        self._is_fenced = True
+        self._beating = trio.Lock()
+        self._granted: list[tuple[int, int]] = []
+        """Heartbeats that said that this broker may lead: which entry of the metadata it must have
+        applied before, and when they were sent. The first and the last one are enough."""
+        self.broker_epoch: int | None = None
+        """Given by the cluster at each registration; `None` before the first."""
+
+    def may_lead(self) -> bool:
+        """Return whether this broker may act as the leader of what it leads.
+
+        The only voter has nobody behind its back who could give its partitions to others.
+        """
+        self._look_at_granted()
+        return not self._is_fenced and (
+            self._session.is_valid(now_ms=_now_ms()) or self._is_only_voter()
+        )
+
+    async def run(self) -> None:
+        """Register, unless that is done, and send heartbeats; until cancelled.
+
+        Raises:
+            DuplicateBrokerError: Another process has this broker's place; this one must stop.
+        """
+        if self.broker_epoch is None:
+            await self.register()
+        while True:
+            await self.beat()
+            is_in = not self._is_fenced
+            await trio.sleep(HEARTBEAT_INTERVAL_MS / 1000 if is_in else _RETRY_S)
+
+    async def register(self) -> None:
+        """Become known to the cluster; returns when it is.
+
+        Raises:
+            DuplicateBrokerError: The place is taken.
+        """
+        while True:
+            try:
+                reply = await self._submission.submit(self._command(), timeout_s=_ATTEMPT_S)
+            except (RetriableError, StaleBrokerEpochError) as error:
+                self._env.probe("not_registered", severity="warning", reason=str(error))
+                await trio.sleep(_RETRY_S)
+                continue
+            assert isinstance(reply, Registered)
+            self.broker_epoch = reply.broker_epoch
+            self._env.probe("broker_registered", severity="debug", broker_epoch=reply.broker_epoch)
+            return
+
+    def _command(self) -> RegisterBroker:
+        place = self._place
+        known = self._metadata.state.brokers.get(place.node_id)
+        return RegisterBroker(
+            place.node_id,
+            place.disk_id,
+            self._incarnation_id,
+            place.host,
+            place.port,
+            place.failure_domain,
+            place.clean_stop_epoch,
+            known_epoch=0 if known is None else known.broker_epoch,
+        )
+
+    async def leave(self, *, timeout_s: float) -> bool:
+        """Have others take over what this broker leads; return whether nothing is left.
+
+        Nothing is left as well when the cluster does not know this process any more.
+        """
+        with trio.move_on_after(timeout_s):
+            while True:
+                try:
+                    answer = await self._beat(wants_to_stop=True)
+                except StaleBrokerEpochError:
+                    return True
+                except RequestTimedOutError:
+                    continue
+                if answer.may_stop:
+                    return True
+                await trio.sleep(_LEAVING_S)
+        return False
+
+    async def beat(self) -> None:
+        """Say once that this broker lives, or register anew if the cluster lost track of it.
+
+        Raises:
+            DuplicateBrokerError: Another process has this broker's place.
+        """
+        try:
+            await self._beat(wants_to_stop=False)
+        except StaleBrokerEpochError:
+            # Unregistered, or the cluster lost track. Should another process have taken over,
+            # registering says so.
+            self._is_fenced = True
+            await self.register()
+        except DuplicateBrokerError:
+            raise
+        except TidelogError as error:
+            # Whatever it is, a defect of the one that leads perhaps: the session tells how long
+            # this broker may go on.
+            self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
+
+    async def _beat(self, *, wants_to_stop: bool) -> HeartbeatReply:
+        assert self.broker_epoch is not None, "registered before"
+        async with self._beating:
+            known = self._metadata.state.brokers.get(self._place.node_id)
+            is_caught_up = known is not None and known.broker_epoch >= self.broker_epoch
+            sent_at_ms = _now_ms()
+            answer = await self._submission.heartbeat(
+                HeartbeatRequest(
+                    self._cluster_id,
+                    self._place.node_id,
+                    self.broker_epoch,
+                    is_caught_up,
+                    wants_to_stop,
+                    self._metadata.applied_index,
+                ),
+                timeout_s=_ATTEMPT_S,
+            )
+            if answer.is_fenced:
+                self._is_fenced = True
+                self._granted.clear()
+            elif answer.is_counted:
+                self._granted[1:] = [(answer.metadata_index, sent_at_ms)]
+                self._look_at_granted()
+            return answer
+
+    def _look_at_granted(self) -> None:
+        """Take sessions for true as soon as this broker knows what was decided before them.
+
+        Else one that was fenced and let in again would go on to lead what was given to others
+        meanwhile, if it hears of that late.
+        """
+        while self._granted and self._granted[0][0] <= self._metadata.applied_index:
+            _, sent_at_ms = self._granted.pop(0)
+            self._is_fenced = False
+            self._session.answered(sent_at_ms=sent_at_ms)
+
+
+def _now_ms() -> int:
+    """Return monotonic time."""
+    return int(trio.current_time() * 1000)

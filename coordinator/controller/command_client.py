@@ -1,0 +1,273 @@
+"""Having the cluster decide, from any of its nodes.
+
+Shell: finds the node that leads, and asks again until it is known what came of a command. Commands
+have identities of their own, so asking again does no harm.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar, final
+
+import msgspec
+import trio
+
+from tidelog.coordinator.controller.address_book import AddressBook
+from tidelog.coordinator.controller.controller import Controller
+from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedMetadata
+from tidelog.coordinator.metadata.broker_sessions import Heartbeat
+from tidelog.coordinator.metadata.commands import (
+    CatchUp,
+    Command,
+    Reply,
+    decode_command,
+    decode_reply,
+    encode_command,
+    encode_reply,
+)
+from tidelog.coordinator.raft.membership import Identity, check_cluster
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.wire.errors import (
+    BrokerNotReadyError,
+    ConnectionLostError,
+    InvalidRequestError,
+    LogOfflineError,
+    NotControllerError,
+    RequestTimedOutError,
+    TidelogError,
+    WireFormatError,
+)
+from tidelog.wire.messages.cluster import (
+    DecideReply,
+    DecideRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+)
+from tidelog.wire.protocol import api
+
+_RETRY_S: Final = 0.1
+_ANSWER_TIMEOUT_S: Final = COMMIT_TIMEOUT_S + 1.0
+_HEARTBEAT_TIMEOUT_S: Final = 2.0
+
+Answer = TypeVar("Answer")
+
+
+@final
+class Submission:
+    """The way from this node to the one that decides, and from others to this one."""
+
+    def __init__(
+        self,
+        node: RaftNode,
+        metadata: ReplicatedMetadata,
+        controller: Controller,
+        *,
+        peers: Peers,
+        addresses: AddressBook,
+    ) -> None:
+        """Decide with `metadata` and `controller` while `node` leads, else ask `peers`."""
+        self._node = node
+        self._metadata = metadata
+        self._controller = controller
+        self._peers = peers
+        self._addresses = addresses
+
+    async def submit(self, command: Command, *, timeout_s: float) -> Reply:
+        """Carry out a command; committed, and visible in the state here, when this returns.
+
+        If cancelled, the command may be carried out, or not.
+
+        Raises:
+            RequestTimedOutError: It may be carried out, or not.
+            BrokerError: The command is refused.
+        """
+        there = self._submit_to(command)
+        return await self._ask(lambda: self._metadata.decide(command), there, timeout_s=timeout_s)
+
+    async def catch_up(self, *, timeout_s: float) -> None:
+        """Wait until the state here has all that was decided before this call.
+
+        Raises:
+            RequestTimedOutError: Nobody who leads answered.
+        """
+        await self.submit(CatchUp(), timeout_s=timeout_s)
+
+    async def submit_once(self, command: Command, *, timeout_s: float) -> Reply:
+        """Carry out a command like `submit`, but ask one node only, and once.
+
+        A refusal is final then: no other copy of the command is on its way.
+
+        Raises:
+            RequestTimedOutError: It may be carried out, or not; so for `ConnectionLostError`.
+            BrokerError: The command is refused, or no node leads.
+        """
+        with trio.move_on_after(timeout_s):
+            if self._node.has_begun_term:
+                return await self._metadata.decide(command)
+            leader_id = self._node.leader_id
+            if leader_id is None or leader_id == self._node.identity.node_id:
+                raise NotControllerError("no node leads the cluster at the moment")
+            return await self._submit_to(command)(leader_id)
+        raise RequestTimedOutError(f"not decided within {timeout_s:g} s")
+
+    def _submit_to(self, command: Command) -> Callable[[int], Awaitable[Reply]]:
+        request = DecideRequest(self._node.cluster_id, encode_command(command))
+
+        async def there(node_id: int) -> Reply:
+            decided = await self._peers.ask(
+                node_id, api.DECIDE, request, timeout_s=_ANSWER_TIMEOUT_S
+            )
+            await self._metadata.wait_applied(decided.index)
+            return decode_reply(decided.reply)
+
+        return there
+
+    async def heartbeat(self, heartbeat: HeartbeatRequest, *, timeout_s: float) -> HeartbeatReply:
+        """Tell the node that leads that this broker lives.
+
+        Raises:
+            RequestTimedOutError: Nobody who leads was reached.
+            StaleBrokerEpochError: It must register first.
+        """
+
+        async def there(node_id: int) -> HeartbeatReply:
+            return await self._peers.ask(
+                node_id, api.HEARTBEAT, heartbeat, timeout_s=_HEARTBEAT_TIMEOUT_S
+            )
+
+        return await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
+
+    async def decide(self, request: DecideRequest) -> DecideReply:
+        """Carry out another node's command, while this one leads.
+
+        Raises:
+            NotControllerError: It does not lead.
+            BrokerError: The command is refused, or not committed in time.
+        """
+        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
+        try:
+            command = decode_command(request.command)
+        except WireFormatError as error:
+            raise InvalidRequestError(str(error)) from error
+        reply = await self._metadata.decide(command)
+        return DecideReply(encode_reply(reply), self._node.applied_index)
+
+    async def take_heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+        """Take note that a broker lives, while this node leads.
+
+        Raises:
+            NotControllerError: It does not lead.
+            BrokerError: The broker must register first, or no majority is there.
+        """
+        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
+        answer = await self._controller.heartbeat(
+            Heartbeat(
+                request.node_id,
+                request.broker_epoch,
+                request.wants_to_stop,
+                request.applied_index,
+            ),
+            is_caught_up=request.is_caught_up,
+        )
+        # Decided, not applied: with a full disk here, others know what this node does not yet.
+        return HeartbeatReply(
+            answer.is_fenced, answer.may_stop, self._node.commit_index, answer.is_counted
+        )
+
+    async def join(self, request: JoinRequest) -> JoinReply:
+        """Make a node a member, if this one leads; else ask the one that does, once.
+
+        Raises:
+            NotControllerError: No node leads, it cannot be reached, or it cannot do it now.
+            DuplicateBrokerError: A live broker has this node id.
+        """
+        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
+        identity = Identity(request.peer.node_id, request.peer.disk_id)
+        address = (request.host, request.port)
+        own_id, leader_id = self._node.identity.node_id, self._node.leader_id
+        if leader_id is None and identity in self._node.membership.members:
+            # Who could lead may be waiting for this.
+            self._addresses.told(identity.node_id, address)
+        if leader_id in (None, own_id) or request.is_passed_on:
+            await self._controller.admit(identity, address)
+            reply = JoinReply(own_id, "", 0)
+        else:
+            assert leader_id is not None
+            reply = await self._pass_on(leader_id, request)
+        # Not before: a stranger with the id of a member would lead everybody astray.
+        self._addresses.told(identity.node_id, address)
+        return reply
+
+    async def _pass_on(self, leader_id: int, request: JoinRequest) -> JoinReply:
+        passed_on = msgspec.structs.replace(request, is_passed_on=True)
+        try:
+            reply = await self._peers.ask(
+                leader_id, api.JOIN, passed_on, timeout_s=_ANSWER_TIMEOUT_S
+            )
+        except (ConnectionLostError, WireFormatError) as error:
+            raise NotControllerError(
+                f"node {leader_id} leads the cluster, and cannot be asked: {error}"
+            ) from error
+        # Whoever joins must be able to answer the one that leads, of which it may know nothing.
+        return JoinReply(reply.leader_id, *(self._addresses.address_of(leader_id) or ("", 0)))
+
+    async def _ask(
+        self,
+        here: Callable[[], Awaitable[Answer]],
+        there: Callable[[int], Awaitable[Answer]],
+        *,
+        timeout_s: float,
+    ) -> Answer:
+        """Ask whoever leads, and again while that is nobody or another one.
+
+        Raises:
+            RequestTimedOutError: Nobody who leads answered.
+            LogOfflineError: The disk of this node's metadata failed.
+            BrokerError: Whoever leads refused.
+        """
+        reason = "no node leads the cluster"
+        with trio.move_on_after(timeout_s):
+            while True:
+                self._node.require_running()
+                try:
+                    leader_id = self._node.leader_id
+                    if self._node.has_begun_term:
+                        return await here()
+                    if leader_id is not None and leader_id != self._node.identity.node_id:
+                        return await self._unless_deposed(partial(there, leader_id))
+                except (NotControllerError, BrokerNotReadyError, ConnectionLostError) as error:
+                    # Who led a moment ago may be there again, and not know its cluster yet.
+                    reason = str(error)
+                await trio.sleep(_RETRY_S)
+        raise RequestTimedOutError(f"not decided within {timeout_s:g} s: {reason}")
+
+    async def _unless_deposed(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Return what the leader answers, unless it falls silent, and another one is sought.
+
+        Raises:
+            ConnectionLostError: It may have done what it was asked, or not.
+            BrokerError: It refused.
+        """
+        outcomes: list[Answer | TidelogError] = []
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await self._node.wait_role_changed()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up)
+            try:
+                outcomes.append(await ask())
+            except TidelogError as error:
+                outcomes.append(error)
+            nursery.cancel_scope.cancel()
+        if not outcomes:
+            raise ConnectionLostError("the node that led the cluster fell silent")
+        (outcome,) = outcomes
+        if isinstance(outcome, LogOfflineError):
+            raise ConnectionLostError("the node that led the cluster has lost its disk")
+        if isinstance(outcome, TidelogError):
+            raise outcome
+        return outcome

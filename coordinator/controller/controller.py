@@ -1,0 +1,269 @@
+"""What the node that leads a cluster does of its own accord, and for the brokers that live.
+
+Shell: lets time pass for the decision cores in `coordinator.metadata`. It works only while this
+node leads; what it knows of sessions is not replicated, so whoever leads next gives every broker a
+full one from then on.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+import trio
+
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.voter_promotion import due_promotion
+from tidelog.coordinator.metadata.broker_sessions import (
+    BrokerSessions,
+    Heartbeat,
+    HeartbeatAnswer,
+    heartbeat_answer,
+    heartbeat_command,
+)
+from tidelog.coordinator.metadata.commands import (
+    Command,
+    ExpireTransactions,
+    FenceBroker,
+    UnregisterBroker,
+)
+from tidelog.coordinator.metadata.preferred_leaders import PreferredLeaders
+from tidelog.coordinator.raft.errors import ProposalRefusedError
+from tidelog.coordinator.raft.membership import Identity
+from tidelog.coordinator.raft.ready import AddLearner, MembershipChange, Remove
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.pending_proposals import LostCommandError, OvertakenCommandError
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    BrokerError,
+    DuplicateBrokerError,
+    LogOfflineError,
+    NotControllerError,
+)
+
+_LOOK_S = 0.25
+"""How often it looks what is due."""
+_REFUSED_S = 0.75
+"""A broker is dead when nothing has listened at its address for so long. To take one for dead that
+is not costs a change of leaders, and no more: what it acknowledges needs those in sync."""
+_LATE_S = 1.0
+"""A look that comes so much too late: this process did not run meanwhile, and heard nobody."""
+
+
+@final
+class Controller:
+    """Fences brokers that are silent, lets others in, and gives leaderships back.
+
+    Invariant: there are sessions exactly for the term in which this node leads.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        node: RaftNode,
+        metadata: ReplicatedMetadata,
+        *,
+        refused_since: Callable[[int], float | None] = lambda _: None,
+    ) -> None:
+        """Decide by `metadata` while `node` leads.
+
+        Args:
+            env: The world.
+            node: This node.
+            metadata: What is committed, and the way to have more decided.
+            refused_since: Returns since when nothing listens where a node should be, in seconds of
+                trio's clock; see `coordinator.raft_node.transport`.
+        """
+        self._env = env
+        self._node = node
+        self._metadata = metadata
+        self._refused_since = refused_since
+        self._term = -1
+        self._sessions: BrokerSessions | None = None
+        self._preferred: PreferredLeaders | None = None
+
+    async def run(self) -> None:
+        """Work whenever this node leads; until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                wanted_at = trio.current_time() + _LOOK_S
+                await trio.sleep_until(wanted_at)
+                late_s = trio.current_time() - wanted_at
+                try:
+                    sessions, preferred = self._of_this_term()
+                except NotControllerError:
+                    continue
+                if late_s >= _LATE_S:
+                    sessions.extend(int(late_s * 1000))
+                now_ms = _now_ms()
+                commands: list[Command] = [*sessions.silent(now_ms=now_ms), *self._refused()]
+                due = preferred.due(self._metadata.state, now_ms=now_ms)
+                if due is not None:
+                    commands.append(due)
+                if self._metadata.are_transactions_due():
+                    commands.append(ExpireTransactions())
+                for command in commands:
+                    nursery.start_soon(self._decide, command)
+                nursery.start_soon(self._promote)
+
+    def _refused(self) -> list[FenceBroker]:
+        """Return what is to be done about brokers whose process is gone for certain.
+
+        The operating system of a process that was killed says so at once; waiting for the end of
+        its session would leave its partitions without a leader for seconds.
+        """
+        return [
+            FenceBroker(broker.node_id, broker.broker_epoch)
+            for broker in self._metadata.newest_state().brokers.values()
+            if not broker.is_fenced and self._is_gone(broker.node_id)
+        ]
+
+    def _is_gone(self, node_id: int) -> bool:
+        since = self._refused_since(node_id)
+        return since is not None and trio.current_time() - since >= _REFUSED_S
+
+    async def heartbeat(self, heartbeat: Heartbeat, *, is_caught_up: bool) -> HeartbeatAnswer:
+        """Take note that a broker lives, and tell it how it stands.
+
+        If cancelled, what the heartbeat asked for may still come about; it asks again with the
+        next one.
+
+        Args:
+            heartbeat: What the broker says.
+            is_caught_up: Whether its image has its own registration.
+
+        Raises:
+            NotControllerError: Another node leads the cluster.
+            StaleBrokerEpochError: It must register first.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        sessions, _ = self._of_this_term()
+        is_behind = sessions.is_behind(heartbeat, now_ms=_now_ms())
+        # One that speaks and cannot be spoken to would be fenced again at once, and let in again.
+        may_enter = is_caught_up and not is_behind and not self._is_gone(heartbeat.node_id)
+        command = heartbeat_command(
+            self._metadata.newest_state(), heartbeat, is_caught_up=may_enter
+        )
+        if command is not None:
+            await self._metadata.decide(command)
+        else:
+            # Others may have fenced the broker since, this node's own among them: it would lead
+            # beside another one if it were told that it has another session.
+            await self._metadata.wait_current()
+        answer = heartbeat_answer(self._metadata.state, heartbeat, is_counted=not is_behind)
+        broker, now_ms = (heartbeat.node_id, heartbeat.broker_epoch), _now_ms()
+        if not answer.is_fenced and not is_behind:
+            sessions.heard(*broker, now_ms=now_ms)
+        sessions.told(*broker, index=self._node.commit_index, now_ms=now_ms)
+        return answer
+
+    async def admit(self, identity: Identity, address: tuple[str, int]) -> None:
+        """Make a node that has started a member of the cluster, unless it is one.
+
+        A node that lost its metadata comes back under the same id with another identity; the old
+        one goes, for nobody will ever speak for it again.
+
+        Raises:
+            NotControllerError: Another node leads the cluster, or it cannot be done at the moment.
+            DuplicateBrokerError: A live broker has this node id, or this identity and lives
+                elsewhere; or did so until a moment ago, and its session is not over.
+        """
+        self._of_this_term()
+        known = self._node.membership.identity_of(identity.node_id)
+        broker = self._metadata.newest_state().brokers.get(identity.node_id)
+        is_live = broker is not None and not broker.is_fenced
+        if known == identity:
+            if broker is not None and is_live and (broker.host, broker.port) != address:
+                # A copy of its directory, unless that was moved and its session is not over yet.
+                raise DuplicateBrokerError(
+                    f"broker {identity.node_id} lives at {broker.host}:{broker.port}; a copy of its"
+                    f" data directory cannot be another broker at {address[0]}:{address[1]}"
+                )
+            return
+        if known is not None:
+            if broker is not None and is_live:
+                raise DuplicateBrokerError(
+                    f"node id {identity.node_id} belongs to a live broker at"
+                    f" {broker.host}:{broker.port}; choose one that nobody has, or stop that broker"
+                )
+            await self._change_membership(Remove(identity.node_id))
+        await self._change_membership(AddLearner(identity))
+        self._env.probe("node_admitted", node_id=identity.node_id)
+
+    async def unregister(self, node_id: int) -> bool:
+        """Take a node that is gone for good out of the cluster; return whether it was in it.
+
+        If cancelled, it may be out, or not registered and still vote; asking again does the rest.
+
+        Raises:
+            NotControllerError: Another node leads the cluster, or it cannot be done at the moment.
+            InvalidRequestError: The node is alive, or it still has replicas.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        self._of_this_term()
+        was_member = self._node.membership.identity_of(node_id) is not None
+        was_registered = node_id in self._metadata.newest_state().brokers
+        await self._metadata.decide(UnregisterBroker(node_id))
+        if self._node.membership.identity_of(node_id) is not None:
+            await self._change_membership(Remove(node_id))
+        if was_member or was_registered:
+            self._env.probe("node_removed", node_id=node_id)
+        return was_member or was_registered
+
+    async def _promote(self) -> None:
+        """Make a learner a voter, if that is due and possible."""
+        brokers = self._metadata.state.brokers.values()
+        live = [broker.node_id for broker in brokers if not broker.is_fenced]
+        promotion = due_promotion(self._node.membership, live)
+        if promotion is None:
+            return
+        try:
+            await self._change_membership(promotion)
+        except (NotControllerError, LogOfflineError) as error:
+            # It may not have caught up, or another change is under way; the next look sees.
+            self._env.probe("not_promoted", severity="debug", reason=str(error))
+        else:
+            self._env.probe("node_promoted", node_id=promotion.node_id)
+
+    async def _change_membership(self, change: MembershipChange) -> None:
+        try:
+            await self._node.change_membership(change)
+        except (ProposalRefusedError, LostCommandError, OvertakenCommandError) as error:
+            raise NotControllerError(f"the members cannot be changed now: {error}") from error
+
+    def _of_this_term(self) -> tuple[BrokerSessions, PreferredLeaders]:
+        """Return what belongs to the term in which this node leads.
+
+        Raises:
+            NotControllerError: It does not lead.
+        """
+        brokers = self._metadata.newest_state().brokers
+        if self._sessions is None or self._preferred is None or self._term != self._node.term:
+            now_ms = _now_ms()
+            self._term = self._node.term
+            self._sessions = BrokerSessions(brokers.values(), now_ms=now_ms)
+            self._preferred = PreferredLeaders(now_ms=now_ms)
+        return self._sessions, self._preferred
+
+    async def _decide(self, command: Command) -> None:
+        try:
+            await self._metadata.decide(command)
+        except BrokerError as error:
+            # Whoever leads then sees the same and decides anew; so does this node, in a while.
+            self._env.probe(
+                "controller_command_failed",
+                severity="warning",
+                command=type(command).__name__,
+                reason=str(error),
+            )
+            return
+        self._forget_fenced()
+
+    def _forget_fenced(self) -> None:
+        if self._sessions is not None:
+            for broker in self._metadata.state.brokers.values():
+                if broker.is_fenced:
+                    self._sessions.fenced(broker.node_id, broker.broker_epoch)
+
+
+def _now_ms() -> int:
+    """Return monotonic time."""
+    return int(trio.current_time() * 1000)

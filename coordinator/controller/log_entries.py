@@ -1,0 +1,78 @@
+"""What the one log of a cluster consists of, and what its snapshots hold: metadata and groups.
+
+Pure: no clock, no I/O. An entry is an array of records, all about the cluster's metadata or all
+about consumer groups; their tags tell them apart. So nothing is agreed on twice, and one snapshot
+is of one moment. Entries and snapshots from before there were groups are read as they are.
+"""
+
+from collections.abc import Sequence
+from typing import Final, cast, get_args
+
+import msgspec
+
+from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
+from tidelog.coordinator.metadata import records as cluster_records
+from tidelog.coordinator.metadata.records import Record
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.state_machine import ClusterMachine
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
+    """All that a cluster has agreed on, as of one entry."""
+
+    cluster: cluster_records.Snapshot
+    groups: GroupsSnapshot
+
+
+def encode_entry(records: Sequence[Record] | Sequence[GroupRecord]) -> bytes:
+    """Return the payload of one entry; records of one kind, in their order."""
+    return _encoder.encode(records)
+
+
+def decode_entry(payload: bytes | memoryview) -> tuple[list[Record], list[GroupRecord]]:
+    """Return the records of one entry by their kind; one of the lists is empty.
+
+    Raises:
+        msgspec.MsgspecError: They are damaged, or of a version that is not known here.
+    """
+    records = _entry_decoder.decode(payload)
+    if records and type(records[0]) in _GROUP_RECORDS:
+        return [], cast("list[GroupRecord]", records)
+    return cast("list[Record]", records), []
+
+
+def encode_snapshot(cluster: ClusterState, groups: ConsumerGroups) -> bytes:
+    """Return both states as bytes; `decode_snapshot` is the inverse."""
+    return _encoder.encode(Snapshot(cluster.snapshot(), groups.snapshot()))
+
+
+def decode_snapshot_records(data: bytes | memoryview) -> Snapshot | cluster_records.Snapshot:
+    """Return what is in a snapshot, as it is written; those from before there were groups too.
+
+    Raises:
+        msgspec.MsgspecError: It is damaged, or of a version that is not known here.
+    """
+    found: Snapshot | cluster_records.Snapshot = _snapshot_decoder.decode(data)
+    return found
+
+
+def decode_snapshot(data: bytes | memoryview) -> tuple[ClusterMachine, ConsumerGroups]:
+    """Return state machines that go on as those of which the snapshot was taken.
+
+    Raises:
+        msgspec.MsgspecError: The snapshot is damaged, or of a version that is not known here.
+        InvalidConfigError: A newer version recorded a setting that this one does not know.
+    """
+    snapshot = decode_snapshot_records(data)
+    if isinstance(snapshot, Snapshot):
+        cluster, groups = snapshot.cluster, ConsumerGroups.restore(snapshot.groups)
+    else:
+        cluster, groups = snapshot, ConsumerGroups()
+    return ClusterMachine(ClusterState.from_snapshot(cluster)), groups
+
+
+_GROUP_RECORDS: Final = frozenset(get_args(GroupRecord))
+_encoder = msgspec.msgpack.Encoder()
+_entry_decoder = msgspec.msgpack.Decoder(list[Record | GroupRecord])
+_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot | cluster_records.Snapshot)

@@ -1,0 +1,1 @@
+"""The group coordinator's shell: heartbeats, commits, leadership."""

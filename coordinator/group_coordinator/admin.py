@@ -1,0 +1,230 @@
+"""What administrators do with consumer groups: list, describe, move, delete; and let them expire.
+
+Shell: asks for the logs of partitions, and has decisions of `coordinator.groups` agreed on.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol, final
+
+import trio
+
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms
+from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.describing import describe_group, list_groups, partitions_of
+from tidelog.coordinator.groups.expiry import GroupExpiry
+from tidelog.coordinator.groups.group import Group
+from tidelog.coordinator.groups.lag import PartitionLog, group_lag, partition_lag
+from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.resetting import ResetLog, plan_resets
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerError, NotControllerError, UnknownTopicIdError, from_wire
+from tidelog.wire.messages.cluster import ExtentQuestion, LogExtent
+from tidelog.wire.messages.groups import (
+    DeleteGroupReply,
+    DeleteGroupRequest,
+    DescribeGroupsReply,
+    DescribeGroupsRequest,
+    ListGroupsReply,
+    ListGroupsRequest,
+    PartitionCommit,
+    PartitionReset,
+    PartitionWasReset,
+    ResetOffsetsReply,
+    ResetOffsetsRequest,
+    ResetTo,
+)
+
+_EXPIRY_LOOK_S: Final = 600.0
+
+
+class LogQuestions(Protocol):
+    """The way to the logs of partitions, wherever they are led."""
+
+    async def ask(self, questions: Sequence[ExtentQuestion]) -> list[LogExtent]:
+        """Return the answers in the order of the questions, errors among them."""
+        ...
+
+
+@final
+class GroupAdministration:
+    """Answers administrators of groups while this node leads, and forgets what nobody needs."""
+
+    def __init__(
+        self,
+        env: Env,
+        metadata: ReplicatedMetadata,
+        leadership: GroupLeadership,
+        *,
+        logs: LogQuestions,
+        config: GroupConfig,
+    ) -> None:
+        """Decide by `leadership`; `logs` know where partitions begin and end."""
+        self._env = env
+        self._metadata = metadata
+        self._leadership = leadership
+        self._logs = logs
+        self._config = config
+
+    async def list_groups(self, request: ListGroupsRequest) -> ListGroupsReply:
+        """Return which groups there are; errors as in `current_groups`."""
+        return list_groups(await self._leadership.current_groups(), request.states)
+
+    async def describe_groups(self, request: DescribeGroupsRequest) -> DescribeGroupsReply:
+        """Return members, partitions and lag of groups; errors as in `current_groups`."""
+        groups = await self._leadership.current_groups()
+        questions: dict[tuple[str, Partition], ExtentQuestion] = {}
+        for group_id in request.group_ids:
+            group = groups.get(group_id)
+            for partition in () if group is None else partitions_of(group):
+                assert group is not None
+                questions[group_id, partition] = _question(group, partition)
+        found = await self._logs.ask(list(questions.values()))
+        logs: dict[str, dict[Partition, PartitionLog]] = {}
+        for (group_id, partition), log in zip(questions, found, strict=True):
+            if log.error is None:
+                logs.setdefault(group_id, {})[partition] = _log(log)
+        wall_ms = self._env.clock.now_ms()
+        return DescribeGroupsReply(
+            [
+                describe_group(groups, group_id, logs.get(group_id, {}), now_ms=wall_ms)
+                for group_id in request.group_ids
+            ]
+        )
+
+    async def reset_offsets(self, request: ResetOffsetsRequest) -> ResetOffsetsReply:
+        """Move a group to other offsets, in all partitions that are named or in none.
+
+        Raises:
+            NotControllerError: Another node leads.
+            GroupNotEmptyError: Members read one of these topics now.
+            UnknownTopicIdError: A topic was deleted meanwhile.
+            InvalidRequestError: Saying what is wrong.
+            RequestTimedOutError: It may be carried out, or not.
+        """
+        self._metadata.check_leading()
+        logs = await self._reset_logs(request.partitions)
+        # No await from here on, until it is proposed.
+        leading = self._leadership.leading()
+        planned = plan_resets(leading.state.groups.get(request.group_id), request.partitions, logs)
+        if all(one.error is None for one in planned):
+            offsets = self._named(request.partitions, planned)
+            extents = {
+                partition: log.extent
+                for partition, log in logs.items()
+                if isinstance(log, ResetLog)
+            }
+            outcome = leading.state.reset_offsets(
+                request.group_id, offsets, extents, now_ms=self._env.clock.now_ms()
+            )
+            if not request.validate_only:
+                self._leadership.carry_out(outcome.records)
+        await self._leadership.settled()
+        return ResetOffsetsReply(planned)
+
+    async def delete_group(self, request: DeleteGroupRequest) -> DeleteGroupReply:
+        """Forget a group without members, and all its offsets.
+
+        Raises:
+            NotControllerError: Another node leads.
+            GroupNotEmptyError: It has members.
+            RequestTimedOutError: It may be carried out, or not.
+        """
+        outcome = self._leadership.leading().state.delete_group(request.group_id)
+        self._leadership.carry_out(outcome.records)
+        await self._leadership.settled()
+        return DeleteGroupReply(outcome.reply)
+
+    async def _reset_logs(
+        self, resets: Sequence[PartitionReset]
+    ) -> dict[Partition, ResetLog | BrokerError]:
+        logs: dict[Partition, ResetLog | BrokerError] = {}
+        questions: list[ExtentQuestion] = []
+        for reset in resets:
+            partition = (reset.topic_id, reset.partition)
+            if self._metadata.state.partition(*partition) is not None:
+                at_ms = reset.value if reset.to == ResetTo.TIMESTAMP else None
+                questions.append(ExtentQuestion(*partition, at_timestamp_ms=at_ms))
+            else:
+                logs[partition] = UnknownTopicIdError(
+                    f"partition {reset.partition} of this topic id is not known here"
+                )
+        found = await self._logs.ask(questions)
+        for question, log in zip(questions, found, strict=True):
+            logs[question.topic_id, question.partition] = (
+                ResetLog(Extent(log.log_start_offset, log.high_watermark), log.offset)
+                if log.error is None
+                else from_wire(log.error)
+            )
+        return logs
+
+    def _named(
+        self, resets: Sequence[PartitionReset], planned: Sequence[PartitionWasReset]
+    ) -> list[tuple[str, PartitionCommit]]:
+        """Return what is to be committed, with the names of the topics.
+
+        Raises:
+            UnknownTopicIdError: One was deleted since it was asked for.
+        """
+        named: list[tuple[str, PartitionCommit]] = []
+        for reset, to in zip(resets, planned, strict=True):
+            topic = self._metadata.state.catalog.topic_by_id(reset.topic_id)
+            if topic is None:
+                raise UnknownTopicIdError("a topic was deleted meanwhile; nothing was moved")
+            assert to.offset is not None
+            named.append((topic.name, PartitionCommit(reset.topic_id, reset.partition, to.offset)))
+        return named
+
+    async def run(self) -> None:
+        """Forget groups that nobody needs any more, while this node leads; until cancelled."""
+        known: GroupLeading | None = None
+        expiry = GroupExpiry(self._config)
+        while True:
+            await trio.sleep(_EXPIRY_LOOK_S)
+            try:
+                leading = self._leadership.leading()
+                if leading is not known:
+                    known, expiry = leading, GroupExpiry(self._config)
+                for group_id in list(leading.state.groups):
+                    await self._expire_group(group_id, expiry)
+            except NotControllerError:
+                continue
+
+    async def _expire_group(self, group_id: str, expiry: GroupExpiry) -> None:
+        group = self._leadership.leading().state.groups.get(group_id)
+        if group is None:
+            return
+        is_idle = expiry.is_idle(group, self._env.clock.now_ms())
+        lag_records = await self._lag_records(group) if is_idle else None
+        state = self._leadership.leading().state
+        # It may be another one than before: what it looked like then does not count.
+        is_over = state.groups.get(group_id) is group and expiry.is_over(
+            group, lag_records=lag_records, wall_ms=self._env.clock.now_ms(), now_ms=now_ms()
+        )
+        if is_over:
+            self._leadership.carry_out(state.delete_group(group_id).records)
+            self._env.probe("group_expired", severity="info", group=group_id)
+
+    async def _lag_records(self, group: Group) -> int | None:
+        """Return how far a group is behind; `None` if that is not known everywhere."""
+        questions = [_question(group, partition) for partition in partitions_of(group)]
+        found = await self._logs.ask(questions)
+        if any(log.error is not None for log in found):
+            return None
+        lags = [
+            partition_lag(question.at_offset, _log(log), self._env.clock.now_ms())
+            for question, log in zip(questions, found, strict=True)
+        ]
+        return group_lag(lags).records
+
+
+def _question(group: Group, partition: Partition) -> ExtentQuestion:
+    """Ask for what the lag of a group in a partition takes."""
+    at = group.committed(partition)
+    return ExtentQuestion(*partition, None if at is None else at.offset)
+
+
+def _log(extent: LogExtent) -> PartitionLog:
+    return PartitionLog(extent.log_start_offset, extent.high_watermark, extent.timestamp_ms)

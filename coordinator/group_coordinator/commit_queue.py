@@ -1,0 +1,132 @@
+"""Commits of consumer groups on their way into the log: many become one entry.
+
+Shell around `ConsumerGroups.commit_offsets`. While one entry is being committed, those that come
+are collected for the next. So the log has one entry of commits under way at a time, of bounded
+size, however many are offered: what else is decided never waits behind more than that.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, final
+
+import trio
+
+from tidelog.coordinator.group_coordinator.leadership import GroupLeadership
+from tidelog.coordinator.groups.commits import CommitResult, Extent
+from tidelog.coordinator.groups.partitions import Partition
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerError, InvalidRequestError, OverloadedError
+from tidelog.wire.messages.groups import CommitOffsetsRequest
+
+BATCH_BYTES_MAX: Final = 32 * 1024
+"""Commits in one entry; one request always fits. So few that nothing else waits for long while they
+are carried out and answered, and so many that they cost less than one by one."""
+REQUEST_BYTES_MAX: Final = 512 * 1024
+QUEUE_BYTES_MAX: Final = 512 * 1024
+"""Commits that wait: half a second of work for a busy core. More are refused, and may come again:
+then everything else that this node does waits no longer either."""
+Done = Callable[[CommitResult], None]
+
+_REQUEST_BYTES = 64
+_OFFSET_BYTES = 48
+_UTF8_BYTES_MAX = 4
+
+
+@final
+class CommitQueue:
+    """Commits that wait for their turn."""
+
+    def __init__(
+        self, env: Env, leadership: GroupLeadership, exists: Callable[[Partition], bool]
+    ) -> None:
+        """Have commits agreed on by `leadership`; `run` must run in a task of its own.
+
+        `exists` says whether there is a partition. A topic may have been deleted since it was asked
+        where its logs end; then nobody must remember a commit to it.
+        """
+        self._env = env
+        self._leadership = leadership
+        self._exists = exists
+        self._waiting: deque[_Waiting] = deque()
+        self._bytes = 0
+        self._has_work = trio.Event()
+
+    def put(
+        self, request: CommitOffsetsRequest, extents: Mapping[Partition, Extent], done: Done
+    ) -> None:
+        """Store how far a group is, and call `done` when it is durable on a majority, or refused.
+
+        Args:
+            request: The commit.
+            extents: Of the partitions in it, as far as they are known.
+            done: Told the reply, or why the commit failed as a whole; plain, must not raise.
+
+        Raises:
+            InvalidRequestError: The commit is too large.
+            OverloadedError: Too many wait already.
+        """
+        size = _size_of(request)
+        if size > REQUEST_BYTES_MAX:
+            raise InvalidRequestError(
+                f"a commit of {len(request.offsets)} partitions is too large; use several"
+            )
+        if self._waiting and self._bytes + size > QUEUE_BYTES_MAX:
+            raise OverloadedError("too many commits wait to be stored; try again")
+        self._waiting.append(_Waiting(request, extents, size, done))
+        self._bytes += size
+        self._has_work.set()
+
+    async def run(self) -> None:
+        """Store commits until cancelled."""
+        while True:
+            await self._has_work.wait()
+            batch = self._take()
+            try:
+                results = await self._store(batch)
+            except BrokerError as error:
+                results = [error] * len(batch)
+            for waiting, result in zip(batch, results, strict=True):
+                waiting.done(result)
+            if not self._waiting:
+                self._has_work = trio.Event()
+
+    def _take(self) -> "list[_Waiting]":
+        batch: list[_Waiting] = []
+        size = 0
+        while self._waiting and (not batch or size + self._waiting[0].size <= BATCH_BYTES_MAX):
+            size += self._waiting[0].size
+            batch.append(self._waiting.popleft())
+        self._bytes -= size
+        return batch
+
+    async def _store(self, batch: "list[_Waiting]") -> list[CommitResult]:
+        state = self._leadership.leading().state
+        extents: dict[Partition, Extent] = {}
+        for waiting in batch:
+            extents.update(waiting.extents)
+        extents = {one: extent for one, extent in extents.items() if self._exists(one)}
+        outcome = state.commit_offsets(
+            [waiting.request for waiting in batch], extents, self._env.clock.now_ms()
+        )
+        self._leadership.carry_out(outcome.records)
+        await self._leadership.settled()
+        return outcome.reply
+
+
+class _Waiting(NamedTuple):
+    """A commit that waits."""
+
+    request: CommitOffsetsRequest
+    extents: Mapping[Partition, Extent]
+    size: int
+    done: Done
+
+
+def _size_of(request: CommitOffsetsRequest) -> int:
+    """Return at least what a commit takes in an entry."""
+    size = _REQUEST_BYTES + _UTF8_BYTES_MAX * (len(request.group_id) + len(request.member_id))
+    for commit in request.offsets:
+        length = len(commit.metadata)
+        size += _OFFSET_BYTES
+        size += length if commit.metadata.isascii() else _UTF8_BYTES_MAX * length
+    return size

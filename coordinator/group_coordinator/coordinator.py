@@ -1,0 +1,261 @@
+"""Consumer groups as the node that leads the cluster serves them.
+
+Shell: lets time pass for `coordinator.groups`, and has what they decide agreed on. Other nodes say
+who leads. Replies go out when everything that they may rest on is committed: also refusals, for
+members act on those.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol, final
+
+import trio
+
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.group_coordinator.admin import GroupAdministration, LogQuestions
+from tidelog.coordinator.group_coordinator.commit_queue import CommitQueue, Done
+from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms, shapes_of
+from tidelog.coordinator.groups.commits import CommitResult, Extent
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.describing import (
+    fetch_offsets,
+)
+from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.partitions import Partition, require_moderate
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.coordinator.metadata.broker_delta import Delta
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import BrokerError, NotControllerError
+from tidelog.wire.messages.groups import (
+    CommitOffsetsReply,
+    CommitOffsetsRequest,
+    FetchOffsetsReply,
+    FetchOffsetsRequest,
+    HeartbeatReply,
+    HeartbeatRequest,
+)
+
+_LOOK_S: Final = 0.1
+"""How often it looks whether its term has begun, and whether it can decide again."""
+_EXPIRY_LOOK_S: Final = 600.0
+_ANYWHERE: Final = Extent(0, 2**63 - 1)
+
+Found = Callable[[Mapping[Partition, Extent]], None]
+"""Told where logs begin and end; plain, must not raise."""
+
+
+class Extents(LogQuestions, Protocol):
+    """The way to the logs of partitions, with one for those that commit."""
+
+    def look_up(self, partitions: Iterable[Partition], found: Found) -> None:
+        """Call `found` with where logs begin and end, now or later.
+
+        Partitions whose leader cannot be asked are missing then.
+        """
+        ...
+
+
+@final
+class GroupCoordinator:
+    """Answers members and administrators of groups while this node leads."""
+
+    def __init__(
+        self,
+        env: Env,
+        node: RaftNode,
+        metadata: ReplicatedMetadata,
+        *,
+        extents: Extents,
+        config: GroupConfig | None = None,
+    ) -> None:
+        """Decide while `node` leads; `extents` know the logs of partitions."""
+        self._env = env
+        self._node = node
+        self._metadata = metadata
+        self._extents = extents
+        self._config = config or GroupConfig()
+        self._leadership = GroupLeadership(node, metadata, self._config)
+        self._commits = CommitQueue(env, self._leadership, self._exists)
+        self.administration = GroupAdministration(
+            env, metadata, self._leadership, logs=extents, config=self._config
+        )
+        """What administrators may ask for."""
+        self._reshaped: dict[bytes, str] = {}
+        """Topics that came, went or grew, and that groups were not told of yet."""
+        self._topics: dict[str, TopicShape] | None = None
+        """All topics by name; `None` when they changed."""
+        self._next_tick_ms = 0
+        self._wake = trio.Event()
+        metadata.subscribe(self._note_topics)
+        node.on_role(self._role_changed)
+
+    async def run(self) -> None:
+        """Do what is due whenever this node leads; until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._leadership.run)
+            nursery.start_soon(self._commits.run)
+            nursery.start_soon(self.administration.run)
+            while True:
+                self._wake = trio.Event()
+                with trio.move_on_after(self._do_due()):
+                    await self._wake.wait()
+
+    # What members say.
+
+    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+        """Take note that a member lives and what it has; say what it is to have.
+
+        If cancelled, the heartbeat may count, or not.
+
+        Raises:
+            NotControllerError: Another node leads.
+            UnknownMemberError: The member was fenced or has left.
+            FencedInstanceError: A newer process of this static member has taken over.
+            RequestTimedOutError: No majority of the voters is there.
+            InvalidRequestError: It names too many partitions.
+        """
+        require_moderate(request.owned or ())
+        leading = self._leadership.leading()
+        refusal: BrokerError | None = None
+        reply: HeartbeatReply | None = None
+        try:
+            outcome = leading.heartbeat(request, wall_ms=self._wall_ms(), now_ms=now_ms())
+        except BrokerError as error:
+            refusal = error
+        else:
+            reply = outcome.reply
+            self._leadership.propose(outcome.records)
+            self._look_earlier(leading)
+        await self._leadership.settled()
+        if refusal is not None:
+            raise refusal
+        assert reply is not None
+        return reply
+
+    def commit_soon(self, request: CommitOffsetsRequest, done: Done) -> None:
+        """Store how far a group is, and call `done` when it is durable on a majority, or refused.
+
+        Args:
+            request: The commit.
+            done: Told the reply, or why the commit failed as a whole; plain, must not raise.
+
+        Raises:
+            NotControllerError: Another node leads.
+        """
+        self._metadata.check_leading()
+        partitions = dict.fromkeys((one.topic_id, one.partition) for one in request.offsets)
+        known = list(filter(self._exists, partitions))
+
+        def found(extents: Mapping[Partition, Extent]) -> None:
+            # A check that cannot be made now must not cost a group its progress.
+            judged = {partition: extents.get(partition, _ANYWHERE) for partition in known}
+            try:
+                self._commits.put(request, judged, done)
+            except BrokerError as error:
+                done(error)
+
+        self._extents.look_up(known, found)
+
+    async def commit_offsets(self, request: CommitOffsetsRequest) -> CommitOffsetsReply:
+        """Store how far a group is; durable on a majority when this returns.
+
+        If cancelled, it may be stored, or not.
+
+        Raises:
+            NotControllerError: Another node leads.
+            RequestTimedOutError: It may be stored, or not.
+            BrokerError: The commit is refused as a whole.
+        """
+        result: list[CommitResult] = []
+        is_done = trio.Event()
+
+        def done(outcome: CommitResult) -> None:
+            result.append(outcome)
+            is_done.set()
+
+        self.commit_soon(request, done)
+        await is_done.wait()
+        (outcome,) = result
+        if isinstance(outcome, BrokerError):
+            raise outcome
+        return outcome
+
+    async def fetch_offsets(self, request: FetchOffsetsRequest) -> FetchOffsetsReply:
+        """Return how far a group is: at least as far as any commit that was answered before.
+
+        Raises:
+            NotControllerError: Another node leads.
+            RequestTimedOutError: No majority of the voters is there.
+            InvalidRequestError: It names too many partitions.
+        """
+        require_moderate(request.partitions or ())
+        groups = await self._leadership.current_groups()
+        return fetch_offsets(groups.get(request.group_id), request.partitions)
+
+    def _exists(self, partition: Partition) -> bool:
+        return self._metadata.state.partition(*partition) is not None
+
+    # What comes by itself.
+
+    def _do_due(self) -> float:
+        """Do what is due; return in how many seconds to look again."""
+        try:
+            leading = self._leadership.leading()
+            self._follow_topics(leading)
+            self._tick(leading)
+        except NotControllerError:
+            # Whoever leads then does the same; so does this node, in a while.
+            self._next_tick_ms = 0
+            return _LOOK_S if self._node.is_leader else float("inf")
+        deadline_ms = leading.next_deadline_ms
+        if deadline_ms is None:
+            self._next_tick_ms = 0
+            return float("inf")
+        self._next_tick_ms = deadline_ms
+        return max(0, deadline_ms - now_ms()) / 1000
+
+    def _follow_topics(self, leading: GroupLeading) -> None:
+        reshaped, self._reshaped = self._reshaped, {}
+        catalog = self._metadata.state.catalog
+        for topic_id in reshaped:
+            if catalog.topic_by_id(topic_id) is None:
+                self._leadership.carry_out(leading.state.forget_topic(topic_id).records)
+        if reshaped:
+            touched = leading.state.topics_changed(sorted(set(reshaped.values())))
+            self._leadership.carry_out(touched.records)
+
+    def _tick(self, leading: GroupLeading) -> None:
+        if leading.next_deadline_ms is None:
+            return  # Without members nobody need look at all topics whenever one is created.
+        if self._topics is None:
+            self._topics = shapes_of(self._metadata.state)
+        outcome = leading.tick(self._topics, wall_ms=self._wall_ms(), now_ms=now_ms())
+        self._leadership.propose(outcome.records)
+        for expired in outcome.reply:
+            self._env.probe(
+                "group_member_fenced",
+                severity="warning",
+                group=expired.group_id,
+                member=expired.member_id,
+                reason=expired.reason,
+            )
+
+    def _note_topics(self, delta: Delta) -> None:
+        if delta.reshaped_topics:
+            self._topics = None
+            self._reshaped |= delta.reshaped_topics
+            self._wake.set()
+
+    def _role_changed(self) -> None:
+        self._leadership.role_changed()
+        self._reshaped.clear()
+        self._wake.set()
+
+    def _look_earlier(self, leading: GroupLeading) -> None:
+        deadline_ms = leading.next_deadline_ms
+        is_asleep = self._next_tick_ms == 0
+        if deadline_ms is not None and (is_asleep or deadline_ms < self._next_tick_ms):
+            self._wake.set()
+
+    def _wall_ms(self) -> int:
+        return self._env.clock.now_ms()

@@ -1,0 +1,207 @@
+"""What the node that leads has in mind with consumer groups, and how it gets to be agreed on.
+
+Shell around `coordinator.groups.leading`: proposes its records, waits until they are committed, and
+makes sure that this node still leads before anything is said.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, final
+
+import trio
+
+from tidelog.coordinator.controller.log_entries import encode_entry
+from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedMetadata
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.groups.group import Group
+from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.groups.targets import TopicShape
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.raft.errors import ProposalRefusedError
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.pending_proposals import WaitingCommand
+from tidelog.wire.errors import (
+    LogOfflineError,
+    NotControllerError,
+    NotLeaderError,
+    RequestTimedOutError,
+)
+
+ENTRY_BYTES_MAX: Final = 512 * 1024
+"""Records that come to more become several entries."""
+_CONFIRMED_FOR_S: Final = 2.0
+"""For so long a node that led may take it that it still leads. Less than the time between the end
+of a member's lease and the end of its session, 5 s: whoever leads next fences nobody earlier."""
+
+
+@final
+class GroupLeadership:
+    """The groups of this node while it leads.
+
+    Invariant: while there is a `GroupLeading`, its state is the image plus all that was proposed
+    since. It is dropped when this node stops leading, and when a proposal is refused.
+    """
+
+    def __init__(self, node: RaftNode, metadata: ReplicatedMetadata, config: GroupConfig) -> None:
+        """Propose to `node`, on top of the image in `metadata`."""
+        self._node = node
+        self._metadata = metadata
+        self._config = config
+        self._leading: GroupLeading | None = None
+        self._term = -1
+        self._last: WaitingCommand | None = None
+        """The entry that was proposed last in this term."""
+        self._last_at = 0.0
+        self._confirmed_at = float("-inf")
+        """At this time the node led, to the knowledge of a majority."""
+        self._read: _Read | None = None
+        """The next confirmation, which has not begun."""
+        self._is_wanted = trio.Event()
+
+    def leading(self) -> GroupLeading:
+        """Return what this node has in mind.
+
+        Raises:
+            NotControllerError: Another node leads, or what was proposed is not committed yet.
+        """
+        self._metadata.check_leading()
+        if self._term != self._node.term:
+            self._term = self._node.term
+            self._leading = None
+            self._last = None
+        if self._leading is None:
+            if self._last is not None and not self._last.is_settled:
+                raise NotControllerError("a decision was refused, and others are under way; wait")
+            state = ConsumerGroups.restore(self._metadata.groups.snapshot(), self._config)
+            self._leading = GroupLeading(state, now_ms())
+            self.carry_out(state.catch_up(shapes_of(self._metadata.state)).records)
+        return self._leading
+
+    def carry_out(self, records: Sequence[GroupRecord]) -> None:
+        """Apply records to what this node has in mind, and propose them.
+
+        Raises:
+            NotControllerError: They were refused, and are not in force.
+        """
+        if records:
+            self.leading().apply(records, now_ms())
+            self.propose(records)
+
+    def propose(self, records: Sequence[GroupRecord]) -> None:
+        """Propose records that this node has in mind already, in their order.
+
+        Raises:
+            NotControllerError: They were refused: what this node had in mind is forgotten.
+        """
+        if not records:
+            return
+        entry = encode_entry(records)
+        if len(entry) > ENTRY_BYTES_MAX and len(records) > 1:
+            half = len(records) // 2
+            self.propose(records[:half])
+            self.propose(records[half:])
+            return
+        try:
+            self._last_at = trio.current_time()
+            self._last = self._node.propose_nowait(entry)
+        except ProposalRefusedError as error:
+            self._leading = None
+            raise NotControllerError(str(error)) from error
+
+    async def settled(self) -> None:
+        """Wait until a reply to a member may go out.
+
+        That is when all is committed that was proposed here before, and it is certain that no
+        other node led a moment ago.
+
+        Raises:
+            NotControllerError: Another node leads.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        if self._last is not None and not self._last.is_settled:
+            proposed_at = self._last_at
+            try:
+                await self._metadata.wait_committed(self._last)
+            except LogOfflineError as error:
+                # Another node will lead: members are to ask that one, not to give up.
+                raise NotControllerError(f"this node leads no more: {error}") from error
+            self._confirmed_at = max(self._confirmed_at, proposed_at)
+        if trio.current_time() - self._confirmed_at > _CONFIRMED_FOR_S:
+            await self.wait_current()
+
+    async def wait_current(self) -> None:
+        """Wait until the image has all that was committed, by whomever, before this call.
+
+        Many who wait share one question to the other nodes.
+
+        Raises:
+            NotControllerError: Another node leads.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        self._metadata.check_leading()
+        if self._read is None:
+            self._read = _Read()
+            self._is_wanted.set()
+        read = self._read
+        with trio.move_on_after(COMMIT_TIMEOUT_S):
+            await read.done.wait()
+            if read.error is not None:
+                raise NotControllerError(str(read.error)) from read.error
+            return
+        raise RequestTimedOutError(
+            f"not confirmed within {COMMIT_TIMEOUT_S:g} s: a majority of the voters is missing"
+        )
+
+    async def current_groups(self) -> Mapping[str, Group]:
+        """Return all groups by id, with all that was committed before this call; only to be read.
+
+        Errors as in `wait_current`.
+        """
+        await self.wait_current()
+        return self._metadata.groups.groups
+
+    async def run(self) -> None:
+        """Confirm that this node leads, whenever somebody wants to know; until cancelled."""
+        while True:
+            await self._is_wanted.wait()
+            self._is_wanted = trio.Event()
+            read, self._read = self._read, None
+            assert read is not None
+            began_at = trio.current_time()
+            try:
+                await self._node.wait_current()
+            except NotLeaderError as error:
+                read.error = error
+            else:
+                self._confirmed_at = max(self._confirmed_at, began_at)
+            read.done.set()
+
+    def role_changed(self) -> None:
+        """Forget what this node had in mind if it does not lead any more."""
+        if not self._node.is_leader or self._term != self._node.term:
+            self._leading = None
+            self._last = None
+            self._confirmed_at = float("-inf")
+
+
+@final
+class _Read:
+    """A question whether this node leads, and who waits for the answer."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.error: NotLeaderError | None = None
+
+
+def shapes_of(state: ClusterState) -> dict[str, TopicShape]:
+    """Return what assignors must know of all topics of records, by name."""
+    return {
+        topic.name: TopicShape(topic.topic_id, topic.partition_count)
+        for topic in state.catalog.record_topics
+    }
+
+
+def now_ms() -> int:
+    """Return monotonic time."""
+    return int(trio.current_time() * 1000)

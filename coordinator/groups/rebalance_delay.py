@@ -1,0 +1,106 @@
+"""When a target assignment is computed: not at every change, and not long after.
+
+Pure: decides, given the time; no clock, no I/O. Not replicated: the next coordinator begins anew.
+
+- The first member of an empty group waits for others, for `initial_delay_ms`.
+- Targets of one group are `target_interval_ms` apart: changes in between are taken together.
+- Who leaves is expected to be replaced, as in a rolling deploy: its partitions wait for a new
+  member for `replacement_delay_ms`, and go to that one alone. Who was fenced is not waited for: its
+  session was wait enough.
+- No change waits longer than `target_delay_max_ms`.
+"""
+
+from heapq import heappop, heappush
+from typing import final
+
+from tidelog.coordinator.groups.config import GroupConfig
+
+
+@final
+class _Pending:
+    """A group that needs a target."""
+
+    __slots__ = ("due_ms", "missing_count", "since_ms", "wait_until_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.since_ms = now_ms
+        self.due_ms: int | None = None
+        self.wait_until_ms = now_ms
+        """Before it, replacements for `missing_count` members are waited for."""
+        self.missing_count = 0
+
+
+@final
+class Damping:
+    """What is due when, for all groups.
+
+    Invariant: each group of `_pending` stands in the queue under its `due_ms`.
+    """
+
+    def __init__(self, config: GroupConfig) -> None:
+        """Begin with nothing to do."""
+        self._config = config
+        self._pending: dict[str, _Pending] = {}
+        self._computed_ms: dict[str, int] = {}
+        self._queue: list[tuple[int, str]] = []
+
+    def began(self, group_id: str, now_ms: int) -> None:
+        """Take note of a first member, or of a group found without a target when beginning."""
+        pending = self._pending.setdefault(group_id, _Pending(now_ms))
+        pending.wait_until_ms = now_ms + self._config.initial_delay_ms
+        pending.missing_count = 0
+        self._schedule(group_id, pending, now_ms)
+
+    def joined(self, group_id: str, now_ms: int) -> None:
+        """Take note of one more member."""
+        pending = self._pending.setdefault(group_id, _Pending(now_ms))
+        if pending.missing_count > 0:
+            pending.missing_count -= 1
+            if pending.missing_count == 0:
+                pending.wait_until_ms = now_ms
+        self._schedule(group_id, pending, now_ms)
+
+    def left(self, group_id: str, now_ms: int) -> None:
+        """Take note of a member that left on purpose, and may be replaced."""
+        pending = self._pending.setdefault(group_id, _Pending(now_ms))
+        pending.missing_count += 1
+        pending.wait_until_ms = now_ms + self._config.replacement_delay_ms
+        self._schedule(group_id, pending, now_ms)
+
+    def changed(self, group_id: str, now_ms: int) -> None:
+        """Take note of any other change: fenced members, subscriptions, topics."""
+        self._schedule(group_id, self._pending.setdefault(group_id, _Pending(now_ms)), now_ms)
+
+    def forget(self, group_id: str) -> None:
+        """Take note that a group is gone."""
+        self._pending.pop(group_id, None)
+        self._computed_ms.pop(group_id, None)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to call `due` again at the latest; `None` when nothing waits."""
+        return self._queue[0][0] if self._queue else None
+
+    def due(self, now_ms: int) -> list[str]:
+        """Return groups whose target is to be computed now; they wait no more."""
+        found: list[str] = []
+        while self._queue and self._queue[0][0] <= now_ms:
+            due_ms, group_id = heappop(self._queue)
+            pending = self._pending.get(group_id)
+            if pending is not None and pending.due_ms == due_ms:
+                del self._pending[group_id]
+                self._computed_ms[group_id] = now_ms
+                found.append(group_id)
+        return found
+
+    def _schedule(self, group_id: str, pending: _Pending, now_ms: int) -> None:
+        wait_until_ms = min(
+            pending.wait_until_ms, pending.since_ms + self._config.target_delay_max_ms
+        )
+        due_ms = max(now_ms, wait_until_ms)
+        computed_ms = self._computed_ms.get(group_id)
+        if computed_ms is not None:
+            due_ms = max(due_ms, computed_ms + self._config.target_interval_ms)
+        if due_ms != pending.due_ms:
+            pending.due_ms = due_ms
+            heappush(self._queue, (due_ms, group_id))

@@ -1,0 +1,287 @@
+"""Brokers come, go silent, come back and leave.
+
+Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.cluster_config import without_node
+from tidelog.coordinator.metadata.commands import (
+    BeginShutdown,
+    BrokerCommand,
+    Done,
+    DrainBroker,
+    FenceBroker,
+    Outcome,
+    RegisterBroker,
+    Registered,
+    ShutdownProgress,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from tidelog.coordinator.metadata.leader_election import Happening
+from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.records import (
+    Broker,
+    BrokerChanged,
+    BrokerDrained,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ClusterConfigSet,
+    Partition,
+    PartitionsAdded,
+    Record,
+)
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.errors import DuplicateBrokerError, InvalidRequestError, StaleBrokerEpochError
+
+REPLACED_INCARNATIONS_KEPT = 8
+_PORT_MAX = 0xFFFF
+
+
+def handle_broker_command(state: ClusterState, command: BrokerCommand) -> Outcome:
+    """Return what a command of or about a broker comes to.
+
+    Raises:
+        BrokerError: It is refused.
+    """
+    match command:
+        case RegisterBroker():
+            return _register(state, command)
+        case UnfenceBroker():
+            return _unfence(state, command)
+        case FenceBroker():
+            return _fence(state, command)
+        case BeginShutdown():
+            return _begin_shutdown(state, command)
+        case UnregisterBroker():
+            return _unregister(state, command)
+        case DrainBroker():
+            return _drain(state, command)
+
+
+def current_broker(state: ClusterState, node_id: int, broker_epoch: int) -> Broker:
+    """Return the broker that says so of itself.
+
+    Raises:
+        StaleBrokerEpochError: It is not the one that registered last.
+    """
+    broker = state.brokers.get(node_id)
+    if broker is None:
+        raise StaleBrokerEpochError(f"broker {node_id} is not registered; it must register first")
+    if broker.broker_epoch != broker_epoch:
+        raise StaleBrokerEpochError(
+            f"broker {node_id} was registered with epoch {broker.broker_epoch} after epoch"
+            f" {broker_epoch}; the older process must register again, or stop"
+        )
+    return broker
+
+
+def _register(state: ClusterState, command: RegisterBroker) -> Outcome:
+    previous = state.brokers.get(command.node_id)
+    if previous is not None and previous.incarnation_id == command.incarnation_id:
+        return Outcome([], Registered(previous.broker_epoch))
+    _check_identity(state, command, previous)
+    replaced: tuple[str, ...] = ()
+    if previous is not None:
+        replaced = (previous.incarnation_id, *previous.replaced_incarnation_ids)
+    broker = Broker(
+        command.node_id,
+        command.disk_id,
+        command.incarnation_id,
+        state.next_broker_epoch,
+        command.host,
+        command.port,
+        command.failure_domain,
+        replaced_incarnation_ids=replaced[:REPLACED_INCARNATIONS_KEPT],
+    )
+    records: list[Record] = [BrokerRegistered(broker)]
+    if previous is not None:
+        records += _after_restart(state, command, previous, broker=broker)
+    else:
+        records += _adopted(state, broker)
+    return Outcome(records, Registered(broker.broker_epoch))
+
+
+def _check_identity(state: ClusterState, command: RegisterBroker, previous: Broker | None) -> None:
+    if command.node_id < 1 or not command.disk_id or not command.incarnation_id:
+        raise InvalidRequestError(
+            f"broker {command.node_id} does not say who it is; it must say a node id from 1 on, the"
+            " id of its disk and that of its process"
+        )
+    if not command.host or not 1 <= command.port <= _PORT_MAX:
+        raise InvalidRequestError(
+            f"broker {command.node_id} cannot be reached at {command.host!r} port {command.port};"
+            " it must say a host, and a port from 1 to 65535"
+        )
+    for broker in state.brokers.values():
+        if broker.disk_id == command.disk_id and broker.node_id != command.node_id:
+            raise DuplicateBrokerError(
+                f"this data directory belongs to broker {broker.node_id}; start it with that node"
+                f" id instead of {command.node_id}, or give broker {command.node_id} an empty one"
+            )
+    if previous is None:
+        return
+    if command.incarnation_id in previous.replaced_incarnation_ids:
+        raise DuplicateBrokerError(
+            f"a newer process of broker {command.node_id} has registered; this one must stop"
+        )
+    if command.known_epoch is not None and command.known_epoch < previous.broker_epoch:
+        raise StaleBrokerEpochError(
+            f"broker {command.node_id} was registered with epoch {previous.broker_epoch}, of which"
+            " this process has not heard yet; it must ask again when it has"
+        )
+    if previous.disk_id != command.disk_id and not previous.is_fenced:
+        raise DuplicateBrokerError(
+            f"node id {command.node_id} belongs to a live broker at {previous.host}:{previous.port}"
+            " with another data directory; choose a node id that nobody has, or stop that broker"
+        )
+
+
+def _after_restart(
+    state: ClusterState, command: RegisterBroker, previous: Broker, *, broker: Broker
+) -> list[Record]:
+    """Take the process before out of everything, and what it may have lost into account."""
+    changes = PartitionChanges(state, broker=broker)
+    is_new_disk = previous.disk_id != broker.disk_id
+    is_clean = previous.broker_epoch == command.clean_stop_epoch
+    for topic in _hosted_topics(state, broker.node_id):
+        has_lost = not is_clean and state.may_lose_committed(topic, previous)
+        for number, partition in enumerate(state.partitions(topic.topic_id)):
+            if broker.node_id not in partition.replicas:
+                continue
+            # A topic with one replica in memory has nobody better to wait for: new ones, which a
+            # reassignment is adding, lead when they are in sync, and have less as long as not.
+            is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
+            own = (broker.node_id,)
+            happening = Happening(
+                lost=own if is_lost else (), bereft=own if is_new_disk else (), started=own
+            )
+            changes.happen(topic, number, happening)
+    return changes.records()
+
+
+def _adopted(state: ClusterState, broker: Broker) -> list[Record]:
+    """Give the topics of a node that was alone so far to it, the first broker of a cluster.
+
+    Later there are no topics without replicas.
+    """
+    partition = Partition((broker.node_id,), (), (broker.node_id,))
+    return [
+        PartitionsAdded(topic.topic_id, [partition] * topic.partition_count)
+        for topic in state.catalog.topics
+        if not state.partitions(topic.topic_id)
+    ]
+
+
+def _unfence(state: ClusterState, command: UnfenceBroker) -> Outcome:
+    broker = current_broker(state, command.node_id, command.broker_epoch)
+    if not broker.is_fenced or broker.is_shutting_down:
+        return Outcome([], Done())
+    return Outcome(_changed(state, replace(broker, is_fenced=False)), Done())
+
+
+def _fence(state: ClusterState, command: FenceBroker) -> Outcome:
+    broker = state.brokers.get(command.node_id)
+    if broker is None or broker.is_fenced or broker.broker_epoch != command.broker_epoch:
+        return Outcome([], Done())
+    return Outcome(_changed(state, replace(broker, is_fenced=True)), Done())
+
+
+def _begin_shutdown(state: ClusterState, command: BeginShutdown) -> Outcome:
+    broker = current_broker(state, command.node_id, command.broker_epoch)
+    stopping = replace(broker, is_shutting_down=True)
+    changes = _over_hosted(state, stopping)
+    records: list[Record] = []
+    if not broker.is_shutting_down:
+        records.append(BrokerChanged(broker.node_id, broker.is_fenced, is_shutting_down=True))
+    records += changes.records()
+    return Outcome(records, ShutdownProgress(_leader_count(state, changes, broker.node_id)))
+
+
+def _unregister(state: ClusterState, command: UnregisterBroker) -> Outcome:
+    broker = state.brokers.get(command.node_id)
+    if broker is None:
+        return Outcome([], Done())
+    if not broker.is_fenced:
+        raise InvalidRequestError(
+            f"broker {broker.node_id} is alive at {broker.host}:{broker.port}; stop it first"
+        )
+    replica_count = state.index.load(broker.node_id).replica_count
+    if replica_count:
+        raise InvalidRequestError(
+            f"broker {broker.node_id} still has {replica_count} replicas; move them to other"
+            f" brokers first: tidelog cluster drain {broker.node_id}"
+        )
+    records: list[Record] = [BrokerUnregistered(broker.node_id)]
+    overrides = without_node(state.overrides, broker.node_id)
+    if overrides != state.overrides:
+        records.append(ClusterConfigSet(overrides))  # A later broker of this id is another one.
+    return Outcome(records, Done())
+
+
+def _drain(state: ClusterState, command: DrainBroker) -> Outcome:
+    node_id = command.node_id
+    check_known(state, [node_id])
+    if (node_id in state.drained_node_ids) == command.is_drained:
+        return Outcome([], Done())
+    if command.is_drained and all(
+        other in state.drained_node_ids or other == node_id for other in state.brokers
+    ):
+        raise InvalidRequestError(
+            f"broker {node_id} is the last one that takes replicas; let another one have some first"
+        )
+    return Outcome([BrokerDrained(node_id, command.is_drained)], Done())
+
+
+def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
+    """Check that there are such brokers.
+
+    Raises:
+        InvalidRequestError: Naming those that there are.
+    """
+    for node_id in node_ids:
+        if node_id not in state.brokers:
+            raise InvalidRequestError(
+                f"there is no broker {node_id}; there are"
+                f" {', '.join(map(str, sorted(state.brokers)))}"
+            )
+
+
+def _changed(state: ClusterState, broker: Broker) -> list[Record]:
+    """Return the records of a broker that is fenced now, or no longer."""
+    record = BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down)
+    return [record, *_over_hosted(state, broker).records()]
+
+
+def _over_hosted(state: ClusterState, broker: Broker) -> PartitionChanges:
+    changes = PartitionChanges(state, broker=broker)
+    for topic in _hosted_topics(state, broker.node_id):
+        for number, partition in enumerate(state.partitions(topic.topic_id)):
+            if (
+                broker.node_id in partition.in_sync_replicas
+                or broker.node_id in partition.eligible_leader_replicas
+            ):
+                changes.happen(topic, number)
+    return changes
+
+
+def _hosted_topics(state: ClusterState, node_id: int) -> list[Topic]:
+    topics: list[Topic] = []
+    for topic_id in state.index.topic_ids(node_id):
+        topic = state.catalog.topic_by_id(topic_id)
+        assert topic is not None
+        topics.append(topic)
+    return topics
+
+
+def _leader_count(state: ClusterState, changes: PartitionChanges, node_id: int) -> int:
+    count = state.index.load(node_id).leader_count
+    for topic_id, number, after in changes.changed():
+        before = state.partition(topic_id, number)
+        assert before is not None
+        count += (after.leader == node_id) - (before.leader == node_id)
+    return count

@@ -1,0 +1,145 @@
+"""What records mean for one broker: what it leads from now on, follows, stops, deletes.
+
+Pure: no clock, no I/O, but for the image, which it moves on. A broker acts on what changed, so that
+an entry costs it what is in the entry. Replicas are deleted only when the log says so, by a deleted
+topic or by other replicas: never because something is not there (I65).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tidelog.coordinator.metadata.catalog import (
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    TopicGrown,
+)
+from tidelog.coordinator.metadata.records import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    Partition,
+    PartitionsAdded,
+    PartitionsChanged,
+    Record,
+)
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.transactions import TransactionRecord
+
+Key = tuple[bytes, int]
+"""Topic id and number of a partition."""
+
+
+@dataclass(slots=True)
+class Delta:
+    """What is new for one broker. Each partition is in one of the dicts at most."""
+
+    lead: dict[Key, Partition] = field(default_factory=dict[Key, Partition])
+    """It leads these in a new leader epoch."""
+    lead_on: dict[Key, Partition] = field(default_factory=dict[Key, Partition])
+    """It goes on to lead these in the same epoch, with other replicas or others in sync."""
+    follow: dict[Key, Partition] = field(default_factory=dict[Key, Partition])
+    """It has replicas of these that another one leads, or nobody; they changed."""
+    remove: dict[Key, None] = field(default_factory=dict[Key, None])
+    """It has no replicas of these any more: others have them."""
+    delete: dict[Key, None] = field(default_factory=dict[Key, None])
+    """It had replicas of these, and their topics are deleted."""
+    altered_topics: dict[bytes, None] = field(default_factory=dict[bytes, None])
+    """Topics with other settings."""
+    reshaped_topics: dict[bytes, str] = field(default_factory=dict[bytes, str])
+    """Topics that came, went or grew, with their names."""
+    has_changed_brokers: bool = False
+    """Brokers came, went, moved, were fenced or unfenced."""
+    has_transactions: bool = False
+    """Transactions of staged writes were begun, decided or done, or may have been. What was meant
+    for a deleted topic is done as well; that is among `reshaped_topics`."""
+
+
+def follow_records(state: ClusterState, records: Iterable[Record], node_id: int) -> Delta:
+    """Apply committed records to an image, and return what they mean for a broker."""
+    delta = Delta()
+    before: dict[Key, Partition | None] = {}
+    for record in records:
+        for key in _touched(state, record):
+            before.setdefault(key, state.partition(*key))
+        if isinstance(record, TopicCreated):
+            delta.reshaped_topics[record.topic_id] = record.name
+        elif isinstance(record, TopicGrown | TopicDeleted):
+            topic = state.catalog.topic_by_id(record.topic_id)
+            assert topic is not None
+            delta.reshaped_topics[record.topic_id] = topic.name
+        state.apply(record)
+        if isinstance(record, TopicAltered):
+            delta.altered_topics[record.topic_id] = None
+        elif isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+            delta.has_changed_brokers = True
+        elif isinstance(record, TransactionRecord):
+            delta.has_transactions = True
+    _compare(delta, before, state, node_id=node_id)
+    return delta
+
+
+def compare_states(before: ClusterState, after: ClusterState, node_id: int) -> Delta:
+    """Return what a newer image that came as a snapshot means for a broker."""
+    delta = Delta(has_changed_brokers=before.brokers != after.brokers, has_transactions=True)
+    partitions: dict[Key, Partition | None] = dict(_all(after, None))
+    partitions |= _all(before, before)
+    _compare(delta, partitions, after, node_id=node_id)
+    for topic in after.catalog.topics:
+        known = before.catalog.topic_by_id(topic.topic_id)
+        if known is not None and (known.overrides, known.queue) != (topic.overrides, topic.queue):
+            delta.altered_topics[topic.topic_id] = None
+        if known is None or known.partition_count != topic.partition_count:
+            delta.reshaped_topics[topic.topic_id] = topic.name
+    for topic in before.catalog.topics:
+        if after.catalog.topic_by_id(topic.topic_id) is None:
+            delta.reshaped_topics[topic.topic_id] = topic.name
+    return delta
+
+
+def _touched(state: ClusterState, record: Record) -> Iterator[Key]:
+    match record:
+        case PartitionsAdded():
+            count = len(state.partitions(record.topic_id))
+            for number in range(count, count + len(record.partitions)):
+                yield record.topic_id, number
+        case PartitionsChanged():
+            for topic in record.topics:
+                for changed in topic.partitions:
+                    yield topic.topic_id, changed.number
+        case TopicDeleted():
+            for number in range(len(state.partitions(record.topic_id))):
+                yield record.topic_id, number
+        case _:
+            pass
+
+
+def _all(
+    state: ClusterState, values: ClusterState | None
+) -> Iterator[tuple[Key, Partition | None]]:
+    for topic in state.catalog.topics:
+        for number in range(len(state.partitions(topic.topic_id))):
+            key = (topic.topic_id, number)
+            yield key, None if values is None else values.partition(*key)
+
+
+def _compare(
+    delta: Delta, before: Mapping[Key, Partition | None], state: ClusterState, *, node_id: int
+) -> None:
+    for key, was in before.items():
+        now = state.partition(*key)
+        had_replica = was is not None and node_id in was.replicas
+        if now == was:
+            continue
+        if now is None:
+            if had_replica and state.catalog.was_deleted(key[0]):
+                delta.delete[key] = None
+        elif node_id not in now.replicas:
+            if had_replica:
+                delta.remove[key] = None
+        elif now.leader != node_id:
+            delta.follow[key] = now
+        elif was is None or now.leader_epoch != was.leader_epoch:
+            delta.lead[key] = now
+        else:
+            delta.lead_on[key] = now

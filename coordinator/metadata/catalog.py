@@ -1,0 +1,500 @@
+"""The catalog: which topics there are, with which settings, and which producer ids are taken.
+
+Pure: no clock, no I/O. A replicated state machine: `handle` turns a command into records and a
+reply and changes nothing; `apply` of a record is the only change. The catalog is a part of what the
+nodes of a cluster agree on (`coordinator.metadata`), and its records are a part of their log.
+"""
+
+import re
+from typing import final
+
+import msgspec
+
+from tidelog.coordinator.metadata.queue_config import QueueConfig, queue_config
+from tidelog.coordinator.metadata.topic_config import (
+    TopicConfig,
+    check_setting_name,
+    check_settings,
+    topic_config,
+)
+from tidelog.wire.errors import (
+    InvalidConfigError,
+    InvalidTopicError,
+    TopicExistsError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+
+PARTITION_COUNT_MAX = 10_000
+TOPIC_ID_SIZE = 16
+PRODUCER_ID_BLOCK = 1000
+"""Producer ids are taken from the catalog in blocks, so that most are given without a write."""
+
+RECEIPT_KEY_SIZE = 32
+JOURNAL_PREFIX = "queue@"
+"""Begins the names of topics that are journals of queues; not legal in other names."""
+STAGING_PREFIX = "staged@"
+"""Begins the names of topics to which brokers stage what is written; not legal in other names."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def journal_name(queue: str) -> str:
+    """Return the name of the topic that is the journal of a queue."""
+    return JOURNAL_PREFIX + queue
+
+
+def queue_of_journal(topic: str) -> str | None:
+    """Return the queue whose journal has this name; `None` for the name of any other topic."""
+    return topic.removeprefix(JOURNAL_PREFIX) if topic.startswith(JOURNAL_PREFIX) else None
+
+
+def staging_name(topic: str) -> str:
+    """Return the name of the topic that is the staging log of a topic."""
+    return STAGING_PREFIX + topic
+
+
+def topic_of_staging(name: str) -> str | None:
+    """Return the topic whose staging log has this name; `None` for the name of any other topic."""
+    return name.removeprefix(STAGING_PREFIX) if name.startswith(STAGING_PREFIX) else None
+
+
+class QueueSpec(msgspec.Struct, frozen=True, array_like=True):
+    """What makes a topic the journal of a queue.
+
+    All but `overrides` is as it was made, but that `start_offsets` grow with the topic.
+    """
+
+    source_topic_id: bytes
+    """Of the topic whose records are the messages."""
+    is_fifo: bool
+    start_offsets: tuple[int, ...]
+    """Of each partition: records below it were never messages of this queue."""
+    created_at_ms: int
+    """Wall clock of whoever made it."""
+    receipt_key: bytes
+    """32 bytes, random: who does not know it cannot make up receipts."""
+    frozen: dict[str, str]
+    """Settings that do not change, with their values."""
+    overrides: dict[str, str]
+    """The other settings of the queue that differ from the defaults, as text."""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """All settings that differ from the defaults."""
+        return {**self.overrides, **self.frozen}
+
+
+class CreateTopic(msgspec.Struct, frozen=True, array_like=True, tag="create-topic"):
+    """Make a topic. The same topic id is made once: a command that is given again does nothing."""
+
+    name: str
+    topic_id: bytes
+    """16 bytes, random; drawn by whoever gives the command, so that `handle` stays pure."""
+    partition_count: int
+    overrides: dict[str, str]
+
+
+class AlterTopic(msgspec.Struct, frozen=True, array_like=True, tag="alter-topic"):
+    """Change settings of a topic."""
+
+    name: str
+    set_overrides: dict[str, str]
+    reset_overrides: list[str]
+    topic_id: bytes | None = None
+    """Which topic of this name is meant, `None` for the one that is there now."""
+
+
+class DeleteTopic(msgspec.Struct, frozen=True, array_like=True, tag="delete-topic"):
+    """Make a topic go away. With its id, a command that is given again does nothing."""
+
+    name: str
+    topic_id: bytes | None = None
+    """Which topic of this name is meant, `None` for the one that is there now."""
+
+
+class TakeProducerIds(msgspec.Struct, frozen=True, array_like=True, tag="take-producer-ids"):
+    """Take the next block of producer ids."""
+
+
+Command = CreateTopic | AlterTopic | DeleteTopic | TakeProducerIds
+
+
+class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="topic-created"):
+    """A topic is there."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    overrides: dict[str, str]
+    queue: QueueSpec | None = None
+    """Of what queue it is the journal; `None` for a topic of records."""
+    staging_of: bytes | None = None
+    """Of which topic it is the staging log; `None` for all others."""
+
+
+class TopicAltered(msgspec.Struct, frozen=True, array_like=True, tag="topic-altered"):
+    """A topic has other settings."""
+
+    topic_id: bytes
+    overrides: dict[str, str]
+    """All of them, not only the changed ones."""
+    queue_overrides: dict[str, str] | None = None
+    """All of those of the queue of which it is the journal; `None` where these do not change."""
+
+
+class TopicGrown(msgspec.Struct, frozen=True, array_like=True, tag="topic-grown"):
+    """A topic has more partitions; if it is the journal of a queue, that begins them at 0."""
+
+    topic_id: bytes
+    partition_count: int
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag="topic-deleted"):
+    """A topic is gone; its id stays known, so that left-over files can be told apart."""
+
+    topic_id: bytes
+
+
+class ProducerIdsTaken(msgspec.Struct, frozen=True, array_like=True, tag="producer-ids-taken"):
+    """Producer ids below this one are taken."""
+
+    next_producer_id: int
+
+
+Record = TopicCreated | TopicAltered | TopicGrown | TopicDeleted | ProducerIdsTaken
+
+
+class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+    """All of a catalog."""
+
+    topics: list[TopicCreated]
+    """As if they had been created as they are now."""
+    deleted_ids: list[bytes]
+    next_producer_id: int
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """One topic as it is now."""
+
+    name: str
+    topic_id: bytes
+    partition_count: int
+    overrides: dict[str, str]
+    """Settings that differ from the defaults, as text."""
+    config: TopicConfig
+    """All settings in force."""
+    queue: QueueSpec | None = None
+    """Of what queue it is the journal; `None` for a topic of records."""
+    queue_config: QueueConfig | None = None
+    """All settings of that queue in force."""
+    staging_of: bytes | None = None
+    """Of which topic it is the staging log; `None` for all others."""
+
+    @property
+    def is_companion(self) -> bool:
+        """Whether it stands beside another topic: where the replicas of that one are."""
+        return self.queue is not None or self.staging_of is not None
+
+    @property
+    def queue_name(self) -> str:
+        """The queue of which it is the journal; empty for a topic of records."""
+        return queue_of_journal(self.name) or ""
+
+    @property
+    def source_id(self) -> bytes:
+        """The topic where the records are: of a companion its source, else the topic itself."""
+        if self.queue is not None:
+            return self.queue.source_topic_id
+        return self.topic_id if self.staging_of is None else self.staging_of
+
+
+@final
+class Catalog:
+    """The state that the records add up to.
+
+    Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice. Each journal
+    and each staging log is in `_companions` under its source, which is there.
+    """
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self._companions: dict[bytes, dict[bytes, None]] = {}
+        self._deleted_ids: dict[bytes, None] = {}
+        self._next_producer_id = 1
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot) -> "Catalog":
+        """Return a catalog as it was when the snapshot was taken.
+
+        Raises:
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
+        catalog = cls()
+        for topic in snapshot.topics:
+            catalog.apply(topic)
+        catalog._deleted_ids = dict.fromkeys(snapshot.deleted_ids)
+        catalog._next_producer_id = snapshot.next_producer_id
+        return catalog
+
+    def snapshot(self) -> Snapshot:
+        """Return all that there is; `from_snapshot` is the inverse."""
+        topics = [
+            TopicCreated(
+                topic.name,
+                topic.topic_id,
+                topic.partition_count,
+                topic.overrides,
+                topic.queue,
+                topic.staging_of,
+            )
+            for topic in self._by_id.values()
+        ]
+        return Snapshot(topics, list(self._deleted_ids), self._next_producer_id)
+
+    @property
+    def topics(self) -> list[Topic]:
+        """All topics, journals of queues and staging logs included, sorted by name."""
+        return [self._by_name[name] for name in sorted(self._by_name)]
+
+    @property
+    def record_topics(self) -> list[Topic]:
+        """The topics that people know as such, sorted by name."""
+        return [topic for topic in self.topics if not topic.is_companion]
+
+    @property
+    def journals(self) -> list[Topic]:
+        """The journals of all queues, sorted by name."""
+        return [topic for topic in self.topics if topic.queue is not None]
+
+    def journals_of(self, topic_id: bytes) -> list[Topic]:
+        """Return the journals of the queues that stand on a topic, always in the same order."""
+        return [each for each in self.companions_of(topic_id) if each.queue is not None]
+
+    def staging_of(self, topic_id: bytes) -> Topic | None:
+        """Return the staging log of a topic, `None` if it has none (yet)."""
+        for each in self.companions_of(topic_id):
+            if each.staging_of is not None:
+                return each
+        return None
+
+    def companions_of(self, topic_id: bytes) -> list[Topic]:
+        """Return what stands beside a topic: journals of its queues, and its staging log."""
+        return [self._by_id[each] for each in sorted(self._companions.get(topic_id, ()))]
+
+    def journal(self, queue: str) -> Topic:
+        """Return the journal of the queue of this name.
+
+        Raises:
+            UnknownQueueError: There is none.
+        """
+        topic = self._by_name.get(journal_name(queue))
+        if topic is None:
+            raise UnknownQueueError(
+                f"there is no queue {queue!r}; create it first (`tidelog queue create {queue}`)"
+            )
+        return topic
+
+    def has_queue(self, name: str) -> bool:
+        """Return whether there is a queue of this name."""
+        return journal_name(name) in self._by_name
+
+    @property
+    def next_producer_id(self) -> int:
+        """The first producer id that is not taken."""
+        return self._next_producer_id
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        """Return the topic with this id."""
+        return self._by_id.get(topic_id)
+
+    def has_topic(self, name: str) -> bool:
+        """Return whether there is a topic of this name."""
+        return name in self._by_name
+
+    def topic(self, name: str, topic_id: bytes | None = None) -> Topic:
+        """Return the topic of this name, and of this id if one is given; never a companion.
+
+        Raises:
+            UnknownTopicError: There is none.
+            InvalidTopicError: It is the journal of a queue, or a staging log, which only brokers
+                touch.
+        """
+        if topic_of_staging(name) is not None:
+            raise InvalidTopicError(
+                f"{name!r} is the name of a topic's staging log, which only brokers read and write"
+            )
+        queue = queue_of_journal(name)
+        if queue is not None:
+            raise InvalidTopicError(
+                f"{name!r} is the name of a queue's journal, which only brokers read and write; see"
+                f" `tidelog queue describe {queue}`"
+            )
+        topic = self._by_name.get(name)
+        if topic is None:
+            raise UnknownTopicError(
+                f"there is no topic {name!r}; create it first (`tidelog topic create {name}`)"
+            )
+        if topic_id is not None and topic_id != topic.topic_id:
+            raise UnknownTopicError(
+                f"there is no topic {name!r} with the id {topic_id.hex()}; another one has the name"
+                " now"
+            )
+        return topic
+
+    def was_deleted(self, topic_id: bytes) -> bool:
+        """Return whether a topic with this id existed and was deleted."""
+        return topic_id in self._deleted_ids
+
+    def knows(self, topic_id: bytes) -> bool:
+        """Return whether a topic with this id is here, or was deleted."""
+        return topic_id in self._by_id or topic_id in self._deleted_ids
+
+    def handle(self, command: Command, *, replication_factor: int = 1) -> list[Record]:
+        """Return what a command comes to; nothing is changed.
+
+        Args:
+            command: What is to be done.
+            replication_factor: Of the topic; a broker that is alone keeps the only replica.
+
+        Raises:
+            BrokerError: The command is refused; see the subclasses named in `wire.errors`.
+        """
+        if isinstance(command, CreateTopic):
+            return self._create(command, replication_factor)
+        if isinstance(command, AlterTopic):
+            return self._alter(command, replication_factor)
+        if isinstance(command, DeleteTopic):
+            return self._delete(command)
+        return [ProducerIdsTaken(self._next_producer_id + PRODUCER_ID_BLOCK)]
+
+    def apply(self, record: Record) -> None:
+        """Carry out a record; the only way in which the catalog changes.
+
+        Raises:
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
+        if isinstance(record, TopicCreated):
+            self._put(_created_topic(record))
+        elif isinstance(record, TopicAltered):
+            self._put(altered_topic(self._by_id[record.topic_id], record))
+        elif isinstance(record, TopicGrown):
+            self._put(_grown_topic(self._by_id[record.topic_id], record.partition_count))
+        elif isinstance(record, TopicDeleted):
+            self._remove(self._by_id[record.topic_id])
+        else:
+            self._next_producer_id = record.next_producer_id
+
+    def _create(self, command: CreateTopic, replication_factor: int) -> list[Record]:
+        if self.knows(command.topic_id):
+            return []
+        check_topic_name(command.name)
+        check_partition_count(command.partition_count)
+        if len(command.topic_id) != TOPIC_ID_SIZE:
+            raise InvalidTopicError(
+                f"a topic id has {len(command.topic_id)} bytes, it must have {TOPIC_ID_SIZE}"
+            )
+        if command.name in self._by_name:
+            raise TopicExistsError(f"there is a topic {command.name!r} already")
+        check_settings(command.overrides, replication_factor=replication_factor)
+        return [
+            TopicCreated(command.name, command.topic_id, command.partition_count, command.overrides)
+        ]
+
+    def _alter(self, command: AlterTopic, replication_factor: int) -> list[Record]:
+        topic = self.topic(command.name, command.topic_id)
+        overrides = {**topic.overrides, **command.set_overrides}
+        for name in command.reset_overrides:
+            check_setting_name(name)
+            if name in command.set_overrides:
+                raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
+            overrides.pop(name, None)
+        check_settings(overrides, replication_factor=replication_factor)
+        return [] if overrides == topic.overrides else [TopicAltered(topic.topic_id, overrides)]
+
+    def _delete(self, command: DeleteTopic) -> list[Record]:
+        if command.topic_id is not None and self.was_deleted(command.topic_id):
+            return []
+        return [TopicDeleted(self.topic(command.name, command.topic_id).topic_id)]
+
+    def _put(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        if topic.is_companion:
+            self._companions.setdefault(topic.source_id, {})[topic.topic_id] = None
+
+    def _remove(self, topic: Topic) -> None:
+        del self._by_id[topic.topic_id], self._by_name[topic.name]
+        self._deleted_ids[topic.topic_id] = None
+        if topic.is_companion:
+            siblings = self._companions[topic.source_id]
+            del siblings[topic.topic_id]
+            if not siblings:
+                del self._companions[topic.source_id]
+
+
+def _created_topic(record: TopicCreated) -> Topic:
+    spec = record.queue
+    return Topic(
+        record.name,
+        record.topic_id,
+        record.partition_count,
+        record.overrides,
+        topic_config(record.overrides),
+        spec,
+        None if spec is None else queue_config(spec.settings, is_fifo=spec.is_fifo),
+        record.staging_of,
+    )
+
+
+def altered_topic(topic: Topic, record: TopicAltered) -> Topic:
+    """Return a topic as it goes on with other settings.
+
+    Raises:
+        InvalidConfigError: A newer version recorded a setting that this one does not know.
+    """
+    altered = msgspec.structs.replace(
+        topic, overrides=record.overrides, config=topic_config(record.overrides)
+    )
+    if record.queue_overrides is None:
+        return altered
+    assert topic.queue is not None, "it is the journal of a queue"
+    spec = msgspec.structs.replace(topic.queue, overrides=record.queue_overrides)
+    config = queue_config(spec.settings, is_fifo=spec.is_fifo)
+    return msgspec.structs.replace(altered, queue=spec, queue_config=config)
+
+
+def _grown_topic(topic: Topic, partition_count: int) -> Topic:
+    """Return a topic with more partitions; its queue gets all messages of these."""
+    spec = topic.queue
+    if spec is not None:
+        starts = (*spec.start_offsets, *[0] * (partition_count - topic.partition_count))
+        spec = msgspec.structs.replace(spec, start_offsets=starts)
+    return msgspec.structs.replace(topic, partition_count=partition_count, queue=spec)
+
+
+def check_topic_name(name: str) -> None:
+    """Check that a topic may have this name.
+
+    Raises:
+        InvalidTopicError: Saying what a name may look like.
+    """
+    if _NAME.fullmatch(name) is None or name in {".", ".."}:
+        raise InvalidTopicError(
+            f"{name!r} cannot be the name of a topic: 1 to 249 of the characters a-z, A-Z, 0-9,"
+            " '.', '_' and '-' can, except '.' and '..'"
+        )
+
+
+def check_partition_count(count: int) -> None:
+    """Check that a topic may have so many partitions.
+
+    Raises:
+        InvalidTopicError: Saying how many it may have.
+    """
+    if not 1 <= count <= PARTITION_COUNT_MAX:
+        raise InvalidTopicError(
+            f"{count} partitions are not possible, 1 to {PARTITION_COUNT_MAX} are"
+        )

@@ -1,0 +1,213 @@
+"""Settings of the cluster, and what they mean for the replicas of a topic.
+
+Pure: no clock, no I/O.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Final
+
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.topic_config import (
+    REPLICATION_FACTOR_MAX,
+    SETTINGS,
+    Setting,
+    parse_bounded_duration,
+    parse_bounded_size,
+    parse_bytes_or_unlimited,
+    parse_count_up_to,
+)
+from tidelog.wire.errors import InvalidConfigError
+
+REPLICATION_FACTOR_DEFAULT = 3
+"""Where there are so many brokers."""
+REASSIGNMENT_BYTES_PER_S_MIN = 1000
+"""With less, nothing would ever be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """What is set for the cluster; `None` is what fits the number of brokers and replicas.
+
+    Of settings that brokers have as well, `None` leaves each broker what it was started with.
+    """
+
+    replication_factor: int | None = None
+    """Of topics that do not say."""
+    min_in_sync_replicas: int | None = None
+    """Of topics that do not say."""
+    reassignment_bytes_per_s: int | None = None
+    """What each broker sends to replicas that are being added; `None` for no limit."""
+    disk_reserve_bytes: int | None = None
+    flush_interval_ms: int | None = None
+    maintenance_interval_ms: int | None = None
+    retention_disk_bytes: int | None = None
+    scrub_bytes_per_s: int | None = None
+    by_node: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, dict[str, int]])
+    """What is set for single brokers, above what is set for all."""
+
+
+_OWN: Final = "own"
+"""What each broker was started with."""
+_HOUR_MS: Final = 3_600_000
+
+CLUSTER_SETTINGS: Final = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "disk_reserve_bytes",
+            parse_bounded_size(low=0, high=1 << 50),
+            _OWN,
+            "a size",
+            "What every broker leaves free on its disk (own: what it was started with).",
+        ),
+        Setting(
+            "flush_interval_ms",
+            parse_bounded_duration(low=10, high=24 * _HOUR_MS),
+            _OWN,
+            "10ms to 24h",
+            "How often topics with `durability = replicated` are synced (own: what each broker was"
+            " started with).",
+        ),
+        Setting(
+            "maintenance_interval_ms",
+            parse_bounded_duration(low=10, high=_HOUR_MS),
+            _OWN,
+            "10ms to 1h",
+            "How often segments are rolled and deleted (own: what each broker was started with).",
+        ),
+        Setting(
+            "min_in_sync_replicas",
+            parse_count_up_to(REPLICATION_FACTOR_MAX),
+            "auto",
+            f"1 to {REPLICATION_FACTOR_MAX}",
+            "Replicas that must have a record before it is committed, for topics that do not say"
+            " (auto: 2 of three or more replicas, else 1).",
+        ),
+        Setting(
+            "reassignment_bytes_per_s",
+            parse_bytes_or_unlimited(low=REASSIGNMENT_BYTES_PER_S_MIN),
+            "unlimited",
+            "1kB or more, unlimited",
+            "Bytes a second that each broker sends to replicas that are being added, all together;"
+            " those in sync are never held up.",
+        ),
+        Setting(
+            "replication_factor",
+            parse_count_up_to(REPLICATION_FACTOR_MAX),
+            "auto",
+            f"1 to {REPLICATION_FACTOR_MAX}",
+            "Replicas of new topics that do not say (auto: 3, or as many as there are brokers).",
+        ),
+        Setting(
+            "retention_disk_bytes",
+            parse_bounded_size(low=0, high=1 << 50),
+            _OWN,
+            "a size",
+            "What the topics of each broker may take together before their oldest segments go; 0 is"
+            " no limit (own: what each broker was started with).",
+        ),
+        Setting(
+            "scrub_bytes_per_s",
+            parse_bounded_size(low=1000, high=1 << 40),
+            _OWN,
+            "1kB or more",
+            "How fast each broker reads again what is on its disk; where it was started with 0, it"
+            " stays off (own: what each broker was started with).",
+        ),
+    )
+}
+"""Every setting of the cluster, by name, sorted."""
+BROKER_SETTINGS: Final = tuple(
+    name for name, setting in CLUSTER_SETTINGS.items() if setting.default == _OWN
+)
+"""Those that brokers have as well; they may be set for one broker: `NAME@NODE`."""
+_AT: Final = "@"
+_LIKENESS_MIN: Final = 0.7
+"""Less like it is another name, not a slip."""
+_NODE_ID: Final = re.compile(r"[1-9][0-9]{0,9}")
+
+
+def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
+    """Return what is in force under these overrides.
+
+    Raises:
+        InvalidConfigError: A value is not legal, or there is no such setting.
+    """
+    values: dict[str, int | None] = {}
+    by_node: dict[int, dict[str, int]] = {}
+    for full_name, text in overrides.items():
+        name, node_id = setting_and_node(full_name)
+        value = CLUSTER_SETTINGS[name].parse(full_name, text)
+        assert not isinstance(value, str)
+        if node_id is None:
+            values[name] = value
+        else:
+            assert value is not None, "no setting of brokers has a word for no limit"
+            by_node.setdefault(node_id, {})[name] = value
+    return ClusterConfig(**values, by_node=by_node)
+
+
+def setting_and_node(full_name: str) -> tuple[str, int | None]:
+    """Return the name of a setting, and for which broker it is: `NAME`, or `NAME@NODE`.
+
+    Raises:
+        InvalidConfigError: There is no such setting, listing those that there are; or it cannot be
+            set for one broker.
+    """
+    name, at, node = full_name.partition(_AT)
+    if name not in CLUSTER_SETTINGS:
+        raise InvalidConfigError(f"there is no cluster setting {name!r}; {_instead_of(name)}")
+    if not at:
+        return name, None
+    if name not in BROKER_SETTINGS:
+        known = ", ".join(BROKER_SETTINGS)
+        raise InvalidConfigError(f"{name} cannot be set for one broker; those are {known}")
+    if _NODE_ID.fullmatch(node) is None:
+        raise InvalidConfigError(f"{full_name}: {node!r} is no node id; say {name}@1 for node 1")
+    return name, int(node)
+
+
+def _instead_of(name: str) -> str:
+    """Return what somebody may have meant by a name that is none of the cluster's."""
+    if name in SETTINGS:
+        return f"topics have one: tidelog topic alter TOPIC --set {name}=..."
+    nearest = get_close_matches(name, CLUSTER_SETTINGS, n=1, cutoff=_LIKENESS_MIN)
+    return f"did you mean {nearest[0]}?" if nearest else f"there are {', '.join(CLUSTER_SETTINGS)}"
+
+
+def without_node(overrides: Mapping[str, str], node_id: int) -> dict[str, str]:
+    """Return overrides without what is set for one broker."""
+    return {name: text for name, text in overrides.items() if setting_and_node(name)[1] != node_id}
+
+
+def shown_settings(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return every setting as people write it, set or default, and what is set for one broker."""
+    shown = {
+        name: overrides.get(name, setting.default) for name, setting in CLUSTER_SETTINGS.items()
+    }
+    return {**shown, **{name: overrides[name] for name in sorted(overrides.keys() - shown.keys())}}
+
+
+def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:
+    """Return how many replicas a topic gets that does not say."""
+    if config.replication_factor is not None:
+        return config.replication_factor
+    return max(1, min(REPLICATION_FACTOR_DEFAULT, broker_count))
+
+
+def min_in_sync_replicas(topic: Topic, config: ClusterConfig, replication_factor: int) -> int:
+    """Return how many replicas of a partition must have a record before it is committed.
+
+    Brokers and the cluster's state machine must mean the same by it: a replica is eligible to lead
+    *because* nothing was committed without it.
+    """
+    if "min_in_sync_replicas" in topic.overrides:
+        configured = topic.config.min_in_sync_replicas
+    elif config.min_in_sync_replicas is not None:
+        configured = config.min_in_sync_replicas
+    else:
+        configured = 2 if replication_factor >= REPLICATION_FACTOR_DEFAULT else 1
+    return min(configured, replication_factor)

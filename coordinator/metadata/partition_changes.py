@@ -1,0 +1,166 @@
+"""The partitions that one command changes, before anything is agreed on.
+
+Pure: no clock, no I/O. Reads the state and leaves it alone; a later change of a partition in the
+same command goes on from the earlier one.
+
+A topic and the journals of its queues have their replicas in the same places. What is assigned to
+one is assigned to all, and a reassignment is complete when all of them are ready: else the journal,
+which is small, would leave for a broker that does not have the messages for hours.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, final
+
+from msgspec.structs import replace
+
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.cluster_config import ClusterConfig, min_in_sync_replicas
+from tidelog.coordinator.metadata.leader_election import NOTHING, Facts, Happening, next_partition
+from tidelog.coordinator.metadata.records import (
+    Broker,
+    ChangedPartition,
+    ChangedTopic,
+    Partition,
+    PartitionsChanged,
+    Record,
+)
+from tidelog.coordinator.metadata.state import ClusterState
+
+
+class Step(NamedTuple):
+    """What becomes of one partition."""
+
+    topic: Topic
+    before: Partition
+    after: Partition
+    """The same object when nothing changes."""
+
+
+@final
+class PartitionChanges:
+    """What becomes of partitions."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        broker: Broker | None = None,
+        config: ClusterConfig | None = None,
+        deleted: Topic | None = None,
+    ) -> None:
+        """Start from a state, with one broker or the configuration as it is after the command.
+
+        Args:
+            state: What there is.
+            broker: As it is afterwards.
+            config: As it is afterwards.
+            deleted: A topic that the command deletes.
+        """
+        self._state = state
+        self._brokers: Mapping[int, Broker] = state.brokers
+        if broker is not None:
+            self._brokers = {**state.brokers, broker.node_id: broker}
+        self._config = config or state.config
+        self._deleted = deleted
+        self._changed: dict[bytes, dict[int, Partition]] = {}
+
+    def partition(self, topic_id: bytes, number: int) -> Partition | None:
+        """Return a partition as it is by now."""
+        changed = self._changed.get(topic_id, {}).get(number)
+        return changed or self._state.partition(topic_id, number)
+
+    def minimum(self, topic: Topic, replication_factor: int) -> int:
+        """Return how many replicas must have a record before it is committed."""
+        return min_in_sync_replicas(topic, self._config, replication_factor)
+
+    def happen(self, topic: Topic, number: int, happening: Happening = NOTHING) -> Partition:
+        """Let something happen to a partition, and return what became of it."""
+        for step in self.foresee(topic, number, happening):
+            if step.after is not step.before:
+                self._note(step.topic, number, step.after)
+        after = self.partition(topic.topic_id, number)
+        assert after is not None, "it was there before"
+        return after
+
+    def raise_epoch(self, topic: Topic, number: int) -> Partition:
+        """Let nothing happen to a partition but that its partition epoch rises."""
+        before = self.partition(topic.topic_id, number)
+        assert before is not None, "the caller checks that it is there"
+        return self._note(topic, number, before)
+
+    def foresee(self, topic: Topic, number: int, happening: Happening) -> list[Step]:
+        """Return what would become of a partition and of those that change with it."""
+        before = self.partition(topic.topic_id, number)
+        assert before is not None, "the caller checks that it is there"
+        wanted = [(topic, happening)]
+        if happening.assignment is None and not before.is_reassigning:
+            return self._next(wanted, number, may_complete=True)
+        others = self._in_the_same_places(topic)
+        wanted += [(other, Happening(assignment=happening.assignment)) for other in others]
+        steps = self._next(wanted, number, may_complete=True)
+        if others and any(step.after.is_reassigning for step in steps):
+            if happening.assignment is None:
+                del wanted[1:]
+            steps = self._next(wanted, number, may_complete=False)
+        return steps
+
+    def _next(
+        self, wanted: Sequence[tuple[Topic, Happening]], number: int, *, may_complete: bool
+    ) -> list[Step]:
+        steps: dict[bytes, Step] = {}
+        # A topic before what stands beside it: who leads these depends on who is in sync there.
+        for topic, happening in sorted(wanted, key=lambda each: each[0].is_companion):
+            before = self.partition(topic.topic_id, number)
+            assert before is not None, "a topic with queues has as many partitions as they"
+            readers = None
+            if topic.is_companion:
+                foreseen = steps.get(topic.source_id)
+                source = foreseen.after if foreseen else self.partition(topic.source_id, number)
+                assert source is not None, "a topic with queues is not deleted"
+                readers = source.in_sync_replicas
+            facts = Facts(self._brokers, self._minimum_of(topic), may_complete, readers)
+            after = next_partition(before, happening, facts)
+            steps[topic.topic_id] = Step(topic, before, after)
+        return list(steps.values())
+
+    def _minimum_of(self, topic: Topic) -> Callable[[int], int]:
+        return lambda replication_factor: self.minimum(topic, replication_factor)
+
+    def _in_the_same_places(self, topic: Topic) -> list[Topic]:
+        """Return the other topics whose replicas are where those of this one are."""
+        catalog = self._state.catalog
+        companions = catalog.companions_of(topic.source_id)
+        source = catalog.topic_by_id(topic.source_id)
+        assert source is not None, "a topic with queues is not deleted"
+        others = [each for each in (source, *companions) if each.topic_id != topic.topic_id]
+        return [each for each in others if each is not self._deleted]
+
+    def _note(self, topic: Topic, number: int, after: Partition) -> Partition:
+        original = self._state.partition(topic.topic_id, number)
+        assert original is not None
+        # One record, one step of the epoch, however often the command touched it.
+        after = replace(after, partition_epoch=original.partition_epoch + 1)
+        self._changed.setdefault(topic.topic_id, {})[number] = after
+        return after
+
+    def records(self) -> list[Record]:
+        """Return the changes as one record, or none."""
+        if not self._changed:
+            return []
+        return [
+            PartitionsChanged(
+                [
+                    ChangedTopic(
+                        topic_id,
+                        [ChangedPartition(number, after) for number, after in changed.items()],
+                    )
+                    for topic_id, changed in self._changed.items()
+                ]
+            )
+        ]
+
+    def changed(self) -> Iterator[tuple[bytes, int, Partition]]:
+        """Return every changed partition as it is by now."""
+        for topic_id, changed in self._changed.items():
+            for number, after in changed.items():
+                yield topic_id, number, after

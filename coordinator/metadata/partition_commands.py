@@ -1,0 +1,340 @@
+"""Leaders change who is in sync; people move leaderships and replicas.
+
+Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to. A
+partition that is refused says so in its own answer, and harms the others of the command in no way.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from tidelog.coordinator.metadata.broker_commands import current_broker
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.commands import (
+    AlterPartitions,
+    ElectLeaders,
+    GivenUpReplica,
+    GiveUpReplicas,
+    InSyncChange,
+    InSyncReplica,
+    Outcome,
+    PartitionAnswer,
+    PartitionAnswers,
+    PartitionCommand,
+    Reassignment,
+    ReassignReplicas,
+)
+from tidelog.coordinator.metadata.leader_election import Assignment, Election, Happening
+from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.placement import check_not_drained, check_replicas
+from tidelog.coordinator.metadata.records import DataLossAccepted, Partition, Record
+from tidelog.coordinator.metadata.replica_removal import should_be_given_up
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.errors import (
+    BrokerError,
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    StalePartitionEpochError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+)
+
+_Wish = TypeVar("_Wish")
+
+
+def handle_partition_command(
+    state: ClusterState, command: PartitionCommand, *, now_ms: int
+) -> Outcome:
+    """Return what a command about partitions comes to.
+
+    Raises:
+        BrokerError: It is refused as a whole.
+    """
+    match command:
+        case AlterPartitions():
+            return _alter_partitions(state, command)
+        case ElectLeaders():
+            return _elect_leaders(state, command, now_ms)
+        case ReassignReplicas():
+            return _reassign(state, command)
+        case GiveUpReplicas():
+            return _give_up(state, command)
+
+
+def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
+    current_broker(state, command.node_id, command.broker_epoch)
+    changes = PartitionChanges(state)
+
+    def alter(change: InSyncChange) -> None:
+        topic, partition = _find(state, changes, change.topic_id, number=change.partition)
+        wanted = [replica.node_id for replica in change.in_sync_replicas]
+        _check_leader(command.node_id, change, partition)
+        is_so = sorted(wanted) == sorted(partition.in_sync_replicas)
+        if is_so and change.partition_epoch < partition.partition_epoch:
+            return  # Perhaps this very change was carried out, and its answer lost.
+        _check_partition_epoch(change, partition)
+        _check_in_sync(state, command.node_id, change.in_sync_replicas, partition=partition)
+        if is_so:
+            # Who knows that wants no copy of an earlier request to be carried out any more.
+            changes.raise_epoch(topic, change.partition)
+        else:
+            changes.happen(topic, change.partition, Happening(in_sync_replicas=wanted))
+
+    def place(change: InSyncChange) -> tuple[bytes, int]:
+        return change.topic_id, change.partition
+
+    answers = _answers(changes, command.changes, place, act=alter)
+    return Outcome(changes.records(), answers)
+
+
+def _check_leader(node_id: int, change: InSyncChange, partition: Partition) -> None:
+    """Check that the one who asks leads, by the newest that it and this node know. KIP-497."""
+    if (
+        change.leader_epoch > partition.leader_epoch
+        or change.partition_epoch > partition.partition_epoch
+    ):
+        raise NotControllerError(
+            f"this node knows partition {change.partition} only up to leader epoch"
+            f" {partition.leader_epoch} and partition epoch {partition.partition_epoch}; ask the"
+            " node that leads the cluster now"
+        )
+    if change.leader_epoch < partition.leader_epoch:
+        raise FencedLeaderEpochError(
+            f"partition {change.partition} has leader epoch {partition.leader_epoch}, later than"
+            f" {change.leader_epoch}"
+        )
+    if partition.leader != node_id:
+        raise NotLeaderError(f"broker {node_id} does not lead partition {change.partition}")
+
+
+def _check_partition_epoch(change: InSyncChange, partition: Partition) -> None:
+    """Check that the one who asks has seen the last change. KIP-497."""
+    if change.partition_epoch != partition.partition_epoch:
+        raise StalePartitionEpochError(
+            f"partition {change.partition} was changed: its partition epoch is"
+            f" {partition.partition_epoch}, not {change.partition_epoch}"
+        )
+
+
+def _check_in_sync(
+    state: ClusterState, leader: int, wanted: Sequence[InSyncReplica], *, partition: Partition
+) -> None:
+    node_ids = [replica.node_id for replica in wanted]
+    if leader not in node_ids:
+        raise InvalidRequestError(f"the leader, broker {leader}, must be in sync with itself")
+    if len(set(node_ids)) != len(node_ids):
+        raise InvalidRequestError(f"brokers are named twice: {node_ids}")
+    for replica in wanted:
+        if replica.node_id not in partition.replicas:
+            raise InvalidRequestError(f"broker {replica.node_id} has no replica of this partition")
+        broker = state.brokers[replica.node_id]
+        if broker.broker_epoch != replica.broker_epoch:
+            # What the leader saw were fetches of an earlier life. KIP-903.
+            raise IneligibleReplicaError(
+                f"broker {replica.node_id} was started anew: its epoch is {broker.broker_epoch},"
+                f" not {replica.broker_epoch}"
+            )
+        if broker.is_fenced:
+            raise IneligibleReplicaError(f"broker {replica.node_id} is fenced")
+        if broker.is_shutting_down and replica.node_id not in partition.in_sync_replicas:
+            raise IneligibleReplicaError(f"broker {replica.node_id} is shutting down")
+
+
+def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> Outcome:
+    changes = PartitionChanges(state)
+    losses: list[Record] = []
+    epochs = dict(zip(command.partitions, command.leader_epochs or (), strict=False))
+
+    def elect(key: tuple[bytes, int]) -> None:
+        topic_id, number = key
+        topic, before = _find(state, changes, topic_id, number=number)
+        if command.accept_data_loss:
+            if before.leader is None and epochs.get(key, before.leader_epoch) < before.leader_epoch:
+                raise StalePartitionEpochError(
+                    f"partition {number} has had another leader since the loss was accepted; look"
+                    " at it again, and decide anew"
+                )
+            after = changes.happen(topic, number, Happening(election=Election.UNCLEAN))
+            if after.leader is None:
+                raise LeaderNotAvailableError(
+                    f"no replica of partition {number} is alive; it has replicas on brokers"
+                    f" {_listed(before.replicas)}{_told_offline(before)}"
+                )
+            if after.data_loss_epoch != before.data_loss_epoch:
+                losses.append(_loss(topic_id, number, before, after=after, now_ms=now_ms))
+            return
+        first = before.replicas[0]
+        after = changes.happen(topic, number, Happening(election=Election.PREFERRED))
+        if after.leader != first:
+            raise LeaderNotAvailableError(
+                f"broker {first}, which is to lead partition {number}, is not in sync, or about to"
+                " stop"
+            )
+
+    answers = _answers(changes, command.partitions, lambda key: key, act=elect)
+    return Outcome([*losses, *changes.records()], answers)
+
+
+def _loss(
+    topic_id: bytes, number: int, before: Partition, *, after: Partition, now_ms: int
+) -> DataLossAccepted:
+    assert after.leader is not None
+    return DataLossAccepted(
+        topic_id,
+        number,
+        after.leader,
+        after.leader_epoch,
+        before.last_known_leader,
+        before.eligible_leader_replicas,
+        now_ms,
+    )
+
+
+def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
+    changes = PartitionChanges(state)
+
+    def reassign(wish: Reassignment) -> None:
+        topic, partition = _find(state, changes, wish.topic_id, number=wish.partition)
+        _check_may_move(state, topic)
+        if wish.replicas is None:
+            target = _before_reassignment(partition)
+        else:
+            check_replicas(wish.partition, wish.replicas, state.brokers)
+            _check_minimum(topic, len(wish.replicas))
+            new = [node for node in wish.replicas if node not in partition.replicas]
+            check_not_drained(new, state.drained_node_ids)
+            target = tuple(wish.replicas)
+        happening = Happening(assignment=_toward(target, partition))
+        _check_no_copy_is_given_up(changes, topic, wish.partition, happening=happening)
+        changes.happen(topic, wish.partition, happening)
+
+    def place(wish: Reassignment) -> tuple[bytes, int]:
+        return wish.topic_id, wish.partition
+
+    answers = _answers(changes, command.reassignments, place, act=reassign)
+    return Outcome(changes.records(), answers)
+
+
+def _check_may_move(state: ClusterState, topic: Topic) -> None:
+    """Refuse to move a companion alone: it is where its topic is."""
+    if topic.is_companion:
+        source = state.catalog.topic_by_id(topic.source_id)
+        assert source is not None, "what stands beside a topic goes before it"
+        what = f"the journal of queue {topic.queue_name!r}" if topic.queue else "a staging log"
+        raise InvalidTopicError(f"{what} moves with its topic {source.name!r}; move that one")
+
+
+def _before_reassignment(partition: Partition) -> tuple[int, ...]:
+    return tuple(node for node in partition.replicas if node not in partition.adding_replicas)
+
+
+def _toward(target: tuple[int, ...], partition: Partition) -> Assignment:
+    """Return where replicas are while they move: old ones leave when all new ones are in sync."""
+    original = _before_reassignment(partition)
+    removing = tuple(node for node in original if node not in target)
+    adding = tuple(node for node in target if node not in original)
+    return Assignment((*target, *removing), adding, removing)
+
+
+def _check_minimum(topic: Topic, replication_factor: int) -> None:
+    minimum = topic.config.min_in_sync_replicas
+    if "min_in_sync_replicas" in topic.overrides and minimum > replication_factor:
+        raise InvalidTopicError(
+            f"{replication_factor} replicas are too few: min_in_sync_replicas of topic"
+            f" {topic.name!r} is {minimum}"
+        )
+
+
+def _check_no_copy_is_given_up(
+    changes: PartitionChanges, topic: Topic, number: int, *, happening: Happening
+) -> None:
+    """Refuse to drop replicas without which too few have what is committed."""
+    for step in changes.foresee(topic, number, happening):
+        before, after = step.before, step.after
+        had = {*before.in_sync_replicas, *before.eligible_leader_replicas}
+        have = {*after.in_sync_replicas, *after.eligible_leader_replicas}
+        minimum = changes.minimum(step.topic, after.replication_factor)
+        if len(have) < min(len(had), minimum):
+            of_queue = f" of the journal of {step.topic.queue_name!r}" if step.topic.queue else ""
+            raise NotEnoughReplicasError(
+                f"partition {number}{of_queue} would have {len(have)} replicas with all committed"
+                f" records, min_in_sync_replicas is {minimum}; wait until more of brokers"
+                f" {_listed(after.replicas)} are in sync"
+            )
+
+
+def _give_up(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+    node_id = command.node_id
+    broker = current_broker(state, node_id, command.broker_epoch)
+    changes = PartitionChanges(state)
+
+    def give_up(replica: GivenUpReplica) -> None:
+        topic, partition = _find(state, changes, replica.topic_id, number=replica.partition)
+        if not should_be_given_up(partition, node_id, state.brokers, replica=replica):
+            return
+        # What was only to be in memory may not be there when the log is opened again.
+        in_memory = replica.is_offline and state.may_lose_committed(topic, broker)
+        if replica.may_lack_records or replica.is_lost or in_memory:
+            happening = Happening(lost=(node_id,), bereft=(node_id,) if replica.is_lost else ())
+        elif replica.is_offline:
+            happening = Happening(offline=(node_id,))
+        else:
+            others = [node for node in partition.in_sync_replicas if node != node_id]
+            happening = Happening(in_sync_replicas=others)
+        changes.happen(topic, replica.partition, happening)
+
+    def place(replica: GivenUpReplica) -> tuple[bytes, int]:
+        return replica.topic_id, replica.partition
+
+    answers = _answers(changes, command.replicas, place, act=give_up)
+    return Outcome(changes.records(), answers)
+
+
+def _told_offline(partition: Partition) -> str:
+    offline = partition.offline_replicas
+    return f"; restart {_listed(offline)}, where its log is offline" if offline else ""
+
+
+def _find(
+    state: ClusterState, changes: PartitionChanges, topic_id: bytes, *, number: int
+) -> tuple[Topic, Partition]:
+    topic = state.catalog.topic_by_id(topic_id)
+    if topic is None:
+        raise UnknownTopicIdError(f"no topic has the id {topic_id.hex()}")
+    partition = changes.partition(topic_id, number)
+    if partition is None:
+        raise UnknownPartitionError(
+            f"there is no partition {number}; topic {topic.name!r} has partitions 0 to"
+            f" {topic.partition_count - 1}"
+        )
+    return topic, partition
+
+
+def _answers(
+    changes: PartitionChanges,
+    wishes: Iterable[_Wish],
+    place: Callable[[_Wish], tuple[bytes, int]],
+    *,
+    act: Callable[[_Wish], None],
+) -> PartitionAnswers:
+    """Act on each wish by itself, and say what became of it."""
+    answers: list[PartitionAnswer] = []
+    for wish in wishes:
+        error = None
+        try:
+            act(wish)
+        except BrokerError as refusal:
+            error = refusal.to_wire()
+        topic_id, number = place(wish)
+        partition = changes.partition(topic_id, number)
+        answers.append(PartitionAnswer(topic_id, number, partition, error))
+    return PartitionAnswers(answers)
+
+
+def _listed(node_ids: Sequence[int]) -> str:
+    return ", ".join(str(node_id) for node_id in node_ids)

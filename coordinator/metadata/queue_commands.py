@@ -1,0 +1,318 @@
+"""Queues come, change and go.
+
+Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to. A
+queue is a topic, its journal: as many partitions as the topic of its messages, in the same places.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from tidelog.coordinator.metadata.catalog import (
+    RECEIPT_KEY_SIZE,
+    TOPIC_ID_SIZE,
+    QueueSpec,
+    Topic,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+    journal_name,
+)
+from tidelog.coordinator.metadata.colocation import partitions_beside
+from tidelog.coordinator.metadata.commands import (
+    AlterQueue,
+    CreateQueue,
+    CreateReplicatedTopic,
+    DeleteQueue,
+    Outcome,
+    QueueAnswer,
+    QueueCommand,
+)
+from tidelog.coordinator.metadata.dead_letter_graph import (
+    check_compaction,
+    check_dead_letter_queue,
+    journal_overrides,
+    listed_queues,
+    users_of_dead_letter_queues,
+)
+from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.queue_config import (
+    FROZEN_SETTINGS,
+    check_queue_name,
+    check_queue_setting_name,
+    check_queue_settings,
+    first_difference,
+    frozen_settings,
+    queue_config,
+)
+from tidelog.coordinator.metadata.records import Partition, PartitionsAdded, Record
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.topic_commands import create_topic
+from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.wire.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    QueueExistsError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+
+_KIND_NAMES = {"fifo", "is_fifo"}
+
+
+def handle_queue_command(state: ClusterState, command: QueueCommand) -> Outcome:
+    """Return what a command about queues comes to.
+
+    Raises:
+        BrokerError: It is refused.
+    """
+    match command:
+        case CreateQueue():
+            return _create(state, command)
+        case AlterQueue():
+            return _alter(state, command)
+        case DeleteQueue():
+            return _delete(state, command)
+
+
+def _create(state: ClusterState, command: CreateQueue) -> Outcome:
+    if state.catalog.knows(command.queue_id):
+        made = state.catalog.topic_by_id(command.queue_id)
+        return Outcome([], QueueAnswer(command.queue_id, b"" if made is None else made.source_id))
+    _check_form(command)
+    check_queue_settings(command.overrides, is_fifo=command.is_fifo)
+    if state.catalog.has_queue(command.name):
+        there = state.catalog.journal(command.name)
+        _check_is_what_was_asked_for(state, command, there)
+        return Outcome([], QueueAnswer(there.topic_id, there.source_id))
+    records, topic_id, partitions = _source(state, command)
+    overrides = {
+        name: text for name, text in command.overrides.items() if name not in FROZEN_SETTINGS
+    }
+    spec = QueueSpec(
+        topic_id,
+        command.is_fifo,
+        tuple(command.start_offsets) or (0,) * len(partitions),
+        command.created_at_ms,
+        command.receipt_key,
+        frozen_settings(
+            command.overrides, is_fifo=command.is_fifo, partition_count=len(partitions)
+        ),
+        overrides,
+    )
+    _check_dead_letters(state, command.name, spec)
+    source_overrides = _source_overrides(state, records, topic_id)
+    check_compaction(command.topic, source_overrides, queues=[command.name])
+    created = TopicCreated(
+        journal_name(command.name),
+        command.queue_id,
+        len(partitions),
+        journal_overrides(source_overrides),
+        spec,
+    )
+    records += [created, PartitionsAdded(command.queue_id, partitions)]
+    return Outcome(records, QueueAnswer(command.queue_id, topic_id))
+
+
+def _check_form(command: CreateQueue) -> None:
+    check_queue_name(command.name)
+    ids = (command.queue_id, command.new_topic_id)
+    lengths = [*map(len, ids), len(command.receipt_key)]
+    if lengths != [TOPIC_ID_SIZE, TOPIC_ID_SIZE, RECEIPT_KEY_SIZE] or ids[0] == ids[1]:
+        raise InvalidRequestError(
+            f"ids of queues and topics have {TOPIC_ID_SIZE} bytes and differ, receipt keys have"
+            f" {RECEIPT_KEY_SIZE}"
+        )
+    if any(offset < 0 for offset in command.start_offsets):
+        raise InvalidRequestError(f"start offsets cannot be below 0: {command.start_offsets}")
+
+
+def _check_is_what_was_asked_for(state: ClusterState, command: CreateQueue, there: Topic) -> None:
+    """Check that a queue that is there already can pass for the one that is asked for.
+
+    Raises:
+        QueueExistsError: Saying what is different.
+    """
+    spec = there.queue
+    source = state.catalog.topic_by_id(there.source_id)
+    assert spec is not None
+    assert source is not None
+    different = None
+    if source.name != command.topic:
+        different = f"its topic is {source.name!r}, not {command.topic!r}"
+    elif spec.is_fifo != command.is_fifo:
+        different = "it is FIFO" if spec.is_fifo else "it is not FIFO"
+    elif command.partition_count not in {None, there.partition_count}:
+        different = f"it has {there.partition_count} partitions, not {command.partition_count}"
+    else:
+        frozen = frozen_settings(
+            command.overrides, is_fifo=spec.is_fifo, partition_count=there.partition_count
+        )
+        different = first_difference(
+            {**command.overrides, **frozen}, spec.settings, is_fifo=spec.is_fifo
+        )
+    if different is not None:
+        raise QueueExistsError(f"there is a queue {command.name!r} already, and {different}")
+
+
+def _source(
+    state: ClusterState, command: CreateQueue
+) -> tuple[list[Record], bytes, list[Partition]]:
+    """Return the topic of a new queue's messages, what it takes to make it, and where it is.
+
+    Raises:
+        BrokerError: There is no such topic, and none can be made; or it is not what is asked for.
+    """
+    if state.catalog.has_topic(command.topic):
+        topic = state.catalog.topic(command.topic)
+        _check_topic(command, topic)
+        return [], topic.topic_id, partitions_beside(state, topic)
+    if command.topic_id is not None or (
+        command.topic != command.name and command.partition_count is None
+    ):
+        raise UnknownTopicError(
+            f"there is no topic {command.topic!r}; create it first (`tidelog topic create"
+            f" {command.topic}`), or say how many partitions it is to have"
+        )
+    outcome = create_topic(
+        state,
+        CreateReplicatedTopic(
+            command.topic,
+            command.new_topic_id,
+            1 if command.partition_count is None else command.partition_count,
+            _topic_overrides(command),
+        ),
+    )
+    if not outcome.records:
+        raise UnknownTopicError(f"topic {command.topic!r} was deleted meanwhile; try again")
+    added = outcome.records[-1]
+    assert isinstance(added, PartitionsAdded)
+    return outcome.records, command.new_topic_id, added.partitions
+
+
+def _topic_overrides(command: CreateQueue) -> dict[str, str]:
+    """Return the settings of a topic that is made with a queue: it keeps what the queue keeps."""
+    overrides = dict(command.topic_overrides)
+    if "retention_ms" not in overrides:
+        wanted = queue_config(command.overrides, is_fifo=command.is_fifo).retention_ms
+        kept = topic_config({}).log.retention_ms
+        if kept is not None and (wanted is None or wanted > kept):
+            overrides["retention_ms"] = "unlimited" if wanted is None else f"{wanted}ms"
+    return overrides
+
+
+def _check_topic(command: CreateQueue, topic: Topic) -> None:
+    """Check that a topic is the one in which start offsets were looked up."""
+    if command.topic_id is None:
+        raise TopicExistsError(
+            f"topic {topic.name!r} has come into being meanwhile; say where the queue starts in it"
+        )
+    if command.topic_id != topic.topic_id:
+        raise UnknownTopicError(
+            f"there is no topic {topic.name!r} with the id {command.topic_id.hex()}; another one"
+            " has the name now"
+        )
+    if command.partition_count not in {None, topic.partition_count}:
+        raise InvalidTopicError(
+            f"topic {topic.name!r} has {topic.partition_count} partitions, not"
+            f" {command.partition_count}"
+        )
+    if len(command.start_offsets) != topic.partition_count:
+        raise InvalidRequestError(
+            f"{len(command.start_offsets)} start offsets were given; topic {topic.name!r} has"
+            f" {topic.partition_count} partitions"
+        )
+
+
+def _source_overrides(
+    state: ClusterState, records: Sequence[Record], topic_id: bytes
+) -> dict[str, str]:
+    for record in records:
+        if isinstance(record, TopicCreated):
+            return record.overrides
+    source = state.catalog.topic_by_id(topic_id)
+    assert source is not None, "it is there, or has just been made"
+    return source.overrides
+
+
+def _check_dead_letters(state: ClusterState, name: str, spec: QueueSpec) -> None:
+    target = queue_config(spec.settings, is_fifo=spec.is_fifo).dead_letter_queue
+    if target is not None:
+        check_dead_letter_queue(
+            state, name, spec.source_topic_id, name=target, is_fifo=spec.is_fifo
+        )
+
+
+def _alter(state: ClusterState, command: AlterQueue) -> Outcome:
+    journal = state.catalog.journal(command.name)
+    spec = journal.queue
+    assert spec is not None
+    for name in (*command.set_overrides, *command.reset_overrides):
+        _check_may_change(name)
+    overrides = {**spec.overrides, **command.set_overrides}
+    for name in command.reset_overrides:
+        if name in command.set_overrides:
+            raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
+        overrides.pop(name, None)
+    check_queue_settings(overrides, is_fifo=spec.is_fifo)
+    answer = QueueAnswer(journal.topic_id, journal.source_id)
+    if overrides == spec.overrides:
+        return Outcome([], answer)
+    altered = replace(spec, overrides=overrides)
+    _check_dead_letters(state, command.name, altered)
+    return Outcome([TopicAltered(journal.topic_id, journal.overrides, overrides)], answer)
+
+
+def _check_may_change(name: str) -> None:
+    if name in _KIND_NAMES:
+        raise InvalidConfigError("whether a queue is FIFO is said when it is made, and stays so")
+    check_queue_setting_name(name)
+    if name in FROZEN_SETTINGS:
+        raise InvalidConfigError(f"{name} cannot be changed: it is said when a queue is made")
+
+
+def _delete(state: ClusterState, command: DeleteQueue) -> Outcome:
+    catalog = state.catalog
+    if command.queue_id is not None and catalog.was_deleted(command.queue_id):
+        return Outcome([], QueueAnswer(command.queue_id, b""))
+    journal = catalog.journal(command.name)
+    if command.queue_id not in {None, journal.topic_id}:
+        raise InvalidRequestError(f"another queue has the name {command.name!r} now")
+    records: list[Record] = []
+    users = users_of_dead_letter_queues(state).get(command.name, [])
+    if users and not command.cuts_ties:
+        raise InvalidRequestError(
+            f"{command.name!r} takes the dead letters of {listed_queues(users)}; give them another"
+            f" dead-letter queue, or none, first"
+        )
+    for user in users:
+        assert user.queue is not None
+        left = {**user.queue.overrides}
+        del left["dead_letter_queue"]
+        records.append(TopicAltered(user.topic_id, user.overrides, left))
+    records.append(TopicDeleted(journal.topic_id))
+    if command.with_topic:
+        others = [each for each in catalog.journals_of(journal.source_id) if each is not journal]
+        if others:
+            raise InvalidRequestError(
+                f"the topic of {command.name!r} has other queues: {listed_queues(others)}"
+            )
+        staging = catalog.staging_of(journal.source_id)
+        if staging is not None:
+            records.append(TopicDeleted(staging.topic_id))
+        records.append(TopicDeleted(journal.source_id))
+    else:
+        records += _no_longer_held_up(state, journal)
+    return Outcome(records, QueueAnswer(journal.topic_id, journal.source_id))
+
+
+def _no_longer_held_up(state: ClusterState, journal: Topic) -> list[Record]:
+    """Complete the moves of a topic that only waited for a journal that is deleted."""
+    changes = PartitionChanges(state, deleted=journal)
+    source = state.catalog.topic_by_id(journal.source_id)
+    assert source is not None, "a topic with queues is not deleted"
+    for number, partition in enumerate(state.partitions(source.topic_id)):
+        if partition.is_reassigning:
+            changes.happen(source, number)
+    return changes.records()

@@ -1,0 +1,94 @@
+"""Where replicas are, by broker: what would else have to be counted over all partitions.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Collection
+from typing import final
+
+import msgspec
+
+from tidelog.coordinator.metadata.records import Partition
+
+NO_PARTITION = Partition((), ())
+"""What a partition is before it is made, and after it is deleted."""
+
+
+class Load(msgspec.Struct):
+    """What a broker has to do; only to be read."""
+
+    replica_count: int = 0
+    preferred_count: int = 0
+    """Partitions of which it is the first replica."""
+    leader_count: int = 0
+
+
+_NO_LOAD = Load()
+
+
+@final
+class ReplicaIndex:
+    """Counts and places of replicas.
+
+    Topics are indexed by broker, partitions are not: that would cost more memory than the
+    partitions themselves, and whoever has one replica of a topic usually has many.
+    """
+
+    def __init__(self) -> None:
+        """Begin without partitions."""
+        self._hosted: dict[int, dict[bytes, int]] = {}
+        self._loads: dict[int, Load] = {}
+        self._not_preferred: dict[tuple[bytes, int], None] = {}
+
+    @property
+    def not_preferred(self) -> Collection[tuple[bytes, int]]:
+        """Partitions that another broker leads than their first replica, or nobody."""
+        return self._not_preferred.keys()
+
+    def topic_ids(self, node_id: int) -> list[bytes]:
+        """Return the topics of which a broker has replicas, always in the same order."""
+        return sorted(self._hosted.get(node_id, ()))
+
+    def load(self, node_id: int) -> Load:
+        """Return what a broker has to do."""
+        return self._loads.get(node_id, _NO_LOAD)
+
+    def moved(self, topic_id: bytes, number: int, before: Partition, *, after: Partition) -> None:
+        """Take note of a changed partition; `NO_PARTITION` stands for one that is not there."""
+        if before.replicas != after.replicas:
+            self._move_replicas(topic_id, before, after)
+        if before.leader != after.leader:
+            if before.leader is not None:
+                self._loads[before.leader].leader_count -= 1
+            if after.leader is not None:
+                self._loads[after.leader].leader_count += 1
+        if before.replicas != after.replicas:
+            for node_id in before.replicas:
+                if self._loads[node_id] == _NO_LOAD:
+                    del self._loads[node_id]
+        if after.replicas and after.leader != after.replicas[0]:
+            self._not_preferred[topic_id, number] = None
+        else:
+            self._not_preferred.pop((topic_id, number), None)
+
+    def _move_replicas(self, topic_id: bytes, before: Partition, after: Partition) -> None:
+        for node_id in before.replicas:
+            self._count(node_id, topic_id, -1)
+        for node_id in after.replicas:
+            self._count(node_id, topic_id, 1)
+        if before.replicas:
+            self._loads[before.replicas[0]].preferred_count -= 1
+        if after.replicas:
+            self._loads[after.replicas[0]].preferred_count += 1
+
+    def _count(self, node_id: int, topic_id: bytes, change: int) -> None:
+        load = self._loads.setdefault(node_id, Load())
+        load.replica_count += change
+        topics = self._hosted.setdefault(node_id, {})
+        count = topics.get(topic_id, 0) + change
+        if count:
+            topics[topic_id] = count
+            return
+        del topics[topic_id]
+        if not topics:
+            del self._hosted[node_id]

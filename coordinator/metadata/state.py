@@ -1,0 +1,264 @@
+"""The metadata of a cluster: the fold over its records.
+
+Pure: no clock, no I/O. `apply` is the only change; everything else reads. Besides what the records
+say, an index is kept so that a command costs what it changes, not what there is.
+
+Compact: a partition is one small object, and equal lists of replicas are one list.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import final
+
+import msgspec
+
+from tidelog.coordinator.metadata.catalog import (
+    Catalog,
+    Topic,
+    TopicAltered,
+    TopicCreated,
+    TopicDeleted,
+)
+from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
+from tidelog.coordinator.metadata.cluster_config import ClusterConfig, cluster_config
+from tidelog.coordinator.metadata.records import (
+    Broker,
+    BrokerChanged,
+    BrokerDrained,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ClusterConfigSet,
+    DataLossAccepted,
+    Partition,
+    PartitionsAdded,
+    PartitionsChanged,
+    Record,
+    Snapshot,
+    TopicSnapshot,
+)
+from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
+from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.coordinator.metadata.transactions import TransactionRecord, Transactions
+from tidelog.isr.durability import Durability
+
+DATA_LOSSES_KEPT = 100
+
+
+@final
+class ClusterState:
+    """Brokers, topics, partitions and configuration as they are now.
+
+    Invariant: the index is what can be computed from the partitions.
+    """
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.catalog = Catalog()
+        """Topics, their settings, producer ids; only to be read."""
+        self.transactions = Transactions()
+        """Staged writes; only to be read."""
+        self._brokers: dict[int, Broker] = {}
+        self._drained: dict[int, None] = {}
+        self._partitions: dict[bytes, list[Partition]] = {}
+        self._overrides: dict[str, str] = {}
+        self._config = ClusterConfig()
+        self._next_broker_epoch = 1
+        self._data_losses: list[DataLossAccepted] = []
+        self._fsync_since: dict[bytes, int] = {}
+        self._index = ReplicaIndex()
+
+    @classmethod
+    def from_snapshot(cls, snapshot: Snapshot) -> "ClusterState":
+        """Return a state that goes on as the one of which the snapshot was taken.
+
+        Raises:
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
+        state = cls()
+        state.catalog = Catalog.from_snapshot(snapshot.catalog)
+        state.transactions = Transactions(snapshot.transactions)
+        state._brokers = {broker.node_id: broker for broker in snapshot.brokers}
+        state._drained = dict.fromkeys(snapshot.drained_node_ids)
+        state._overrides = snapshot.overrides
+        state._config = cluster_config(snapshot.overrides)
+        state._next_broker_epoch = snapshot.next_broker_epoch
+        state._data_losses = list(snapshot.data_losses)
+        for topic in snapshot.topics:
+            if topic.fsync_since_broker_epoch:
+                state._fsync_since[topic.topic_id] = topic.fsync_since_broker_epoch
+            state._add(topic.topic_id, topic.partitions)
+        return state
+
+    def snapshot(self) -> Snapshot:
+        """Return all that there is; `from_snapshot` is the inverse."""
+        topics = [
+            TopicSnapshot(topic_id, list(partitions), self._fsync_since.get(topic_id, 0))
+            for topic_id, partitions in self._partitions.items()
+        ]
+        return Snapshot(
+            self.catalog.snapshot(),
+            list(self._brokers.values()),
+            topics,
+            self._overrides,
+            self._next_broker_epoch,
+            list(self._data_losses),
+            list(self._drained),
+            self.transactions.snapshot(),
+        )
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """All registered brokers, by node id."""
+        return MappingProxyType(self._brokers)
+
+    @property
+    def drained_node_ids(self) -> Collection[int]:
+        """Brokers that are to have no replicas, and get none."""
+        return self._drained.keys()
+
+    @property
+    def config(self) -> ClusterConfig:
+        """The settings of the cluster that are in force."""
+        return self._config
+
+    @property
+    def overrides(self) -> Mapping[str, str]:
+        """The settings of the cluster that were set, as text."""
+        return MappingProxyType(self._overrides)
+
+    @property
+    def next_broker_epoch(self) -> int:
+        """The epoch of the broker that registers next."""
+        return self._next_broker_epoch
+
+    @property
+    def data_losses(self) -> Sequence[DataLossAccepted]:
+        """The last losses that somebody accepted, oldest first."""
+        return self._data_losses
+
+    @property
+    def index(self) -> ReplicaIndex:
+        """What follows from the partitions, by broker; only to be read."""
+        return self._index
+
+    def partitions(self, topic_id: bytes) -> Sequence[Partition]:
+        """Return the partitions of a topic in order; none for a topic that is not there."""
+        return self._partitions.get(topic_id, ())
+
+    def partition(self, topic_id: bytes, number: int) -> Partition | None:
+        """Return one partition."""
+        partitions = self._partitions.get(topic_id, ())
+        return partitions[number] if 0 <= number < len(partitions) else None
+
+    def source_partition(self, topic: Topic, number: int) -> Partition | None:
+        """Return the partition beside which one of a companion stands; `None` for other topics."""
+        return self._partitions[topic.source_id][number] if topic.is_companion else None
+
+    def may_lose_committed(self, topic: Topic, previous: Broker) -> bool:
+        """Return whether an unclean stop of `previous` may have taken committed records with it.
+
+        Under `fsync` nothing is committed before it is on disk. But what was committed before
+        `durability` became `fsync` was in memory, perhaps still is, in processes of that time.
+        """
+        if topic.config.durability is not Durability.FSYNC:
+            return True
+        return previous.broker_epoch < self._fsync_since.get(topic.topic_id, 0)
+
+    def apply(self, record: Record) -> None:
+        """Carry out a record; the only way in which the state changes.
+
+        Raises:
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
+        match record:
+            case BrokerRegistered():
+                self._brokers[record.broker.node_id] = record.broker
+                self._next_broker_epoch = record.broker.broker_epoch + 1
+            case BrokerChanged():
+                self._brokers[record.node_id] = msgspec.structs.replace(
+                    self._brokers[record.node_id],
+                    is_fenced=record.is_fenced,
+                    is_shutting_down=record.is_shutting_down,
+                )
+            case BrokerUnregistered():
+                del self._brokers[record.node_id]
+                self._drained.pop(record.node_id, None)
+            case BrokerDrained():
+                self._drained.pop(record.node_id, None)
+                if record.is_drained:
+                    self._drained[record.node_id] = None
+            case PartitionsAdded():
+                self._add(record.topic_id, record.partitions)
+            case PartitionsChanged():
+                self._change(record)
+            case DataLossAccepted():
+                self._data_losses = [*self._data_losses, record][-DATA_LOSSES_KEPT:]
+            case ClusterConfigSet():
+                self._config = cluster_config(record.overrides)
+                self._overrides = record.overrides
+            case _:
+                self._apply_to_what_is_kept(record)
+
+    def _apply_to_what_is_kept(self, record: CatalogRecord | TransactionRecord) -> None:
+        if isinstance(record, TransactionRecord):
+            self.transactions.apply(record)
+        else:
+            self._apply_to_topics(record)
+
+    def _apply_to_topics(self, record: CatalogRecord) -> None:
+        match record:
+            case TopicCreated():
+                self._partitions[record.topic_id] = []
+            case TopicAltered():
+                self._note_durability(record)
+            case TopicDeleted():
+                partitions = self._partitions.pop(record.topic_id)
+                self.transactions.topic_deleted(record.topic_id, len(partitions))
+                for number, partition in enumerate(partitions):
+                    self._index.moved(record.topic_id, number, partition, after=NO_PARTITION)
+                self._fsync_since.pop(record.topic_id, None)
+            case _:
+                pass
+        self.catalog.apply(record)
+
+    def _note_durability(self, record: TopicAltered) -> None:
+        before = self.catalog.topic_by_id(record.topic_id)
+        assert before is not None
+        after = topic_config(record.overrides).durability
+        if before.config.durability is not Durability.FSYNC and after is Durability.FSYNC:
+            self._fsync_since[record.topic_id] = self._next_broker_epoch
+
+    def _add(self, topic_id: bytes, partitions: list[Partition]) -> None:
+        there = self._partitions.setdefault(topic_id, [])
+        pool: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for partition in partitions:
+            compact = _compact(partition, pool)
+            self._index.moved(topic_id, len(there), NO_PARTITION, after=compact)
+            there.append(compact)
+
+    def _change(self, record: PartitionsChanged) -> None:
+        pool: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for topic in record.topics:
+            partitions = self._partitions[topic.topic_id]
+            for changed in topic.partitions:
+                before = partitions[changed.number]
+                pool[before.replicas] = before.replicas
+                after = _compact(changed.partition, pool)
+                assert after.partition_epoch == before.partition_epoch + 1, "a change was left out"
+                self._index.moved(topic.topic_id, changed.number, before, after=after)
+                partitions[changed.number] = after
+
+
+def _compact(partition: Partition, pool: dict[tuple[int, ...], tuple[int, ...]]) -> Partition:
+    """Return the partition with lists of replicas that are shared as far as they are equal."""
+    replicas = pool.setdefault(partition.replicas, partition.replicas)
+    in_sync = pool.setdefault(partition.in_sync_replicas, partition.in_sync_replicas)
+    eligible = partition.eligible_leader_replicas
+    offline = partition.offline_replicas
+    return msgspec.structs.replace(
+        partition,
+        replicas=replicas,
+        in_sync_replicas=in_sync,
+        eligible_leader_replicas=pool.setdefault(eligible, eligible),
+        offline_replicas=pool.setdefault(offline, offline),
+    )

@@ -1,0 +1,91 @@
+"""The replicated state machine of a cluster's metadata.
+
+Pure: no clock, no I/O. Every node has one that is fed with committed records only, and acts on
+nothing else. The node that decides has a second one, copied from the first when it began to lead.
+It feeds that with its own records as soon as it proposes them, so that no command waits until the
+one before is committed. When it stops leading it throws the second one away.
+"""
+
+from typing import final
+
+import msgspec
+
+from tidelog.coordinator.metadata.broker_commands import handle_broker_command
+from tidelog.coordinator.metadata.commands import (
+    BrokerCommand,
+    CatchUp,
+    Command,
+    Done,
+    Outcome,
+    PartitionCommand,
+    QueueCommand,
+    TransactionCommand,
+)
+from tidelog.coordinator.metadata.partition_commands import handle_partition_command
+from tidelog.coordinator.metadata.queue_commands import handle_queue_command
+from tidelog.coordinator.metadata.records import Record, Snapshot
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.topic_commands import handle_topic_command
+from tidelog.coordinator.metadata.transaction_commands import handle_transaction_command
+
+
+@final
+class ClusterMachine:
+    """Commands in, records out; records in, state out."""
+
+    def __init__(self, state: ClusterState | None = None) -> None:
+        """Go on from a state; without one, begin empty."""
+        self._state = state or ClusterState()
+
+    @classmethod
+    def from_snapshot(cls, data: bytes | memoryview) -> "ClusterMachine":
+        """Return a machine that goes on as the one of which the snapshot was taken.
+
+        Raises:
+            msgspec.MsgspecError: The snapshot is damaged, or of a version that is not known here.
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
+        return cls(ClusterState.from_snapshot(_snapshot_decoder.decode(data)))
+
+    def snapshot(self) -> bytes:
+        """Return all of the state as bytes; `from_snapshot` is the inverse."""
+        return msgspec.msgpack.encode(self._state.snapshot())
+
+    @property
+    def state(self) -> ClusterState:
+        """What the records add up to; only to be read."""
+        return self._state
+
+    def handle(self, command: Command, *, now_ms: int) -> Outcome:
+        """Return what a command comes to; nothing is changed.
+
+        Args:
+            command: What somebody wants.
+            now_ms: Wall clock. It is for people, and says how long transactions of staged writes
+                stay open and are remembered; nothing else is decided by it.
+
+        Raises:
+            BrokerError: The command is refused; see `wire.errors`.
+        """
+        if isinstance(command, BrokerCommand):
+            return handle_broker_command(self._state, command)
+        if isinstance(command, PartitionCommand):
+            return handle_partition_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, QueueCommand):
+            return handle_queue_command(self._state, command)
+        if isinstance(command, TransactionCommand):
+            return handle_transaction_command(self._state, command, now_ms=now_ms)
+        if isinstance(command, CatchUp):
+            return Outcome([], Done())
+        return handle_topic_command(self._state, command)
+
+    def apply(self, record: Record) -> None:
+        """Carry out a record; the only way in which the state changes.
+
+        Raises:
+            InvalidConfigError: A newer version recorded a setting that this one does not know.
+        """
+        self._state.apply(record)
+
+
+_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)

@@ -1,0 +1,284 @@
+"""Topics come, change and go with their partitions; settings of the cluster; producer ids.
+
+Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
+"""
+
+from tidelog.coordinator.metadata.broker_commands import check_known
+from tidelog.coordinator.metadata.catalog import (
+    PRODUCER_ID_BLOCK,
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    TakeProducerIds,
+    Topic,
+    TopicAltered,
+    TopicDeleted,
+    TopicGrown,
+    altered_topic,
+    check_partition_count,
+)
+from tidelog.coordinator.metadata.cluster_config import (
+    cluster_config,
+    default_replication_factor,
+    setting_and_node,
+)
+from tidelog.coordinator.metadata.commands import (
+    AddPartitions,
+    AlterClusterConfig,
+    CreateReplicatedTopic,
+    Done,
+    Outcome,
+    ProducerIds,
+    TopicAnswer,
+    TopicCommand,
+)
+from tidelog.coordinator.metadata.dead_letter_graph import (
+    check_compaction,
+    companion_overrides,
+    listed_queues,
+)
+from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.placement import (
+    Candidate,
+    check_assignment,
+    check_not_drained,
+    place_replicas,
+)
+from tidelog.coordinator.metadata.records import (
+    Broker,
+    ClusterConfigSet,
+    Partition,
+    PartitionsAdded,
+    Record,
+)
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.topic_config import REPLICATION_FACTOR_MAX
+from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, InvalidTopicError
+
+
+def handle_topic_command(state: ClusterState, command: TopicCommand) -> Outcome:
+    """Return what a command about topics or settings comes to.
+
+    Raises:
+        BrokerError: It is refused.
+    """
+    match command:
+        case CreateTopic() | CreateReplicatedTopic():
+            return create_topic(state, command)
+        case AddPartitions():
+            return _add_partitions(state, command)
+        case AlterTopic():
+            return _alter(state, command)
+        case DeleteTopic():
+            return _delete(state, command)
+        case AlterClusterConfig():
+            return _alter_cluster_config(state, command)
+        case TakeProducerIds():
+            return _take_producer_ids(state, command)
+
+
+def create_topic(state: ClusterState, command: CreateTopic | CreateReplicatedTopic) -> Outcome:
+    """Return what the creation of a topic comes to.
+
+    Raises:
+        BrokerError: It is refused.
+    """
+    if isinstance(command, CreateTopic):
+        command = CreateReplicatedTopic(
+            command.name, command.topic_id, command.partition_count, command.overrides
+        )
+    answer = TopicAnswer(command.topic_id)
+    if state.catalog.knows(command.topic_id):
+        return Outcome([], answer)
+    replication_factor = _replication_factor(state, command)
+    create = CreateTopic(command.name, command.topic_id, command.partition_count, command.overrides)
+    records: list[Record] = [*state.catalog.handle(create, replication_factor=replication_factor)]
+    if command.assignment is None:
+        assignment = _place(state, command.partition_count, replication_factor)
+    else:
+        is_live = {broker.node_id: broker.can_lead for broker in state.brokers.values()}
+        check_assignment(command.assignment, command.partition_count, is_live)
+        for replicas in command.assignment:
+            check_not_drained(replicas, state.drained_node_ids)
+        assignment = [tuple(replicas) for replicas in command.assignment]
+    partitions = [_new_partition(state, replicas) for replicas in assignment]
+    return Outcome([*records, PartitionsAdded(command.topic_id, partitions)], answer)
+
+
+def _replication_factor(state: ClusterState, command: CreateReplicatedTopic) -> int:
+    if command.assignment is not None:
+        if command.replication_factor is not None:
+            raise InvalidTopicError(
+                "replicas can be given as a number or broker by broker, not both"
+            )
+        return max(1, len(command.assignment[0])) if command.assignment else 1
+    broker_count = len(_takers(state))
+    wanted = command.replication_factor
+    if wanted is None:
+        wanted = default_replication_factor(state.config, broker_count)
+    if not 1 <= wanted <= min(broker_count, REPLICATION_FACTOR_MAX):
+        are_drained = " that are not drained" if state.drained_node_ids else ""
+        raise InvalidTopicError(
+            f"{wanted} replicas are not possible: there can be 1 to {REPLICATION_FACTOR_MAX},"
+            f" and not more than brokers{are_drained}, of which there are {broker_count}"
+        )
+    return wanted
+
+
+def _place(
+    state: ClusterState, partition_count: int, replication_factor: int
+) -> list[tuple[int, ...]]:
+    candidates = [
+        Candidate(
+            broker.node_id,
+            broker.failure_domain,
+            is_live=broker.can_lead,
+            replica_count=state.index.load(broker.node_id).replica_count,
+            preferred_count=state.index.load(broker.node_id).preferred_count,
+        )
+        for broker in _takers(state)
+    ]
+    return place_replicas(
+        candidates, partition_count=partition_count, replication_factor=replication_factor
+    )
+
+
+def _takers(state: ClusterState) -> list[Broker]:
+    """Return the brokers that get replicas."""
+    return [
+        broker for broker in state.brokers.values() if broker.node_id not in state.drained_node_ids
+    ]
+
+
+def _new_partition(state: ClusterState, replicas: tuple[int, ...]) -> Partition:
+    in_sync = tuple(node_id for node_id in replicas if state.brokers[node_id].can_lead)
+    return Partition(replicas, in_sync, leader=in_sync[0])
+
+
+def _add_partitions(state: ClusterState, command: AddPartitions) -> Outcome:
+    topic = state.catalog.topic(command.name, command.topic_id)
+    check_partition_count(command.partition_count)
+    answer = TopicAnswer(topic.topic_id)
+    missing = command.partition_count - topic.partition_count
+    if missing == 0:
+        return Outcome([], answer)
+    if missing < 0:
+        raise InvalidTopicError(
+            f"topic {topic.name!r} has {topic.partition_count} partitions; it cannot have fewer"
+        )
+    _check_no_groups(state, topic)
+    replication_factor = state.partitions(topic.topic_id)[0].replication_factor
+    assignment = _place(state, missing, replication_factor)
+    partitions = [_new_partition(state, replicas) for replicas in assignment]
+    records: list[Record] = []
+    for grown in (topic, *state.catalog.companions_of(topic.topic_id)):
+        records += [
+            TopicGrown(grown.topic_id, command.partition_count),
+            PartitionsAdded(grown.topic_id, partitions),
+        ]
+    return Outcome(records, answer)
+
+
+def _check_no_groups(state: ClusterState, topic: Topic) -> None:
+    """Check that no queue on a topic hands out messages with the same key one after the other.
+
+    With more partitions a key belongs to another one, whose messages would be handed out beside
+    those that are still in the old one; and duplicates of these would not be known there.
+
+    Raises:
+        InvalidTopicError: Naming the queues.
+    """
+    fifo = [
+        journal
+        for journal in state.catalog.journals_of(topic.topic_id)
+        if journal.queue is not None and journal.queue.is_fifo
+    ]
+    if fifo:
+        raise InvalidTopicError(
+            f"topic {topic.name!r} keeps its {topic.partition_count} partitions as long as it has"
+            f" FIFO queues: {listed_queues(fifo)}. With more, messages of a group would be in two"
+            " partitions, and not in order; make a queue with more partitions, send to that, and"
+            " work off this one"
+        )
+
+
+def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
+    topic = state.catalog.topic(command.name, command.topic_id)
+    replication_factor = min(
+        partition.replication_factor for partition in state.partitions(topic.topic_id)
+    )
+    records: list[Record] = [*state.catalog.handle(command, replication_factor=replication_factor)]
+    queues = [each.queue_name for each in state.catalog.journals_of(topic.topic_id)]
+    for record in list(records):
+        assert isinstance(record, TopicAltered)
+        check_compaction(topic.name, record.overrides, queues=queues)
+        records += _altered_companions(state, record)
+    changes = PartitionChanges(state)
+    for record in records:
+        assert isinstance(record, TopicAltered)
+        known = state.catalog.topic_by_id(record.topic_id)
+        assert known is not None
+        _settle(state, changes, altered_topic(known, record))
+    return Outcome([*records, *changes.records()], TopicAnswer(topic.topic_id))
+
+
+def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:
+    """Return what follows for companions: what is promised of records is promised of them."""
+    return [
+        TopicAltered(companion.topic_id, overrides)
+        for companion in state.catalog.companions_of(altered.topic_id)
+        if (overrides := companion_overrides(companion, altered.overrides)) != companion.overrides
+    ]
+
+
+def _delete(state: ClusterState, command: DeleteTopic) -> Outcome:
+    records: list[Record] = [*state.catalog.handle(command)]
+    topic_id = command.topic_id or state.catalog.topic(command.name).topic_id
+    journals = state.catalog.journals_of(topic_id)
+    if journals:
+        raise InvalidRequestError(
+            f"topic {command.name!r} has queues: {listed_queues(journals)}; delete them first:"
+            " tidelog queue delete"
+        )
+    staging = state.catalog.staging_of(topic_id)
+    if staging is not None:
+        records.insert(0, TopicDeleted(staging.topic_id))
+    return Outcome(records, TopicAnswer(topic_id))
+
+
+def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> Outcome:
+    overrides = {**state.overrides, **command.set_overrides}
+    for name in command.set_overrides:
+        _, node_id = setting_and_node(name)
+        if node_id is not None:
+            check_known(state, [node_id])
+    for name in command.reset_overrides:
+        setting_and_node(name)
+        if name in command.set_overrides:
+            raise InvalidConfigError(f"{name} cannot be set and reset at the same time")
+        overrides.pop(name, None)
+    config = cluster_config(overrides)
+    if overrides == state.overrides:
+        return Outcome([], Done())
+    changes = PartitionChanges(state, config=config)
+    if config.min_in_sync_replicas != state.config.min_in_sync_replicas:
+        for topic in state.catalog.topics:
+            _settle(state, changes, topic)
+    return Outcome([ClusterConfigSet(overrides), *changes.records()], Done())
+
+
+def _take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Outcome:
+    # Given twice it takes two blocks: nobody uses the first one, and there are plenty.
+    first = state.catalog.next_producer_id
+    reply = ProducerIds(first, first + PRODUCER_ID_BLOCK)
+    return Outcome([*state.catalog.handle(command)], reply)
+
+
+def _settle(state: ClusterState, changes: PartitionChanges, topic: Topic) -> None:
+    """Take away eligibility where enough are in sync by a lower minimum.
+
+    In the same entry as the lower minimum: by it records may be committed without the others.
+    """
+    for number, partition in enumerate(state.partitions(topic.topic_id)):
+        if partition.eligible_leader_replicas:
+            changes.happen(topic, number)

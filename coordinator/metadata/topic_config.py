@@ -1,0 +1,397 @@
+"""Settings of a topic: names, values as people write them, defaults.
+
+Pure: no clock, no I/O.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from tidelog.isr.durability import Durability
+from tidelog.logstore.compaction.policy import CompactionConfig
+from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
+from tidelog.wire.errors import InvalidConfigError
+
+_UNLIMITED = "unlimited"
+_MS_UNITS = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_BYTE_UNITS = {
+    "": 1,
+    "b": 1,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+}
+_QUANTITY = re.compile(r"([0-9]{1,18}) ?([a-z]*)", re.IGNORECASE)
+_COUNT = re.compile(r"[0-9]{1,18}")
+_RATIO = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
+_DELETE, _COMPACT, _BOTH = "delete", "compact", "delete,compact"
+
+REPLICATION_FACTOR_MAX = 15
+"""More copies cost more than they save; a typing error costs most."""
+
+Value = int | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """What is in force for one topic."""
+
+    log: LogConfig = field(default_factory=LogConfig)
+    durability: Durability = Durability.FSYNC
+    min_in_sync_replicas: int = 1
+    """Replicas that must have a record before it is committed."""
+    compaction: CompactionConfig | None = None
+    """How it is compacted; `None` when it is not."""
+    is_kept: bool = False
+    """Whether no limit on time or size takes records: compaction alone does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting: how it is read, what it means when it is not set."""
+
+    name: str
+    parse: Callable[[str, str], Value]
+    default: str
+    allowed: str
+    """What may be written, for people."""
+    about: str
+    """One sentence for help texts and `docs/configuration.md`."""
+
+
+def parse_duration_ms(name: str, text: str) -> int:
+    """Return milliseconds for `7d`, `12h`, `30min`, `5s`, `250ms` or a plain number of them.
+
+    Raises:
+        InvalidConfigError: The text is none of these.
+    """
+    return _parse_quantity(name, text, _MS_UNITS, wanted="a duration such as 7d, 12h, 5s or 250ms")
+
+
+def parse_size_bytes(name: str, text: str) -> int:
+    """Return bytes for `256MiB`, `1GB` or a plain number of them.
+
+    Raises:
+        InvalidConfigError: The text is none of these.
+    """
+    return _parse_quantity(name, text, _BYTE_UNITS, wanted="a size such as 256MiB, 1GB or 4096")
+
+
+def _parse_quantity(name: str, text: str, units: Mapping[str, int], *, wanted: str) -> int:
+    match = _QUANTITY.fullmatch(text.strip())
+    unit = None if match is None else units.get(match[2].lower())
+    if match is None or unit is None:
+        raise InvalidConfigError(f"{name} is {text!r}, it must be {wanted}")
+    return int(match[1]) * unit
+
+
+def _bounded(
+    parse: Callable[[str, str], int], *, low: int, high: int | None = None
+) -> Callable[[str, str], Value]:
+    def parse_bounded(name: str, text: str) -> int:
+        value = parse(name, text)
+        if value < low:
+            raise InvalidConfigError(f"{name} is {text!r}, it must be at least {low}")
+        if high is not None and value > high:
+            raise InvalidConfigError(f"{name} is {text!r}, it must be at most {high}")
+        return value
+
+    return parse_bounded
+
+
+def parse_or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str], Value]:
+    """Return a parser of what `parse` reads, and of `unlimited`, which is `None`."""
+
+    def parse_either(name: str, text: str) -> Value:
+        return None if text.strip().lower() == _UNLIMITED else parse(name, text)
+
+    return parse_either
+
+
+def _parse_count(name: str, text: str) -> int:
+    if _COUNT.fullmatch(text.strip()) is None:
+        raise InvalidConfigError(f"{name} is {text!r}, it must be a number")
+    return int(text)
+
+
+def parse_count_up_to(high: int) -> Callable[[str, str], Value]:
+    """Return a parser of numbers from 1 to `high`."""
+    return parse_bounded_count(low=1, high=high)
+
+
+def parse_bounded_count(*, low: int, high: int) -> Callable[[str, str], Value]:
+    """Return a parser of numbers from `low` to `high`."""
+    return _bounded(_parse_count, low=low, high=high)
+
+
+def parse_bounded_duration(*, low: int, high: int | None = None) -> Callable[[str, str], Value]:
+    """Return a parser of durations from `low` to `high` milliseconds."""
+    return _bounded(parse_duration_ms, low=low, high=high)
+
+
+def parse_bounded_size(*, low: int, high: int) -> Callable[[str, str], Value]:
+    """Return a parser of sizes from `low` to `high` bytes."""
+    return _bounded(parse_size_bytes, low=low, high=high)
+
+
+def parse_bytes_or_unlimited(*, low: int) -> Callable[[str, str], Value]:
+    """Return a parser of sizes from `low` on, and of `unlimited`, which is `None`."""
+    return parse_or_unlimited(_bounded(parse_size_bytes, low=low))
+
+
+def _parse_ratio(name: str, text: str) -> str:
+    if _RATIO.fullmatch(text.strip()) is None or float(text) > 1:
+        raise InvalidConfigError(f"{name} is {text!r}, it must be a number from 0 to 1, as 0.5")
+    return text
+
+
+def parse_choice(*allowed: str) -> Callable[[str, str], Value]:
+    """Return a parser of one of some words."""
+
+    def parse_word(name: str, text: str) -> str:
+        if text not in allowed:
+            raise InvalidConfigError(f"{name} is {text!r}, it must be one of {', '.join(allowed)}")
+        return text
+
+    return parse_word
+
+
+SETTINGS: Final = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "batch_bytes_max",
+            _bounded(parse_size_bytes, low=1024, high=64 << 20),
+            "1MiB",
+            "1KiB to 64MiB",
+            "Larger record batches, and so larger records, are refused.",
+        ),
+        Setting(
+            "cleanup_policy",
+            parse_choice(_DELETE, _COMPACT, _BOTH),
+            _DELETE,
+            "`delete`, `compact`, `delete,compact`",
+            "Delete records by age and size, or those of which there is a newer one of the same"
+            " key, or both. Topics with queues cannot be compacted.",
+        ),
+        Setting(
+            "delete_retention_ms",
+            parse_bounded_duration(low=0),
+            "1d",
+            "a duration",
+            "Compaction: a record without a value, which deletes its key, stays for so long after"
+            " nothing is left that it deletes.",
+        ),
+        Setting(
+            "durability",
+            parse_choice(*(durability.value for durability in Durability)),
+            Durability.FSYNC.value,
+            "fsync, replicated",
+            "What an acknowledgement means: fsync (on disk) or replicated (in memory).",
+        ),
+        Setting(
+            "index_interval_bytes",
+            _bounded(parse_size_bytes, low=256, high=64 << 20),
+            "4KiB",
+            "256 to 64MiB",
+            "Distance of entries in the offset and time index.",
+        ),
+        Setting(
+            "max_compaction_lag_ms",
+            parse_or_unlimited(parse_bounded_duration(low=1000)),
+            _UNLIMITED,
+            "1s or more, unlimited",
+            "Compaction: a segment is sealed when its first record is this old, and cleaned when it"
+            " has been sealed for so long, however little there is to clean.",
+        ),
+        Setting(
+            "min_compaction_lag_ms",
+            parse_bounded_duration(low=0),
+            "0",
+            "a duration",
+            "Compaction: records stay as they are for so long after their segment was sealed.",
+        ),
+        Setting(
+            "min_dirty_ratio",
+            _parse_ratio,
+            "0.5",
+            "0 to 1",
+            "Compaction: clean when so much of what may be cleaned never was, by bytes.",
+        ),
+        Setting(
+            "min_in_sync_replicas",
+            parse_count_up_to(REPLICATION_FACTOR_MAX),
+            "1",
+            f"1 to {REPLICATION_FACTOR_MAX}",
+            "Replicas that must have a record before it is committed; at most all of them.",
+        ),
+        Setting(
+            "partition_bytes_max",
+            parse_bytes_or_unlimited(low=8192),
+            _UNLIMITED,
+            "8KiB or more, unlimited",
+            "Refuse records before the segments of a partition would take more than this; at least"
+            " twice segment_bytes.",
+        ),
+        Setting(
+            "retention_bytes",
+            parse_bytes_or_unlimited(low=0),
+            _UNLIMITED,
+            "a size, unlimited",
+            "Delete the oldest segments of a partition as long as at least this much stays.",
+        ),
+        Setting(
+            "retention_ms",
+            parse_or_unlimited(parse_bounded_duration(low=1000)),
+            "7d",
+            "1s or more, unlimited",
+            "Delete segments whose newest record is older than this.",
+        ),
+        Setting(
+            "segment_bytes",
+            _bounded(parse_size_bytes, low=4096, high=SEGMENT_BYTES_LIMIT),
+            "256MiB",
+            "4KiB to 2GiB",
+            "Begin a new segment file before this size would be passed.",
+        ),
+        Setting(
+            "segment_ms",
+            parse_bounded_duration(low=1000),
+            "7d",
+            "1s or more",
+            "Begin a new segment file when the active one is this old.",
+        ),
+    )
+}
+"""Every setting of a topic, by name, sorted."""
+
+
+def check_settings(overrides: Mapping[str, str], *, replication_factor: int = 1) -> None:
+    """Check names and values that somebody wants to set.
+
+    Args:
+        overrides: What is to be set, as people write it.
+        replication_factor: Of the topic; a broker that is alone keeps the only replica.
+
+    Raises:
+        InvalidConfigError: Saying which setting is wrong and what would be right.
+    """
+    for name in overrides:
+        check_setting_name(name)
+    config = topic_config(overrides)
+    if config.min_in_sync_replicas > replication_factor:
+        raise InvalidConfigError(
+            f"min_in_sync_replicas is {config.min_in_sync_replicas}, it must be at most"
+            f" {replication_factor}, the number of replicas"
+        )
+
+
+def check_setting_name(name: str) -> None:
+    """Check that there is a setting of this name.
+
+    Raises:
+        InvalidConfigError: Listing the settings that there are.
+    """
+    if name not in SETTINGS:
+        known = ", ".join(SETTINGS)
+        raise InvalidConfigError(f"there is no topic setting {name!r}; there are {known}")
+
+
+def effective_settings(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return every setting with its value in force, as text."""
+    return {name: overrides.get(name, setting.default) for name, setting in SETTINGS.items()}
+
+
+def topic_config(overrides: Mapping[str, str]) -> TopicConfig:
+    """Return what is in force under these overrides.
+
+    Raises:
+        InvalidConfigError: A value is not legal, or two contradict each other.
+    """
+    # Topics that are set alike share what is in force: there may be thousands of them.
+    return _topic_config(tuple(sorted(overrides.items())))
+
+
+@lru_cache(maxsize=1024)
+def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
+    texts = effective_settings(dict(overrides))
+    values = {name: SETTINGS[name].parse(name, text) for name, text in texts.items()}
+    durability = Durability(values.pop("durability"))
+    min_in_sync_replicas = _number(values.pop("min_in_sync_replicas"))
+    segment_bytes = _number(values["segment_bytes"])
+    if _number(values["index_interval_bytes"]) > segment_bytes:
+        raise InvalidConfigError(
+            f"index_interval_bytes is {texts['index_interval_bytes']}, it must not be larger"
+            f" than segment_bytes, {texts['segment_bytes']}"
+        )
+    limit = _limit(values["partition_bytes_max"])
+    if limit is not None and limit < 2 * segment_bytes:
+        raise InvalidConfigError(
+            f"partition_bytes_max is {texts['partition_bytes_max']}, it must be at least twice"
+            f" segment_bytes, {texts['segment_bytes']}: only whole segments are ever deleted to"
+            " make room, and never the last one"
+        )
+    policy = values["cleanup_policy"]
+    compaction = None if policy == _DELETE else _compaction(values, texts)
+    is_kept = policy == _COMPACT
+    segment_ms = _number(values["segment_ms"])
+    if compaction is not None and compaction.max_compaction_lag_ms is not None:
+        segment_ms = min(segment_ms, compaction.max_compaction_lag_ms)
+    log = LogConfig(
+        batch_bytes_max=_number(values["batch_bytes_max"]),
+        index_interval_bytes=_number(values["index_interval_bytes"]),
+        partition_bytes_max=limit,
+        retention_bytes=None if is_kept else _limit(values["retention_bytes"]),
+        retention_ms=None if is_kept else _limit(values["retention_ms"]),
+        segment_bytes=segment_bytes,
+        segment_ms=segment_ms,
+    )
+    return TopicConfig(
+        log=log,
+        durability=durability,
+        min_in_sync_replicas=min_in_sync_replicas,
+        compaction=compaction,
+        is_kept=is_kept,
+    )
+
+
+def _compaction(values: Mapping[str, Value], texts: Mapping[str, str]) -> CompactionConfig:
+    ratio = values["min_dirty_ratio"]
+    assert isinstance(ratio, str)
+    lag_ms = _number(values["min_compaction_lag_ms"])
+    late_ms = _limit(values["max_compaction_lag_ms"])
+    if late_ms is not None and late_ms < lag_ms:
+        raise InvalidConfigError(
+            f"max_compaction_lag_ms is {texts['max_compaction_lag_ms']}, it must not be below"
+            f" min_compaction_lag_ms, {texts['min_compaction_lag_ms']}"
+        )
+    return CompactionConfig(
+        min_compaction_lag_ms=lag_ms,
+        max_compaction_lag_ms=late_ms,
+        min_dirty_ratio=float(ratio),
+        delete_retention_ms=_number(values["delete_retention_ms"]),
+    )
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _limit(value: Value) -> int | None:
+    return None if value is None else _number(value)

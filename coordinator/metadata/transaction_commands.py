@@ -1,0 +1,284 @@
+"""Transactions of staged writes are begun, committed, aborted, dropped and done.
+
+Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
+A commit is one command, so it is refused as a whole or decided as a whole. Only
+`ExpireTransactions` lets one be too old, and that is a command like any other: either it comes
+first, or the commit.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.coordinator.metadata.catalog import (
+    TOPIC_ID_SIZE,
+    Topic,
+    TopicCreated,
+    staging_name,
+)
+from tidelog.coordinator.metadata.colocation import partitions_beside
+from tidelog.coordinator.metadata.commands import (
+    AbortTransaction,
+    BeginTransaction,
+    CommitTransaction,
+    Done,
+    ExpireTransactions,
+    FinishedPart,
+    FinishParts,
+    Outcome,
+    TransactionAnswer,
+    TransactionCommand,
+)
+from tidelog.coordinator.metadata.dead_letter_graph import staging_overrides
+from tidelog.coordinator.metadata.records import PartitionsAdded, Record
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.transactions import (
+    OpenTransaction,
+    PartsAppended,
+    TransactionBegun,
+    TransactionCommitted,
+    TransactionName,
+    TransactionNamesForgotten,
+    TransactionProlonged,
+    TransactionsDropped,
+)
+from tidelog.wire.errors import (
+    InvalidRequestError,
+    OverloadedError,
+    StaleTransactionError,
+    TransactionGoneError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
+
+REMEMBERED_MS: Final = 7 * 24 * 60 * 60 * 1000
+"""How long the last batch of a name is remembered after it was used last."""
+OPEN_MAX: Final = 1000
+"""Transactions that are open, or committed and not done."""
+NAMES_MAX: Final = 100_000
+PIECES_MAX: Final = 50_000
+"""In one commit, over all of its partitions."""
+NAME_LENGTH_MAX: Final = 200
+TIMEOUT_MS_MIN: Final = 1_000
+TIMEOUT_MS_MAX: Final = 24 * 60 * 60 * 1000
+BATCH_ID_END: Final = 1 << 63
+COMMIT_RECORDS_END: Final = 1 << 32
+"""Records of one commit in one partition are fewer: they are counted in so many bits."""
+COMMIT_NUMBER_END: Final = 1 << 31
+_PROLONGED_BY: Final = 8
+"""A transaction is prolonged by an 8th of its time at least: each costs a write."""
+
+
+def handle_transaction_command(
+    state: ClusterState, command: TransactionCommand, *, now_ms: int
+) -> Outcome:
+    """Return what a command about transactions comes to.
+
+    Raises:
+        BrokerError: It is refused.
+    """
+    match command:
+        case BeginTransaction():
+            return _begin(state, command, now_ms)
+        case CommitTransaction():
+            return _commit(state, command, now_ms)
+        case AbortTransaction():
+            return _abort(state, command)
+        case ExpireTransactions():
+            return expire(state, now_ms=now_ms)
+        case FinishParts():
+            return _finish(state, command)
+
+
+def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> Outcome:
+    _check_begin(command)
+    transactions = state.transactions
+    known = transactions.names.get(command.name)
+    if known is not None and known.last_batch_id == command.batch_id:
+        return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
+    _check_not_stale(command.name, command.batch_id, known)
+    records = _staging_logs(state, command)
+    deadline_ms = now_ms + command.timeout_ms
+    if known is not None and known.open is not None and known.open.batch_id == command.batch_id:
+        if deadline_ms - known.open.deadline_ms >= command.timeout_ms // _PROLONGED_BY:
+            records.append(TransactionProlonged(command.name, deadline_ms))
+        return Outcome(records, TransactionAnswer(known.open.number, TransactionStatus.OPEN))
+    _check_room(state, known)
+    opened = OpenTransaction(command.batch_id, transactions.next_number, now_ms, deadline_ms)
+    records.append(TransactionBegun(command.name, opened))
+    return Outcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
+
+
+def _check_begin(command: BeginTransaction) -> None:
+    if not 1 <= len(command.name) <= NAME_LENGTH_MAX:
+        raise InvalidRequestError(
+            f"the name of a transaction has 1 to {NAME_LENGTH_MAX} characters, not"
+            f" {len(command.name)}"
+        )
+    if not 0 <= command.batch_id < BATCH_ID_END:
+        raise InvalidRequestError(f"batch id {command.batch_id} is not one of 0 to 2^63 - 1")
+    if not TIMEOUT_MS_MIN <= command.timeout_ms <= TIMEOUT_MS_MAX:
+        raise InvalidRequestError(
+            f"a transaction can be kept for 1 s to 24 h, not for {command.timeout_ms} ms"
+        )
+    if len(command.staging_ids) != len(command.topics):
+        raise InvalidRequestError("there is to be one id for each topic")
+
+
+def _check_not_stale(name: str, batch_id: int, known: TransactionName | None) -> None:
+    if known is None:
+        return
+    if known.last_batch_id is not None and batch_id < known.last_batch_id:
+        raise StaleTransactionError(
+            f"batch {batch_id} of {name!r} is below {known.last_batch_id}, which was committed"
+            " last; batch ids grow"
+        )
+    if known.open is not None and batch_id < known.open.batch_id:
+        raise StaleTransactionError(
+            f"batch {known.open.batch_id} of {name!r} is open: somebody else is further than"
+            f" batch {batch_id}"
+        )
+
+
+def _check_room(state: ClusterState, known: TransactionName | None) -> None:
+    transactions = state.transactions
+    if len(transactions.open_numbers) + transactions.pending_count >= OPEN_MAX:
+        raise OverloadedError(f"{OPEN_MAX} transactions are open or not done; commit or abort some")
+    if known is None and len(transactions.names) >= NAMES_MAX:
+        raise OverloadedError(
+            f"{NAMES_MAX} names of transactions are remembered; use names again, or wait until"
+            " some are forgotten, 7 days after their last use"
+        )
+
+
+def _staging_logs(state: ClusterState, command: BeginTransaction) -> list[Record]:
+    """Return what it takes so that all topics have a staging log."""
+    records: list[Record] = []
+    for name, staging_id in dict(zip(command.topics, command.staging_ids, strict=True)).items():
+        topic = state.catalog.topic(name)
+        if state.catalog.staging_of(topic.topic_id) is not None:
+            continue
+        if len(staging_id) != TOPIC_ID_SIZE or state.catalog.knows(staging_id):
+            raise InvalidRequestError("the id of a staging log must be new, and 16 bytes long")
+        records += [
+            TopicCreated(
+                staging_name(name),
+                staging_id,
+                topic.partition_count,
+                staging_overrides(topic.overrides),
+                staging_of=topic.topic_id,
+            ),
+            PartitionsAdded(staging_id, partitions_beside(state, topic)),
+        ]
+    return records
+
+
+def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> Outcome:
+    transactions = state.transactions
+    known = transactions.names.get(command.name)
+    if known is not None and known.last_batch_id == command.batch_id:
+        return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
+    _check_not_stale(command.name, command.batch_id, known)
+    opened = None if known is None else known.open
+    if opened is None or (opened.batch_id, opened.number) != (command.batch_id, command.number):
+        raise TransactionGoneError(
+            f"batch {command.batch_id} of {command.name!r} is not open under number"
+            f" {command.number} (any more): it was aborted, or nobody said for too long that it"
+            " goes on; begin and stage anew. Nothing of it was or will be committed"
+        )
+    _check_parts(state, command.parts)
+    if transactions.next_commit >= COMMIT_NUMBER_END:
+        raise OverloadedError("there were too many commits in the life of this cluster")
+    record = TransactionCommitted(command.name, transactions.next_commit, command.parts, now_ms)
+    status = TransactionStatus.COMMITTED if command.parts else TransactionStatus.COMPLETE
+    return Outcome([record], TransactionAnswer(opened.number, status))
+
+
+def _check_parts(state: ClusterState, parts: Sequence[StagedPart]) -> None:
+    """Check that all of a commit can be carried out.
+
+    Raises:
+        BrokerError: Some of it cannot.
+    """
+    keys = [(part.topic_id, part.partition) for part in parts]
+    if len(set(keys)) != len(keys):
+        raise InvalidRequestError("a partition is named twice in one commit")
+    if sum(len(part.pieces) for part in parts) > PIECES_MAX:
+        raise InvalidRequestError(
+            f"a commit of more than {PIECES_MAX} pieces; use fewer tasks, or fewer partitions"
+        )
+    for part in parts:
+        topic = state.catalog.topic_by_id(part.topic_id)
+        if topic is None or topic.is_companion:
+            raise UnknownTopicError(
+                f"no topic has the id {part.topic_id.hex()} (any more); nothing was committed"
+            )
+        _check_part(state, topic, part)
+
+
+def _check_part(state: ClusterState, topic: Topic, part: StagedPart) -> None:
+    if not 0 <= part.partition < topic.partition_count:
+        raise UnknownPartitionError(f"topic {topic.name!r} has no partition {part.partition}")
+    if state.catalog.staging_of(topic.topic_id) is None:
+        raise InvalidRequestError(f"nothing was ever staged for topic {topic.name!r}")
+    producers = {piece.producer_id for piece in part.pieces}
+    if len(producers) != len(part.pieces) or 0 in producers:
+        raise InvalidRequestError("each piece of a partition is of another producer")
+    for piece in part.pieces:
+        span = piece.end_offset - piece.first_offset
+        if piece.first_offset < 0 or not 0 < piece.record_count <= span:
+            raise InvalidRequestError(
+                f"{piece.record_count} records cannot lie from offset {piece.first_offset} to"
+                f" {piece.end_offset}"
+            )
+    if sum(piece.record_count for piece in part.pieces) >= COMMIT_RECORDS_END:
+        raise InvalidRequestError("a commit of 2^32 records in one partition or more")
+
+
+def _abort(state: ClusterState, command: AbortTransaction) -> Outcome:
+    transactions = state.transactions
+    known = transactions.names.get(command.name)
+    if known is None:
+        return Outcome([], TransactionAnswer(0, TransactionStatus.OPEN))
+    if known.last_batch_id == command.batch_id:
+        return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
+    opened = known.open
+    is_meant = (
+        opened is not None
+        and opened.batch_id == command.batch_id
+        and command.number in {0, opened.number}
+    )
+    records: list[Record] = [TransactionsDropped([command.name])] if is_meant else []
+    return Outcome(records, TransactionAnswer(0, TransactionStatus.OPEN))
+
+
+def expire(state: ClusterState, *, now_ms: int) -> Outcome:
+    """Return what the time that has passed comes to."""
+    expired, forgotten = state.transactions.due(now_ms=now_ms, remembered_ms=REMEMBERED_MS)
+    records: list[Record] = []
+    if expired:
+        records.append(TransactionsDropped(expired))
+    if forgotten:
+        records.append(TransactionNamesForgotten(forgotten))
+    return Outcome(records, Done())
+
+
+def _finish(state: ClusterState, command: FinishParts) -> Outcome:
+    """Take note of parts that are readable; only who leads a partition can say that one is lost."""
+    parts = [
+        finished.part
+        for finished in command.parts
+        if state.transactions.is_pending(
+            finished.part.commit_number, (finished.part.topic_id, finished.part.partition)
+        )
+        and (not finished.part.is_lost or _is_led(state, command.node_id, finished))
+    ]
+    return Outcome([PartsAppended(parts)] if parts else [], Done())
+
+
+def _is_led(state: ClusterState, node_id: int, finished: FinishedPart) -> bool:
+    partition = state.partition(finished.part.topic_id, finished.part.partition)
+    return partition is not None and (partition.leader, partition.leader_epoch) == (
+        node_id,
+        finished.leader_epoch,
+    )

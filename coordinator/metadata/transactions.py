@@ -1,0 +1,315 @@
+"""Transactions of staged writes: which are open, which are decided, what of these is not done yet.
+
+Pure: no clock, no I/O. `apply` is the only change. The records are here as well. What was staged
+lies in staging logs, beside the partitions for which it is meant; here is only where it lies.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import final
+
+import msgspec
+
+from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
+
+Key = tuple[bytes, int]
+"""Topic id and number of a partition of records."""
+
+
+class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
+    """A batch for which records may be staged."""
+
+    batch_id: int
+    number: int
+    begun_at_ms: int
+    deadline_ms: int
+    """It is dropped then, and not before, unless somebody aborts or replaces it."""
+
+
+class TransactionName(msgspec.Struct, frozen=True, array_like=True):
+    """What is remembered under one name."""
+
+    name: str
+    last_used_ms: int
+    open: OpenTransaction | None = None
+    last_batch_id: int | None = None
+    """The highest that was committed."""
+    last_commit: int = 0
+    """Its number among commits."""
+    is_lost: bool = False
+    """Whether some of it was not there when it was to be appended."""
+
+
+class TransactionBegun(msgspec.Struct, frozen=True, array_like=True, tag="transaction-begun"):
+    """A batch is open; the one of this name that was open before is not any more."""
+
+    name: str
+    opened: OpenTransaction
+
+
+class TransactionProlonged(
+    msgspec.Struct, frozen=True, array_like=True, tag="transaction-prolonged"
+):
+    """The open batch of a name stays open for longer."""
+
+    name: str
+    deadline_ms: int
+
+
+class TransactionCommitted(
+    msgspec.Struct, frozen=True, array_like=True, tag="transaction-committed"
+):
+    """The open batch of a name is decided: these parts are to be appended."""
+
+    name: str
+    commit_number: int
+    parts: list[StagedPart]
+    committed_at_ms: int
+
+
+class TransactionsDropped(msgspec.Struct, frozen=True, array_like=True, tag="transactions-dropped"):
+    """The open batches of these names are not any more: aborted, or too old."""
+
+    names: list[str]
+
+
+class AppendedPart(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a commit that is readable, or will never be."""
+
+    commit_number: int
+    topic_id: bytes
+    partition: int
+    is_lost: bool = False
+
+
+class PartsAppended(msgspec.Struct, frozen=True, array_like=True, tag="parts-appended"):
+    """Parts of commits are done."""
+
+    parts: list[AppendedPart]
+
+
+class TransactionNamesForgotten(
+    msgspec.Struct, frozen=True, array_like=True, tag="transaction-names-forgotten"
+):
+    """Nothing is remembered of these names any more."""
+
+    names: list[str]
+
+
+TransactionRecord = (
+    TransactionBegun
+    | TransactionProlonged
+    | TransactionCommitted
+    | TransactionsDropped
+    | PartsAppended
+    | TransactionNamesForgotten
+)
+
+
+class PendingCommit(msgspec.Struct, frozen=True, array_like=True):
+    """A commit of which some parts are not done."""
+
+    commit_number: int
+    transaction_number: int
+    name: str
+    parts: list[StagedPart]
+    """Those that are not done."""
+
+
+class TransactionsSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """All of it."""
+
+    next_number: int = 1
+    next_commit: int = 1
+    names: list[TransactionName] = []
+    pending: list[PendingCommit] = []
+
+
+class _Pending(msgspec.Struct):
+    transaction_number: int
+    name: str
+    parts: dict[Key, StagedPart]
+
+
+@final
+class Transactions:
+    """The fold over the records.
+
+    Invariant: `_parts` has for each partition what of the pending commits is to be appended there,
+    in the order of the commits; a pending commit has at least one part.
+    """
+
+    def __init__(self, snapshot: TransactionsSnapshot | None = None) -> None:
+        """Go on as of a snapshot; without one, begin empty."""
+        snapshot = snapshot or TransactionsSnapshot()
+        self.next_number = snapshot.next_number
+        """The number of the transaction that is begun next."""
+        self.next_commit = snapshot.next_commit
+        self._names = {each.name: each for each in snapshot.names}
+        """Those that were used longest ago come first."""
+        self._open = {
+            each.open.number: each.name for each in snapshot.names if each.open is not None
+        }
+        self._pending: dict[int, _Pending] = {}
+        self._parts: dict[Key, dict[int, Sequence[StagedPiece]]] = {}
+        for pending in snapshot.pending:
+            self._add(
+                pending.commit_number, pending.transaction_number, pending.name, parts=pending.parts
+            )
+
+    def snapshot(self) -> TransactionsSnapshot:
+        """Return all that there is."""
+        return TransactionsSnapshot(
+            self.next_number,
+            self.next_commit,
+            list(self._names.values()),
+            [
+                PendingCommit(number, each.transaction_number, each.name, list(each.parts.values()))
+                for number, each in self._pending.items()
+            ],
+        )
+
+    @property
+    def names(self) -> Mapping[str, TransactionName]:
+        """What is remembered, by name."""
+        return MappingProxyType(self._names)
+
+    @property
+    def open_numbers(self) -> Collection[int]:
+        """Transactions for which records may be staged."""
+        return self._open.keys()
+
+    @property
+    def pending_count(self) -> int:
+        """Commits of which something is not done."""
+        return len(self._pending)
+
+    def is_needed(self, number: int) -> bool:
+        """Return whether what was staged for a transaction may still have to be read.
+
+        Also if it is not known yet.
+        """
+        return number in self.needed_numbers() or number >= self.next_number
+
+    def needed_numbers(self) -> set[int]:
+        """Return the transactions that are open, or committed and not done."""
+        return {*self._open, *(each.transaction_number for each in self._pending.values())}
+
+    def parts_of(self, key: Key) -> Mapping[int, Sequence[StagedPiece]]:
+        """Return what is to be appended to a partition, by the number of the commit, in order."""
+        return MappingProxyType(self._parts.get(key, {}))
+
+    def keys_with_parts(self) -> list[Key]:
+        """Return the partitions to which something is to be appended."""
+        return list(self._parts)
+
+    def is_pending(self, commit_number: int, key: Key) -> bool:
+        """Return whether a part of a commit is not done."""
+        return commit_number in self._parts.get(key, ())
+
+    def status_of_last(self, known: TransactionName) -> TransactionStatus:
+        """Return how the last committed batch of a name stands."""
+        if known.last_commit in self._pending:
+            return TransactionStatus.COMMITTED
+        return TransactionStatus.LOST if known.is_lost else TransactionStatus.COMPLETE
+
+    def due(self, *, now_ms: int, remembered_ms: int) -> tuple[list[str], list[str]]:
+        """Return the names whose open batch is too old, and those that may be forgotten."""
+        expired = [
+            name
+            for name in self._open.values()
+            if (opened := self._names[name].open) is not None and opened.deadline_ms <= now_ms
+        ]
+        forgotten: list[str] = []
+        for known in self._names.values():
+            if known.last_used_ms + remembered_ms > now_ms:
+                break
+            if known.open is None and known.last_commit not in self._pending:
+                forgotten.append(known.name)
+        return expired, forgotten
+
+    def apply(self, record: TransactionRecord) -> None:
+        """Carry out a record; the only way in which anything changes, but for `topic_deleted`."""
+        match record:
+            case TransactionBegun():
+                self._begin(record)
+            case TransactionProlonged():
+                known = self._names[record.name]
+                assert known.open is not None, "it was open when this was decided"
+                longer = msgspec.structs.replace(known.open, deadline_ms=record.deadline_ms)
+                self._names[record.name] = msgspec.structs.replace(known, open=longer)
+            case TransactionCommitted():
+                self._commit(record)
+            case TransactionsDropped():
+                for name in record.names:
+                    self._drop(name)
+            case PartsAppended():
+                for part in record.parts:
+                    self._done(part.commit_number, (part.topic_id, part.partition), part.is_lost)
+            case TransactionNamesForgotten():
+                for name in record.names:
+                    del self._names[name]
+
+    def topic_deleted(self, topic_id: bytes, partition_count: int) -> None:
+        """Take note that nothing can be appended to a topic any more."""
+        for number in range(partition_count):
+            key = (topic_id, number)
+            for commit_number in list(self._parts.get(key, ())):
+                self._done(commit_number, key, is_lost=False)
+
+    def _begin(self, record: TransactionBegun) -> None:
+        opened = record.opened
+        known = self._names.pop(record.name, None)
+        known = known or TransactionName(record.name, opened.begun_at_ms)
+        if known.open is not None:
+            del self._open[known.open.number]
+        self._names[record.name] = msgspec.structs.replace(
+            known, open=opened, last_used_ms=opened.begun_at_ms
+        )
+        self._open[opened.number] = record.name
+        self.next_number = opened.number + 1
+
+    def _commit(self, record: TransactionCommitted) -> None:
+        known = self._names.pop(record.name)
+        assert known.open is not None, "it was open when this was decided"
+        del self._open[known.open.number]
+        self._names[record.name] = TransactionName(
+            record.name,
+            record.committed_at_ms,
+            last_batch_id=known.open.batch_id,
+            last_commit=record.commit_number,
+        )
+        self._add(record.commit_number, known.open.number, record.name, parts=record.parts)
+        self.next_commit = record.commit_number + 1
+
+    def _add(
+        self, commit_number: int, number: int, name: str, *, parts: Sequence[StagedPart]
+    ) -> None:
+        if not parts:
+            return
+        by_key = {(part.topic_id, part.partition): part for part in parts}
+        self._pending[commit_number] = _Pending(number, name, by_key)
+        for key, part in by_key.items():
+            self._parts.setdefault(key, {})[commit_number] = part.pieces
+
+    def _drop(self, name: str) -> None:
+        known = self._names[name]
+        assert known.open is not None, "it was open when this was decided"
+        del self._open[known.open.number]
+        if known.last_batch_id is None:
+            del self._names[name]  # Nothing was ever committed: nothing is to be remembered.
+        else:
+            self._names[name] = msgspec.structs.replace(known, open=None)
+
+    def _done(self, commit_number: int, key: Key, is_lost: bool) -> None:
+        if not self.is_pending(commit_number, key):
+            return
+        pending = self._pending[commit_number]
+        del pending.parts[key], self._parts[key][commit_number]
+        if not self._parts[key]:
+            del self._parts[key]
+        known = self._names.get(pending.name)
+        if is_lost and known is not None and known.last_commit == commit_number:
+            self._names[pending.name] = msgspec.structs.replace(known, is_lost=True)
+        if not pending.parts:
+            del self._pending[commit_number]

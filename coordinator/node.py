@@ -1,0 +1,187 @@
+"""One node of a cluster, put together: it agrees with the others, decides when it leads, and asks.
+
+Shell: owns the tasks that keep a node a part of its cluster.
+"""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Final, final
+
+import trio
+
+from tidelog.coordinator.bootstrap.open_node import Found
+from tidelog.coordinator.controller.address_book import AddressBook
+from tidelog.coordinator.controller.command_client import Submission
+from tidelog.coordinator.controller.controller import Controller
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
+from tidelog.coordinator.raft.errors import ProposalRefusedError
+from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.coordinator.raft_node.transport import RaftLinks
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    BrokerError,
+    ConfigError,
+    ConnectionLostError,
+    DataDirectoryError,
+    DuplicateBrokerError,
+    InvalidRequestError,
+    LogOfflineError,
+    TidelogError,
+    WireFormatError,
+)
+from tidelog.wire.messages.cluster import JoinRequest
+from tidelog.wire.protocol import api
+
+_LOOK_S: Final = 1.0
+_OLD_SESSION_S: Final = 1.5 * SESSION_MS / 1000
+"""Whoever is silent is fenced by then, also by a leader that was elected a moment ago."""
+_ANSWER_TIMEOUT_S: Final = 5.0
+_HANDOVER_S: Final = 2.0
+
+
+@final
+class ClusterNode:
+    """What one process has of its cluster."""
+
+    def __init__(
+        self,
+        env: Env,
+        found: Found,
+        addresses: Mapping[int, tuple[str, int]],
+        *,
+        nursery: trio.Nursery,
+    ) -> None:
+        """Assemble what `bootstrap.open_node` has opened; connections live in `nursery`.
+
+        Args:
+            env: The world.
+            found: The node.
+            addresses: Host and port of the nodes that this one was started with, by node id.
+            nursery: For tasks that never end by themselves.
+        """
+        self._env = env
+        self._configured = addresses
+        self._refused_at: float | None = None
+        """When a live broker was found to have this node's id, unless it let go of it since."""
+        self.status = found.status
+        """What this node says of itself to those who look for a cluster."""
+        self.raft = found.node
+        self.node_id = found.node.identity.node_id
+        name = f"node {self.node_id}"
+        self.metadata = ReplicatedMetadata(env, self.raft)
+        self.raft.on_role(self.metadata.role_changed)
+        self.addresses = AddressBook(addresses, lambda: self.metadata.state)
+        address_of = self.addresses.address_of
+        self._links = RaftLinks(
+            env, nursery, name=name, cluster_id=self.raft.cluster_id, address_of=address_of
+        )
+        self.controller = Controller(
+            env, self.raft, self.metadata, refused_since=self._links.refused_since
+        )
+        self.peers = Peers(env, nursery, name=name, address_of=address_of)
+        # They may have moved, all at once, since they were registered.
+        self._peers_by_configuration = Peers(env, nursery, name=name, address_of=addresses.get)
+        self.submission = Submission(
+            self.raft, self.metadata, self.controller, peers=self.peers, addresses=self.addresses
+        )
+
+    async def run(self) -> None:
+        """Take part until cancelled.
+
+        Raises:
+            LogOfflineError: The disk failed: this node does not take part any more.
+            DataDirectoryError: What was agreed on is of a newer version.
+        """
+        failure: TidelogError | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.controller.run)
+            try:
+                await self.raft.run(self.metadata, self._links)
+            except (LogOfflineError, DataDirectoryError) as error:
+                failure = error  # Raised below, as it is and not in a group.
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def wait_first_term(self) -> None:
+        """Wait until this node decides, if it decides all alone; else return at once."""
+        while self.raft.is_only_voter and not self.raft.has_begun_term:
+            await self.raft.wait_applied()
+
+    async def keep_joined(self, host: str, port: int) -> None:
+        """Tell the cluster where this node is, and ask to be a member while it is not heard of.
+
+        Returns at once if there are no peers that could be asked, else never.
+
+        Raises:
+            DuplicateBrokerError: A live broker has this node's id.
+            ConfigError: All peers belong to another cluster.
+        """
+        others = [node_id for node_id in self._configured if node_id != self.node_id]
+        request = JoinRequest(self.raft.cluster_id, self.status.peer, host, port)
+        is_told = False
+        while others:
+            if not is_told or not self._is_heard_of():
+                is_told = await self._join(others, request)
+            await trio.sleep(_LOOK_S)
+
+    def _is_heard_of(self) -> bool:
+        is_member = self.raft.identity in self.raft.membership.members
+        return is_member and self.raft.leader_id is not None
+
+    async def _join(self, others: list[int], request: JoinRequest) -> bool:
+        ways = (self._peers_by_configuration, self.peers)
+        strangers: dict[int, str] = {}
+        for peers, node_id in product(ways, others):
+            try:
+                reply = await peers.ask(node_id, api.JOIN, request, timeout_s=_ANSWER_TIMEOUT_S)
+            except DuplicateBrokerError as error:
+                self._wait_for_old_session(error)
+                return False
+            except InvalidRequestError as error:
+                strangers[node_id] = str(error)
+            except (BrokerError, ConnectionLostError, WireFormatError) as error:
+                self._env.probe("not_joined", severity="debug", node_id=node_id, reason=str(error))
+            else:
+                self._refused_at = None
+                if reply.host:
+                    self.addresses.told(reply.leader_id, (reply.host, reply.port))
+                return True
+        if len(strangers) == len(others):
+            # Nobody of its own cluster is in the list: it would go on by itself, unnoticed.
+            raise ConfigError(
+                f"{strangers[others[0]]}; name nodes of one cluster with --peers, or give this node"
+                " an empty --data-dir"
+            )
+        return False
+
+    def _wait_for_old_session(self, error: DuplicateBrokerError) -> None:
+        """Have it tried again: the live broker may be this one, before its disk was lost.
+
+        Raises:
+            DuplicateBrokerError: It has been alive for longer than that could be.
+        """
+        now = trio.current_time()
+        if self._refused_at is None:
+            self._refused_at = now
+            self._env.probe("place_is_taken", severity="warning", reason=str(error))
+        elif now - self._refused_at > _OLD_SESSION_S:
+            raise error
+
+    async def hand_over(self) -> None:
+        """Let another voter lead the cluster, if this node does and there is one that can."""
+        brokers = self.metadata.state.brokers
+        with trio.move_on_after(_HANDOVER_S):
+            for voter in self.raft.membership.others(self.raft.identity):
+                broker = brokers.get(voter.node_id)
+                if not self.raft.is_leader:
+                    return
+                if broker is None or broker.is_fenced:
+                    continue
+                try:
+                    self.raft.transfer_leadership(voter.node_id)
+                except ProposalRefusedError:
+                    continue
+                while self.raft.is_leader:
+                    await self.raft.wait_role_changed()

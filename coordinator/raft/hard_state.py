@@ -1,0 +1,79 @@
+"""Term and vote, and the messages that wait until they are durable.
+
+Pure: no clock, no I/O.
+
+Whatever a node says, it says in a term. If it said so before the term (and the vote in it) is on
+its disk, a crash would make it forget, and it could say the opposite to somebody else (I66). So
+every message passes through here, and leaves only when the disk has all that was promised when it
+was written. In a quiet term nothing waits.
+"""
+
+from typing import final
+
+from tidelog.coordinator.raft.membership import Identity
+from tidelog.coordinator.raft.messages import Message
+from tidelog.coordinator.raft.ready import HardState
+
+
+@final
+class Promises:
+    """The hard state in memory and on disk.
+
+    Invariant: the term never falls; the vote of a term, once given, never changes.
+    """
+
+    def __init__(self, durable: HardState) -> None:
+        """Begin with what is on disk."""
+        self._current = durable
+        self._durable = durable
+        self._held: list[tuple[HardState, Message]] = []
+        self._outbox: list[Message] = []
+
+    @property
+    def term(self) -> int:
+        """The highest term that the node has met."""
+        return self._current.term
+
+    @property
+    def voted_for(self) -> Identity | None:
+        """Who has the node's vote in this term."""
+        return self._current.voted_for
+
+    @property
+    def is_durable(self) -> bool:
+        """The disk knows term and vote."""
+        return self._durable == self._current
+
+    def begin_term(self, term: int) -> None:
+        """Go to a later term, in which nobody has the vote yet."""
+        assert term > self._current.term
+        self._current = HardState(term)
+
+    def vote_for(self, candidate: Identity) -> None:
+        """Give the vote of this term; giving it twice to the same candidate is nothing new."""
+        assert self._current.voted_for in {None, candidate}, "one vote in a term"
+        self._current = HardState(self._current.term, candidate)
+
+    def post(self, message: Message) -> None:
+        """Send a message, as soon as all that was promised so far is durable."""
+        if self._durable.covers(self._current):
+            self._outbox.append(message)
+        else:
+            self._held.append((self._current, message))
+
+    def unsynced(self) -> HardState | None:
+        """Return what the disk does not know, `None` if it knows it all."""
+        return None if self.is_durable else self._current
+
+    def synced(self, durable: HardState) -> None:
+        """Take note of what the disk knows, and let go of what waited for it."""
+        self._durable = durable
+        waiting = self._held
+        self._held = [item for item in waiting if not durable.covers(item[0])]
+        self._outbox += [message for needed, message in waiting if durable.covers(needed)]
+
+    def take_messages(self) -> tuple[Message, ...]:
+        """Return the messages that may be sent."""
+        taken = tuple(self._outbox)
+        self._outbox.clear()
+        return taken

@@ -1,0 +1,59 @@
+"""The one write that is on its way to the disk.
+
+Pure: no clock, no I/O; time comes as ticks.
+
+What changes while a write is under way waits for the next one. So one sync serves all that came in
+meanwhile, and an acknowledgement can only be about one thing.
+"""
+
+from typing import final
+
+from tidelog.coordinator.raft.hard_state import Promises
+from tidelog.coordinator.raft.log import RaftLog
+from tidelog.coordinator.raft.ready import Write
+
+
+@final
+class Writing:
+    """What the disk is to be given, and whether it has it."""
+
+    def __init__(self, promises: Promises, log: RaftLog, ticks_max: int) -> None:
+        """Begin without a write; one that takes `ticks_max` is stuck."""
+        self._promises = promises
+        self._log = log
+        self._ticks_max = ticks_max
+        self._write: Write | None = None
+        self._ticks = 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """The disk does not answer, or is full: what is said here may never be durable."""
+        return self._ticks >= self._ticks_max
+
+    def tick(self) -> None:
+        """Let a tick pass."""
+        if self._write is not None:
+            self._ticks += 1
+
+    def begin(self) -> Write | None:
+        """Return the next write; `None` while one is under way, or if the disk knows it all."""
+        if self._write is not None:
+            return None
+        hard_state = self._promises.unsynced()
+        snapshot = self._log.snapshot if self._log.is_snapshot_unsynced else None
+        entries = self._log.unsynced()
+        if hard_state is None and snapshot is None and not entries:
+            return None
+        self._write = Write(hard_state, snapshot, entries, self._log.last)
+        return self._write
+
+    def end(self, write: Write) -> bool:
+        """Take note that a write is durable; return whether more of the log is than before."""
+        assert write is self._write, "there is one write at a time"
+        self._write = None
+        self._ticks = 0
+        if write.hard_state is not None:
+            self._promises.synced(write.hard_state)
+        durable_index = self._log.durable_index
+        self._log.synced(write.last, write.snapshot)
+        return self._log.durable_index > durable_index

@@ -1,0 +1,1 @@
+"""The shell of the Raft core: storage, transport, pending proposals and reads."""

@@ -1,0 +1,467 @@
+"""One node of a Raft cluster at work: its core, its disk, its messages.
+
+Shell: lets time pass, moves messages, makes writable what must be durable. The core decides, and
+is only ever called in plain calls: a tick, a message or a proposal, followed by `_pump`, which
+carries out all that need not wait. One task waits for the disk.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, final
+
+import trio
+
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.errors import ProposalRefusedError
+from tidelog.coordinator.raft.membership import Identity, Membership
+from tidelog.coordinator.raft.messages import (
+    Entry,
+    EntryId,
+    EntryKind,
+    Message,
+    SnapshotMeta,
+    SnapshotRequest,
+)
+from tidelog.coordinator.raft.ready import MembershipChange, Ready, Write
+from tidelog.coordinator.raft.role import Role
+from tidelog.coordinator.raft_node.interfaces import Links, StateMachine
+from tidelog.coordinator.raft_node.pending_proposals import WaitingCommand, WaitingCommands
+from tidelog.coordinator.raft_node.pending_reads import WaitingReads
+from tidelog.coordinator.raft_node.storage import RaftStorage, Snapshot, Stored, Vote
+from tidelog.logstore.config import MiB
+from tidelog.logstore.disk.disk import PASSING_ERRNOS
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    DataDirectoryError,
+    DiskFullError,
+    LogOfflineError,
+    NotLeaderError,
+    OverloadedError,
+    TidelogError,
+)
+
+TICK_S: Final = 0.1
+_DISK_FULL_RETRY_S: Final = 1.0
+SNAPSHOT_AFTER_BYTES: Final = 20 * MiB
+KEPT_ENTRIES: Final = 1000
+"""Entries that stay behind a snapshot, for followers that are a little behind."""
+
+
+@final
+class RaftNode:
+    """A voter or a learner.
+
+    Invariant: whatever the core wants done at once has been done whenever no call is under way.
+    """
+
+    def __init__(
+        self,
+        env: Env,
+        core: RaftCore,
+        storage: RaftStorage,
+        *,
+        stored: Stored,
+    ) -> None:
+        """Run `core`, which began with what was `stored` in `storage`."""
+        self._env = env
+        self._core = core
+        self._storage = storage
+        self._snapshot = stored.snapshot
+        self._vote = stored.vote
+        self._machine: StateMachine | None = None
+        self._links: Links | None = None
+        self._incoming: dict[SnapshotMeta, bytes] = {}
+        """Data of snapshots that were handed to the core and are not durable yet."""
+        self._write: Write | None = None
+        self._has_work = trio.Event()
+        self._applied_index = stored.snapshot.meta.index
+        self._has_applied = trio.Event()
+        self._bytes_since_snapshot = 0
+        self._waiting = WaitingCommands()
+        self._reads = WaitingReads()
+        self._role_seen = (Role.FOLLOWER, 0)
+        self._begun_term = 0
+        self._has_changed_role = trio.Event()
+        self._has_company = trio.Event()
+        self._on_role: list[Callable[[], None]] = []
+        self._failure: str | None = None
+        self._end: TidelogError | None = None
+        """Why `run` ends."""
+
+    # What others may want to know.
+
+    @property
+    def identity(self) -> Identity:
+        """This node and its disk."""
+        return self._core.identity
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that it belongs to."""
+        return self._vote.cluster_id
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads, as far as it knows."""
+        return self._core.role is Role.LEADER and self._failure is None
+
+    @property
+    def has_begun_term(self) -> bool:
+        """Whether this node leads, and its state machine has all that earlier leaders committed."""
+        return self.is_leader and self._begun_term == self._core.term
+
+    @property
+    def leader_id(self) -> int | None:
+        """The node that leads, as far as this one has heard lately."""
+        leader = self._core.leader
+        return None if leader is None else leader.node_id
+
+    @property
+    def term(self) -> int:
+        """The highest term that this node has met."""
+        return self._core.term
+
+    @property
+    def applied_index(self) -> int:
+        """The last entry that the state machine has."""
+        return self._applied_index
+
+    @property
+    def commit_index(self) -> int:
+        """The last entry that is decided, as far as this node knows.
+
+        It is above `applied_index` while the disk here takes nothing: others may have it.
+        """
+        return self._core.commit_index
+
+    @property
+    def membership(self) -> Membership:
+        """Who takes part, as far as this node knows."""
+        return self._core.membership
+
+    @property
+    def is_only_voter(self) -> bool:
+        """Whether this node decides all alone."""
+        return self._core.membership.voters == (self.identity,)
+
+    def on_role(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever role or term changed; it must not wait or raise."""
+        self._on_role.append(listener)
+
+    # Work.
+
+    async def run(self, machine: StateMachine, links: Links) -> None:
+        """Take part until cancelled, or until the disk fails.
+
+        Raises:
+            LogOfflineError: The disk failed: nothing this node would say from now on is safe.
+            DataDirectoryError: What was agreed on is of a newer version.
+        """
+        self._machine = machine
+        self._links = links
+        if self._snapshot.data:
+            machine.restore(self._snapshot.data)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._tick)
+                self._pump()
+                try:
+                    await self._write_all()
+                except LogOfflineError as error:
+                    self._end = error  # Raised below, as it is and not in a group.
+                nursery.cancel_scope.cancel()
+        finally:
+            self._failure = self._failure or "it has ended"
+            self._wake_all()
+        if self._end is not None:
+            raise self._end
+
+    def require_running(self) -> None:
+        """Check that this node takes part.
+
+        Raises:
+            LogOfflineError: The disk failed, or the node has ended.
+        """
+        if self._failure is not None:
+            raise LogOfflineError(f"the metadata is offline: {self._failure}")
+
+    def has_room_for(self, byte_count: int) -> bool:
+        """Return whether the disk has room for entries of this size, as far as can be known."""
+        return self._storage.free_bytes >= byte_count
+
+    async def aclose(self) -> None:
+        """Close the storage when `run` has ended, so that the next start need not look at it.
+
+        Raises:
+            LogOfflineError: The disk failed, now or before.
+        """
+        await self._env.offload(self._storage.close)
+
+    def received(self, message: Message, data: bytes | None = None) -> None:
+        """Take in a message, with the data of the snapshot if it offers one."""
+        if self._failure is not None or self._machine is None:
+            return
+        if isinstance(message, SnapshotRequest):
+            assert data is not None
+            if message.snapshot.index > self._applied_index:  # Older ones the core has no use for.
+                self._incoming[message.snapshot] = data
+        self._core.step(message)
+        self._pump()
+
+    async def wait_role_changed(self) -> None:
+        """Wait until role or term change, or the node ends."""
+        await self._has_changed_role.wait()
+
+    async def wait_applied(self) -> None:
+        """Wait until the state machine has more than now."""
+        await self._has_applied.wait()
+
+    async def propose(self, command: bytes) -> int:
+        """Have a command committed and applied here; return its index.
+
+        If cancelled, the command may be carried out, or not.
+
+        Raises:
+            ProposalRefusedError: Nothing was appended.
+            LostCommandError: It will never be carried out.
+            OvertakenCommandError: It may be carried out, or not.
+            LogOfflineError: The disk failed; the command may be carried out, or not.
+        """
+        waiting = self.propose_nowait(command)
+        return await waiting.wait()
+
+    def propose_nowait(self, command: bytes) -> WaitingCommand:
+        """Append a command; see `propose`. What is returned tells what becomes of it."""
+        self.require_running()
+        return self._expect(lambda: self._core.propose(command))
+
+    async def change_membership(self, change: MembershipChange) -> None:
+        """Have the membership changed.
+
+        Raises:
+            ProposalRefusedError: Nothing was changed; the message says why.
+            LostCommandError: It will never be.
+        """
+        await self._expect(lambda: self._core.change_membership(change)).wait()
+
+    def transfer_leadership(self, node_id: int) -> None:
+        """Let another voter lead as soon as it has all entries.
+
+        Raises:
+            ProposalRefusedError: It cannot.
+        """
+        self._core.transfer_leadership(node_id)
+        self._pump()
+
+    async def wait_current(self) -> None:
+        """Wait until the state machine here has all that was committed before this call.
+
+        Raises:
+            NotLeaderError: This node does not lead, or does not any more.
+        """
+        read = self._reads.add()
+        term = self._core.term
+        try:
+            self._core.read(read.context)
+            self._pump()
+            await read.is_over.wait()
+        except ProposalRefusedError as error:
+            raise NotLeaderError(str(error)) from error
+        finally:
+            self._reads.remove(read)
+        if not self.is_leader or self._core.term != term:
+            raise NotLeaderError("this node led when it was asked, and does not any more")
+
+    def _expect(self, append: Callable[[], EntryId]) -> WaitingCommand:
+        waiting = self._waiting.add(append())
+        self._pump()
+        return waiting
+
+    async def _tick(self) -> None:
+        while True:
+            if self._leads_alone():
+                # Nobody to hear of, and nobody to be heard by: time means nothing.
+                self._has_company = trio.Event()
+                await self._has_company.wait()
+            await trio.sleep(TICK_S)
+            self._core.tick()
+            self._pump()
+
+    def _pump(self) -> None:
+        """Carry out all that need not wait."""
+        if self._machine is None or self._end is not None:
+            return
+        try:
+            self._pump_all()
+        except DataDirectoryError as error:
+            # Whoever goes on without an entry goes astray.
+            self._end = error
+            self._failure = str(error)
+            self._has_work.set()
+
+    def _leads_alone(self) -> bool:
+        return self.is_leader and self.membership.members == (self.identity,)
+
+    def _pump_all(self) -> None:
+        applied_before = self._applied_index
+        while not (ready := self._core.ready()).is_empty:
+            if ready.write is not None:
+                self._write = ready.write
+                self._has_work.set()
+            self._send(ready)
+            if ready.snapshot is not None:
+                self._restore(ready.snapshot)
+            for entry in ready.committed:
+                self._apply(entry)
+            for read in ready.reads:
+                self._reads.confirmed(read.context, index=read.index)
+            # Its own disk may have less than what a majority has, and so the state machine, too.
+            self._reads.applied(self._applied_index)
+        if self._is_snapshot_due():
+            self._has_work.set()
+        if self._applied_index > applied_before:
+            applied, self._has_applied = self._has_applied, trio.Event()
+            applied.set()
+        if not self._leads_alone():
+            self._has_company.set()
+        self._note_role()
+
+    def _send(self, ready: Ready) -> None:
+        assert self._links is not None
+        ordinary: list[Message] = []
+        for message in ready.messages:
+            if isinstance(message, SnapshotRequest):
+                failed = partial(self._snapshot_failed, message.target.node_id)
+                self._links.send_snapshot(message, self._snapshot.data, on_failed=failed)
+            else:
+                ordinary.append(message)
+        if ordinary:
+            self._links.send(ordinary)
+
+    def _snapshot_failed(self, node_id: int) -> None:
+        # What follows from it goes out with the next tick: the link may fail for long.
+        self._core.report_failure(node_id)
+
+    def _apply(self, entry: Entry) -> None:
+        assert self._machine is not None
+        if entry.kind is EntryKind.COMMAND:
+            self._machine.apply(entry.index, entry.payload)
+        elif entry.kind is EntryKind.TERM_START:
+            self._begun_term = entry.term
+        self._applied_index = entry.index
+        self._bytes_since_snapshot += entry.size_bytes
+        self._waiting.applied(entry.entry_id)
+
+    def _restore(self, meta: SnapshotMeta) -> None:
+        assert self._machine is not None
+        self._machine.restore(self._snapshot.data)
+        self._applied_index = meta.index
+        self._bytes_since_snapshot = 0
+        self._waiting.overtaken(meta.index)
+
+    def _note_role(self) -> None:
+        seen = (self._core.role, self._core.term)
+        if seen == self._role_seen:
+            return
+        was_leader = self._role_seen[0] is Role.LEADER
+        self._role_seen = seen
+        self._env.probe(
+            "raft_role_changed",
+            severity="debug",
+            role=self._core.role.value,
+            term=self._core.term,
+            node_id=self.identity.node_id,
+        )
+        if was_leader:
+            self._reads.wake_all()
+        self._tell_role()
+
+    def _tell_role(self) -> None:
+        changed, self._has_changed_role = self._has_changed_role, trio.Event()
+        changed.set()
+        for listener in self._on_role:
+            listener()
+
+    # The disk.
+
+    async def _write_all(self) -> None:
+        while self._end is None:
+            if self._write is not None:
+                await self._carry_out(self._write)
+            elif self._is_snapshot_due():
+                await self._take_snapshot()
+            else:
+                self._has_work = trio.Event()
+                await self._has_work.wait()
+
+    async def _carry_out(self, write: Write) -> None:
+        snapshot = None
+        if write.snapshot is not None:
+            snapshot = Snapshot(write.snapshot, self._incoming[write.snapshot])
+        if write.hard_state is not None:
+            self._vote = Vote(self.identity, self.cluster_id, write.hard_state)
+        vote = None if write.hard_state is None else self._vote
+        await self._on_disk(lambda: self._store(vote, snapshot, write))
+        if snapshot is not None:
+            self._snapshot = snapshot
+            # A later one may have come meanwhile.
+            for meta in [meta for meta in self._incoming if meta.index <= snapshot.meta.index]:
+                del self._incoming[meta]
+        self._write = None
+        self._core.synced(write)
+        self._pump()
+
+    def _store(self, vote: Vote | None, snapshot: Snapshot | None, write: Write) -> None:
+        now_ms = self._env.clock.now_ms()
+        if vote is not None:
+            self._storage.save_vote(vote)
+        if snapshot is not None:
+            self._storage.install(snapshot, now_ms=now_ms)
+        if write.entries:
+            self._storage.append(write.entries, now_ms=now_ms)
+
+    def _is_snapshot_due(self) -> bool:
+        is_urged = self._bytes_since_snapshot > 0 and self._env.buggify("snapshot early")
+        return is_urged or self._bytes_since_snapshot >= SNAPSHOT_AFTER_BYTES
+
+    async def _take_snapshot(self) -> None:
+        assert self._machine is not None
+        keep_entries = 0 if self._env.buggify("no entries kept") else KEPT_ENTRIES
+        meta = self._core.snapshot_meta(self._applied_index)
+        snapshot = Snapshot(meta, self._machine.snapshot())
+        self._bytes_since_snapshot = 0
+        now_ms = self._env.clock.now_ms()
+        await self._on_disk(
+            lambda: self._storage.compact(snapshot, keep_entries=keep_entries, now_ms=now_ms)
+        )
+        self._snapshot = snapshot
+        self._core.compact(meta, keep_entries=keep_entries)
+        self._pump()
+
+    async def _on_disk(self, work: Callable[[], None]) -> None:
+        """Have work done in a thread, again and again while the disk is full.
+
+        Likewise while no more files can be open.
+        """
+        is_done = False
+        while not is_done:
+            try:
+                await self._env.offload(work)
+                is_done = True
+            except (OSError, DiskFullError, OverloadedError) as error:
+                if isinstance(error, OSError) and error.errno not in PASSING_ERRNOS:
+                    raise self._failed(f"writing failed: {error}") from error
+                self._env.probe("metadata_disk_full", severity="error", reason=str(error))
+                await trio.sleep(_DISK_FULL_RETRY_S)
+            except LogOfflineError as error:
+                raise self._failed(str(error)) from error
+
+    def _failed(self, reason: str) -> LogOfflineError:
+        self._failure = reason
+        self._env.probe("metadata_offline", severity="error", reason=reason)
+        return LogOfflineError(f"the metadata is offline: {reason}")
+
+    def _wake_all(self) -> None:
+        self._waiting.fail(LogOfflineError(f"it is not known what becomes of it: {self._failure}"))
+        self._reads.wake_all()
+        self._tell_role()

@@ -1,0 +1,100 @@
+"""Questions to other nodes.
+
+Shell: owns a connection to each node that was asked lately.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar, final
+
+import trio
+
+from tidelog.wire.env.env import BytesLike, Env
+from tidelog.wire.errors import ConnectionLostError, WireFormatError
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.rpc import RpcConnection, connect_stream
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+CONNECT_TIMEOUT_S: Final = 1.0
+
+AddressOf = Callable[[int], "tuple[str, int] | None"]
+
+
+@final
+class Peers:
+    """The other nodes, as far as they can be reached."""
+
+    def __init__(
+        self, env: Env, nursery: trio.Nursery, *, name: str, address_of: AddressOf
+    ) -> None:
+        """Connect as `name` to nodes at `address_of` their ids; tasks run in `nursery`."""
+        self._env = env
+        self._nursery = nursery
+        self._name = name
+        self._address_of = address_of
+        self._connections: dict[int, RpcConnection] = {}
+        self._connecting: dict[int, trio.Lock] = {}
+
+    async def ask(
+        self,
+        node_id: int,
+        asked: Api[Request, Reply],
+        request: Request,
+        *,
+        timeout_s: float,
+        attachment: Sequence[BytesLike] = (),
+    ) -> Reply:
+        """Return a node's answer to a request and what is attached to it.
+
+        If cancelled, the request may be carried out, or not.
+
+        Raises:
+            BrokerError: It refused.
+            ConnectionLostError: It cannot be reached, did not answer in time, or what came makes no
+                sense, for a bit was flipped on the way, perhaps; the request may be carried out, or
+                not.
+        """
+        try:
+            connection = await self._connection(node_id)
+            with trio.move_on_after(timeout_s):
+                return await connection.call(
+                    asked, request, take=lambda reply, _: reply, attachment=attachment
+                )
+        except WireFormatError as error:
+            raise ConnectionLostError(
+                f"what node {node_id} sent makes no sense: {error}"
+            ) from error
+        # After a partition a new connection works at once, the old one after a long while.
+        connection.close()
+        raise ConnectionLostError(f"node {node_id} did not answer for {timeout_s:g} s")
+
+    async def _connection(self, node_id: int) -> RpcConnection:
+        async with self._connecting.setdefault(node_id, trio.Lock()):
+            known = self._connections.get(node_id)
+            if known is not None and not known.is_lost:
+                return known
+            address = self._address_of(node_id)
+            if address is None:
+                raise ConnectionLostError(f"the address of node {node_id} is not known")
+            with trio.move_on_after(CONNECT_TIMEOUT_S):
+                connection = await self._connect(node_id, *address)
+                self._connections[node_id] = connection
+                return connection
+        raise ConnectionLostError(f"node {node_id} at {address[0]}:{address[1]} does not answer")
+
+    async def _connect(self, node_id: int, host: str, port: int) -> RpcConnection:
+        connection = RpcConnection(await connect_stream(self._env.network, host, port))
+        self._nursery.start_soon(connection.run)
+        is_good = False
+        try:
+            hello = await connection.introduce(self._name, "")
+            if hello.node_id != node_id:
+                raise ConnectionLostError(
+                    f"node {hello.node_id} is at {host}:{port}, not node {node_id}"
+                )
+            is_good = True
+        finally:
+            if not is_good:
+                connection.close()
+        return connection

@@ -1,0 +1,104 @@
+"""What compaction changes of one log: which files are in it, and how far it is clean.
+
+A cleaning runs beside the log, for minutes maybe. Whatever else changes the log in a place where
+records already were (truncation, refill, retention, the removal of records, damage, closing) ends
+it: what was worked out may not fit any more.
+"""
+
+from typing import final
+
+from tidelog.logstore.compaction.policy import SealedSegment
+from tidelog.logstore.compaction.segment_rewrite import Rewrite
+from tidelog.logstore.compaction.segment_swap import Swap
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.flush.flush_state import Flushes
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.segment import Segment
+from tidelog.logstore.segments.segment_list import Segments
+
+
+@final
+class Cleanings:
+    """The cleanings of one log: one at a time, and one swap of files at a time.
+
+    Invariant: no record below `clean_offset` is superseded by a later one below it, unless records
+    were put back since, and then it is 0.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: FileCache,
+        segments: Segments,
+        *,
+        flushes: Flushes,
+        clean_offset: int,
+    ) -> None:
+        """Clean `segments`, of which all below `clean_offset` is clean."""
+        self._directory = directory
+        self._files = files
+        self._segments = segments
+        self._flushes = flushes
+        self.clean_offset = clean_offset
+        self.changes = 0
+        """How often cleanings were ended: one that has begun before is of no use."""
+
+    def end(self, *, clean_offset_max: int | None = None) -> None:
+        """End the cleaning under way, if there is one; at most so much is clean from now on."""
+        self.changes += 1
+        if clean_offset_max is not None:
+            self.clean_offset = min(self.clean_offset, clean_offset_max)
+
+    def sealed(self, clean_offset: int) -> list[tuple[SealedSegment, Segment]]:
+        """Return what may be cleaned as far as files are concerned, oldest first.
+
+        Only what lies below the last checkpoint: a start believes footers there. Times of earlier
+        cleanings count below `clean_offset`: behind it, what was put back may be younger.
+        """
+        bound = self._flushes.checkpoint_base_offset
+        return [
+            (_described(segment, clean_offset), segment)
+            for segment in self._segments.sealed
+            if segment.end_offset <= bound
+        ]
+
+    def begin_swap(self, rewrite: Rewrite, changes: int, config: LogConfig) -> Swap | None:
+        """Return what puts a rewrite in its place, begun at `changes`; `None` if it is too late.
+
+        Until it has ended nobody else changes files of the log but by appends and flushes.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        assert rewrite.is_done
+        if changes != self.changes:
+            return None
+        return Swap(self._files, self._directory, self._segments, rewrite=rewrite, config=config)
+
+    def commit(self, swap: Swap, changes: int) -> bool:
+        """Let new files count, and return whether they do; the old ones do if it is too late.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        if changes != self.changes:
+            swap.give_up()
+            return False
+        swap.commit()
+        return True
+
+    def cleaned(self, end_offset: int, changes: int) -> None:
+        """Take note that all below `end_offset` is clean, after the last swap has ended."""
+        if changes == self.changes:
+            self.clean_offset = end_offset
+
+
+def _described(segment: Segment, clean_offset: int) -> SealedSegment:
+    assert segment.sealed_at_ms is not None
+    return SealedSegment(
+        segment.base_offset,
+        segment.end_offset,
+        segment.size_bytes,
+        segment.sealed_at_ms,
+        segment.cleaned_at_ms if segment.end_offset <= clean_offset else None,
+    )

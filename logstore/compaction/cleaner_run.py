@@ -1,0 +1,246 @@
+"""One round of compaction of one log, in steps: look at the keys, write anew, swap.
+
+A round covers as much of the dirty part as fits into memory, and cleans all that lies below its
+end: the newest record of a key that it knows supersedes those in what was clean before as well.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from typing import final
+
+from tidelog.logstore.compaction.batch_cleaner import CleaningRules, KeyRange
+from tidelog.logstore.compaction.offset_map import SLOT_BYTES, KeyMap
+from tidelog.logstore.compaction.policy import (
+    CompactionConfig,
+    LogExtent,
+    SealedSegment,
+    cleanable,
+    cleaned_at_ms,
+    dirty_ratio,
+    drops_tombstones,
+    groups,
+    urgency,
+    usable_clean_offset,
+)
+from tidelog.logstore.compaction.segment_rewrite import (
+    BATCH_COST_BYTES,
+    Rewrite,
+    RewriteFailedError,
+    RewritePlan,
+)
+from tidelog.logstore.compaction.segment_swap import Swap
+from tidelog.logstore.disk.disk import Disk
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.segments.gap_scan import Hole, survey
+from tidelog.logstore.segments.segment import Segment
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
+
+
+class Cleanable:
+    """What may be cleaned of a log now, and how much that is worth."""
+
+    def __init__(self, log: PartitionLog, config: CompactionConfig, *, now_ms: int) -> None:
+        """Look at a log."""
+        damage = log.damage
+        extent = LogExtent(
+            log.log_start_offset, log.high_watermark, damage[0].offset if damage else None
+        )
+        self.clean_offset = usable_clean_offset(log.cleanings.clean_offset, extent)
+        sealed = log.cleanings.sealed(self.clean_offset)
+        described = [each for each, _ in sealed]
+        self.segments = cleanable(described, extent, config, now_ms=now_ms)
+        self.by_base = {segment.base_offset: segment for _, segment in sealed}
+        self.urgency = urgency(self.segments, self.clean_offset, config, now_ms=now_ms)
+        """0 if it is not worth it, above 1 if it is late."""
+        self.dirty_ratio = dirty_ratio(self.segments, self.clean_offset)
+
+
+@final
+class CompactionRound:
+    """One cleaning of one log.
+
+    `run` it in another thread until `is_done`; whenever there is `ready` a file, swap that. Begin
+    nothing more when it is not `is_current`, and `abandon` it then.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        owner: SegmentHeader,
+        disk: Disk,
+        *,
+        config: CompactionConfig,
+        memory_bytes: int,
+        now_ms: int,
+    ) -> None:
+        """Clean what may be cleaned now, which is something; `owner` says whose log it is.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._log = log
+        self._owner = owner
+        self._disk = disk
+        self._config = config
+        self._now_ms = now_ms
+        self._memory_bytes = memory_bytes
+        self._changes = log.cleanings.changes
+        self._what = Cleanable(log, config, now_ms=now_ms)
+        self._dirty = [
+            each for each in self._what.segments if each.end_offset > self._what.clean_offset
+        ]
+        assert self._dirty, "there is something to clean"
+        first = self._what.by_base[self._dirty[0].base_offset]
+        self._start = (first.base_offset, SEGMENT_HEADER_SIZE)
+        if self._what.clean_offset > first.base_offset:
+            self._start = first.start_of(self._what.clean_offset, log.config)
+        self._leader_epochs = LeaderEpochs(log.leader_epochs.entries)
+        self._needed = {
+            batch.base_offset for state in log.producers.snapshot() for batch in state.window
+        }
+        self._walk = self._steps()
+        self.ready: Rewrite | None = None
+        """What is to be swapped before `run` goes on."""
+        self._rewrite: Rewrite | None = None
+        self.end_offset = self._what.clean_offset
+        """How far the log is clean when all is done."""
+        self.is_done = False
+        self.hole: Hole | None = None
+        """What was found damaged, and ended it."""
+        self.read_bytes = self.written_bytes = 0
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing has changed the log since, but appends and this."""
+        return self._log.cleanings.changes == self._changes
+
+    def run(self, cost_bytes: int) -> int:
+        """Go on for about `cost_bytes`, and return how many it were; blocks.
+
+        Raises:
+            RewriteFailedError: Something is damaged, or a file would be too long.
+            OSError: The disk is full or failed.
+        """
+        assert self.ready is None, "first it is to be swapped"
+        spent = 0
+        for step in self._walk:
+            spent += step
+            if spent >= cost_bytes or self.ready is not None:
+                return spent
+        self.is_done = True
+        return spent
+
+    def begin_swap(self) -> Swap | None:
+        """Return what puts in its place what is `ready`, `None` if it is too late.
+
+        Nobody else changes files of the log but by appends and flushes until `end_swap`.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        assert self.ready is not None
+        return self._log.cleanings.begin_swap(self.ready, self._changes, self._log.config)
+
+    def commit(self, swap: Swap) -> bool:
+        """Let what was prepared count; return whether it does. Then `finish` the swap.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        return self._log.cleanings.commit(swap, self._changes)
+
+    def end_swap(self, swap: Swap) -> None:
+        """Take note that a swap has finished."""
+        swap.end()
+        self.ready = None
+
+    def end(self) -> None:
+        """Take note, in the log, of how far it is clean now."""
+        assert self.is_done
+        if self.is_current:
+            self._log.cleanings.cleaned(self.end_offset, self._changes)
+            self._log.request_checkpoint(is_due=True)
+
+    def abandon(self) -> None:
+        """Leave nothing behind."""
+        self._walk.close()
+        if self._rewrite is not None:
+            self._rewrite.abandon()
+
+    def _steps(self) -> Generator[int, None, None]:
+        span = self._dirty[-1].end_offset - self._dirty[0].base_offset
+        memory_bytes = min(self._memory_bytes, (2 * span + 64) * SLOT_BYTES)
+        keys = KeyRange(KeyMap(memory_bytes=memory_bytes), self._what.clean_offset)
+        yield from self._look_at_keys(keys)
+        self.end_offset = keys.end_offset
+        segment_bytes = self._log.config.segment_bytes
+        for group in groups(
+            self._what.segments, range_end_offset=keys.end_offset, segment_bytes=segment_bytes
+        ):
+            yield from self._clean(group, keys)
+
+    def _look_at_keys(self, keys: KeyRange) -> Generator[int, None, None]:
+        start = self._start
+        for each in self._dirty:
+            segment = self._what.by_base[each.base_offset]
+            with closing(self._look_at_segment(segment, start, keys)) as steps:
+                for step in steps:
+                    yield step
+                    if keys.is_full:
+                        return
+            following = segment.end_offset
+            start = (following, SEGMENT_HEADER_SIZE)
+
+    def _look_at_segment(
+        self, segment: Segment, start: tuple[int, int], keys: KeyRange
+    ) -> Generator[int, None, None]:
+        file = self._disk.open(segment.path)
+        try:
+            end = (segment.end_offset, segment.end_position)
+            for found in survey(file, start=start, end=end, leader_epochs=self._leader_epochs):
+                if isinstance(found, Hole):
+                    self.hole = found
+                    raise RewriteFailedError(f"{segment.path} is damaged at offset {found.offset}")
+                self.read_bytes += found.header.size
+                if found.end_offset > keys.end_offset:
+                    keys.take(found.header, file.read_at(found.position, found.header.size))
+                yield max(found.header.size, BATCH_COST_BYTES)
+        finally:
+            file.close()
+
+    def _clean(self, group: Sequence[SealedSegment], keys: KeyRange) -> Generator[int, None, None]:
+        rewrite = self._rewrite = self._rewrite_of(group, keys)
+        while not rewrite.is_done:
+            try:
+                yield rewrite.run(1)
+            except RewriteFailedError:
+                self.hole = rewrite.hole
+                raise
+        self.read_bytes += sum(each.size_bytes for each in group)
+        self.written_bytes += rewrite.footer.end_position
+        if rewrite.has_changed:
+            self.ready = rewrite
+            yield 0
+        else:
+            rewrite.abandon()
+        self._rewrite = None
+
+    def _rewrite_of(self, group: Sequence[SealedSegment], keys: KeyRange) -> Rewrite:
+        rules = [
+            CleaningRules(
+                keys,
+                drops_tombstones(each, self._config, now_ms=self._now_ms),
+                self._needed.__contains__,
+            )
+            for each in group
+        ]
+        plan = RewritePlan(
+            SegmentHeader(self._owner.topic_id, self._owner.partition, group[0].base_offset),
+            rules,
+            self._leader_epochs,
+            cleaned_at_ms(group, range_end_offset=keys.end_offset, now_ms=self._now_ms),
+            self._log.config.index_interval_bytes,
+        )
+        segments = [self._what.by_base[each.base_offset] for each in group]
+        return Rewrite(segments, plan, self._disk)

@@ -1,0 +1,196 @@
+"""Writing what compaction leaves of a run of segments into one file, beside them.
+
+Nothing of the log is touched: the file has a name that a start removes. It counts when
+`logstore.compaction.segment_swap` has put it in the place of the others.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from typing import Final, final
+
+import msgspec
+from crc32c import crc32c
+
+from tidelog.logstore.compaction.batch_cleaner import BatchCleaner, CleaningRules
+from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, KiB, MiB
+from tidelog.logstore.disk.disk import Disk, File
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.segments.gap_scan import Hole, survey
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.segment import Segment
+from tidelog.logstore.segments.segment_format import (
+    SEGMENT_HEADER_SIZE,
+    SegmentFooter,
+    SegmentHeader,
+)
+from tidelog.wire.batch.record_batch import parse_header, stamp_replica
+from tidelog.wire.env.env import BytesLike
+
+BATCH_COST_BYTES: Final = 4 * KiB
+"""What a batch costs at least, so that very small ones do not take all of a processor."""
+_WRITE_BYTES: Final = 1 * MiB
+
+
+class RewriteFailedError(Exception):
+    """What is left of the segments cannot take their place; they stay as they are."""
+
+
+class RewritePlan(msgspec.Struct, frozen=True):
+    """What a rewrite is to come to."""
+
+    header: SegmentHeader
+    """Of the new file."""
+    rules: Sequence[CleaningRules]
+    """One for each segment."""
+    leader_epochs: LeaderEpochs
+    """Those of the log; they do not change meanwhile."""
+    cleaned_at_ms: int | None
+    index_interval_bytes: int
+
+
+@final
+class Rewrite:
+    """One run of sealed segments, in steps that touch nothing but files."""
+
+    def __init__(self, segments: Sequence[Segment], plan: RewritePlan, disk: Disk) -> None:
+        """Rewrite `segments`, which follow each other without a gap."""
+        self.segments = segments
+        self._plan = plan
+        self._disk = disk
+        self.temporary = f"{segments[0].path}.cleaned.tmp"
+        self._sources = [
+            (segment.path, segment.base_offset, (segment.end_offset, segment.end_position))
+            for segment in segments
+        ]
+        sealed_at_ms = segments[-1].sealed_at_ms
+        assert sealed_at_ms is not None
+        self._sealed_at_ms = sealed_at_ms
+        self.index = SegmentIndex(
+            base_offset=plan.header.base_offset, interval_bytes=plan.index_interval_bytes
+        )
+        self._position = SEGMENT_HEADER_SIZE
+        self._max_timestamp_ms = 0
+        self._file: File | None = None
+        self._pending = bytearray()
+        self._crc = self._batches_crc = self._old_crc = 0
+        self._walk = self._steps()
+        self.is_done = False
+        self.has_changed = False
+        """Whether what is written is anything else than what is there."""
+        self.hole: Hole | None = None
+        """What was found damaged, and ended it."""
+
+    def run(self, cost_bytes: int) -> int:
+        """Go on for about `cost_bytes`, and return how many it were; blocks.
+
+        When `is_done`, the file is on the disk, and was read back.
+
+        Raises:
+            RewriteFailedError: Something is damaged, or the file would be too long.
+            OSError: The disk is full or failed.
+        """
+        spent = 0
+        for step in self._walk:
+            spent += step
+            if spent >= cost_bytes:
+                return spent
+        self.is_done = True
+        return spent
+
+    @property
+    def footer(self) -> SegmentFooter:
+        """How the file ends."""
+        return SegmentFooter(
+            self._sources[-1][2][0],
+            self._position,
+            self._max_timestamp_ms,
+            self._sealed_at_ms,
+            self._plan.cleaned_at_ms,
+        )
+
+    def abandon(self) -> None:
+        """Leave nothing behind; a start removes what cannot be removed now."""
+        self._walk.close()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        with suppress(OSError):
+            self._disk.remove(self.temporary)
+
+    def _steps(self) -> Generator[int, None, None]:
+        self._disk.remove(self.temporary)
+        file = self._file = self._disk.open(self.temporary, create=True)
+        self._pending += self._plan.header.to_bytes()
+        cleaner = BatchCleaner(self._plan.rules[0])
+        for source, cleaner.rules in zip(self._sources, self._plan.rules, strict=True):
+            yield from self._copy(file, source, cleaner)
+        self._take(file, cleaner.end())
+        self._pending += self.footer.to_bytes()
+        self._write(file)
+        file.sync()
+        is_same = self._batches_crc == self._old_crc and self.footer == self.segments[0].footer()
+        self.has_changed = len(self.segments) > 1 or not is_same
+        yield from self._read_back(file)
+        file.close()
+        self._file = None
+
+    def _copy(
+        self, file: File, source: tuple[str, int, tuple[int, int]], cleaner: BatchCleaner
+    ) -> Generator[int, None, None]:
+        """Write what is left of one segment; yield what it costs."""
+        path, base_offset, end = source
+        old = self._disk.open(path)
+        try:
+            for found in survey(
+                old,
+                start=(base_offset, SEGMENT_HEADER_SIZE),
+                end=end,
+                leader_epochs=self._plan.leader_epochs,
+            ):
+                if isinstance(found, Hole):
+                    self.hole = found
+                    raise RewriteFailedError(f"{path} is damaged at offset {found.offset}")
+                batch = old.read_at(found.position, found.header.size)
+                self._old_crc = crc32c(batch, self._old_crc)
+                self._take(file, cleaner.take(found.header, batch))
+                yield max(found.header.size, BATCH_COST_BYTES)
+        finally:
+            old.close()
+
+    def _take(self, file: File, left: Sequence[BytesLike]) -> None:
+        for part in left:
+            batch = bytearray(part)
+            header = parse_header(batch)
+            assert header is not None
+            # All that lies before it is on the disk once it can be read.
+            stamp_replica(memoryview(batch), durable_position=self._position)
+            self.index.add(
+                header.base_offset, self._position, max_timestamp_before=self._max_timestamp_ms
+            )
+            self._max_timestamp_ms = max(self._max_timestamp_ms, header.max_timestamp_ms)
+            self._position += header.size
+            if self._position > SEGMENT_BYTES_LIMIT:
+                raise RewriteFailedError(f"{self.temporary} would be longer than a segment may be")
+            self._batches_crc = crc32c(batch, self._batches_crc)
+            self._pending += batch
+        if len(self._pending) >= _WRITE_BYTES:
+            self._write(file)
+
+    def _write(self, file: File) -> None:
+        file.write_at(file.size(), [self._pending])
+        self._crc = crc32c(self._pending, self._crc)
+        self._pending = bytearray()
+
+    def _read_back(self, file: File) -> Generator[int, None, None]:
+        """Check that the disk has what was written and synced."""
+        file.drop_cache()
+        crc, position, size = 0, 0, file.size()
+        while position < size:
+            data = file.read_at(position, min(_WRITE_BYTES, size - position))
+            if not data:
+                break
+            crc = crc32c(data, crc)
+            position += len(data)
+            yield len(data)
+        if crc != self._crc:
+            raise RewriteFailedError(f"the disk has other bytes of {self.temporary} than written")

@@ -1,0 +1,1 @@
+"""The disk seam and its implementation for the operating system."""

@@ -1,0 +1,163 @@
+"""Whether a log can be used: a disk that failed, a disk that ran full.
+
+Remembers; `logstore.log` asks before it touches a file, and tells what became of it.
+"""
+
+from contextlib import suppress
+from enum import Enum
+from typing import NoReturn, final
+
+from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS, Disk
+from tidelog.wire.errors import DiskFullError, LogOfflineError, OverloadedError
+
+_HEADROOM_BYTES = 1 << 20
+"""A disk that ran full counts as full until there is this much room beyond a batch."""
+
+
+class LogStatus(Enum):
+    """Whether a log can be used; the values are shown to users."""
+
+    ONLINE = "online"
+    READ_ONLY = "read-only"
+    """The disk is full; appends are refused until there is room."""
+    OFFLINE = "offline"
+    """The disk failed; nothing is served until the next start has looked at the files."""
+    DAMAGED = "damaged"
+    """Online, but some stored records are damaged."""
+
+
+@final
+class Availability:
+    """What keeps one log from being read or written.
+
+    Invariant: a failure stays. An fsync error is never retried: the kernel may have dropped the
+    pages and show them as clean (fsyncgate; Rebello et al., ATC 2020).
+    """
+
+    def __init__(self, directory: str, disk: Disk) -> None:
+        """Begin with a log in `directory` that can be used."""
+        self._directory = directory
+        self._disk = disk
+        self.failure: str | None = None
+        """Why the log is offline, `None` if it is not."""
+        self.keeps_durable = True
+        """Whether what was durable still is, for all that is known of the failure."""
+        self.is_disk_full = False
+        """Whether an append found no room, or what is left is in reserve, and nobody has found room
+        since."""
+        self._reserve_bytes = 0
+
+    def status(self, *, has_damage: bool) -> LogStatus:
+        """Return whether the log can be used, of which some records are damaged or none."""
+        if self.failure is not None:
+            return LogStatus.OFFLINE
+        if self.is_disk_full:
+            return LogStatus.READ_ONLY
+        return LogStatus.DAMAGED if has_damage else LogStatus.ONLINE
+
+    def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
+        """Take the log offline; the first reason is the one that is shown.
+
+        Args:
+            reason: What to tell whoever wants to use it.
+            keeps_durable: Whether only something new failed to get to the disk, so that what was
+                durable before is in no doubt.
+        """
+        if self.failure is None:
+            self.failure = reason
+        self.keeps_durable = self.keeps_durable and keeps_durable
+
+    def require_online(self) -> None:
+        """Check that the log can be used.
+
+        Raises:
+            LogOfflineError: The disk failed, or the log was closed.
+        """
+        if self.failure is not None:
+            raise LogOfflineError(f"{self._directory} is offline: {self.failure}")
+
+    def require_room(self, size_bytes: int, *, may_use_reserve: bool = True) -> None:
+        """Check that there is room for `size_bytes` and some more.
+
+        Raises:
+            DiskFullError: There is not.
+        """
+        left = self._disk.free_bytes() - size_bytes - _HEADROOM_BYTES
+        if left < (0 if may_use_reserve else self._reserve_bytes):
+            raise self._disk_full()
+        if left >= self._reserve_bytes:
+            self.is_disk_full = False
+
+    def require_room_to_append(self, size_bytes: int) -> None:
+        """Check that there is room for `size_bytes` and some more, beyond the reserve.
+
+        Raises:
+            DiskFullError: There is not.
+        """
+        self.require_room(size_bytes, may_use_reserve=False)
+
+    def look_for_room(self, size_bytes: int, *, reserve_bytes: int) -> None:
+        """Stop appends when less than the reserve is left; take them when there is room again.
+
+        That is room for `size_bytes` and some more: so that they are not stopped at once again.
+        """
+        self._reserve_bytes = reserve_bytes
+        if self.is_disk_full:
+            with suppress(DiskFullError):
+                self.require_room_to_append(size_bytes)
+        elif reserve_bytes and self._disk.free_bytes() < reserve_bytes:
+            self.is_disk_full = True
+
+    def failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
+        """Take the log offline for an error of its disk; see `fail`.
+
+        Raises:
+            LogOfflineError: Always.
+        """
+        self.fail(f"{doing} failed: {error}", keeps_durable=keeps_durable)
+        raise LogOfflineError(f"{self._directory} is offline: {self.failure}") from error
+
+    def read_failed(self, doing: str, error: OSError) -> NoReturn:
+        """Take account of a read that failed; see `fail`.
+
+        Raises:
+            OverloadedError: No more files can be open for now.
+            LogOfflineError: The disk failed.
+        """
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            raise no_descriptor(self._directory) from error
+        self.failed(doing, error)
+
+    def write_failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
+        """Take account of a write that failed; see `fail`.
+
+        Raises:
+            DiskFullError: There was no room.
+            OverloadedError: No more files can be open for now.
+            LogOfflineError: The disk failed.
+        """
+        if error.errno in NO_DESCRIPTOR_ERRNOS:
+            raise no_descriptor(self._directory) from error
+        if error.errno not in DISK_FULL_ERRNOS:
+            self.failed(doing, error, keeps_durable=keeps_durable)
+        self.is_disk_full = True
+        raise self._disk_full() from error
+
+    @property
+    def _but_for_reserve(self) -> str:
+        reserve = self._reserve_bytes
+        return f" but for {reserve} bytes in reserve (disk_reserve_bytes)" if reserve else ""
+
+    def _disk_full(self) -> DiskFullError:
+        return DiskFullError(
+            f"the disk under {self._disk.root} is full{self._but_for_reserve}; the partition is"
+            " read-only until there is room"
+        )
+
+
+def no_descriptor(directory: str) -> OverloadedError:
+    """Return what to tell whoever needs a file that cannot be opened for want of descriptors."""
+    return OverloadedError(
+        f"a file of {directory} cannot be opened, for too many are open; raise the limit of open"
+        " files of the broker"
+    )

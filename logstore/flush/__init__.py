@@ -1,0 +1,1 @@
+"""Flush bookkeeping and the flush job."""

@@ -1,0 +1,1 @@
+"""Opening a log after a crash: torn tails, damage, lost logs."""

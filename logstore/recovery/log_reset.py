@@ -1,0 +1,78 @@
+"""Beginning a log anew at an offset, when what comes before it is to be had elsewhere.
+
+A replica that has fallen behind the start of its leader's log, or a coordinator that took over a
+snapshot, has nothing to append at its own end: the records in between exist no more.
+"""
+
+from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.recovery.recovery import open_log
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
+from tidelog.logstore.segments.segment_deletion import DELETION_SUFFIX
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
+
+
+def restart_log(
+    log: PartitionLog, offset: int, owner: SegmentHeader, *, files: FileCache, now_ms: int
+) -> PartitionLog:
+    """Remove every record of `log`, durably, and return the log that begins and ends at `offset`.
+
+    `log` is closed, and of no further use. No flush may be running. Blocks. After a crash on the
+    way the log is found with fewer records at its end, or begun anew; that never looks like damage.
+
+    Raises:
+        DiskFullError: There is no room for the checkpoint; the log may have lost its end.
+        LogOfflineError: The disk failed; so for `OSError`.
+    """
+    # First the end: a checkpoint that begins in the middle of what is there proves nothing of it.
+    log.truncate(offset, may_drop_damage=True)
+    log.close()
+    return begin_log(log.directory, offset, owner, files=files, config=log.config, now_ms=now_ms)
+
+
+def begin_log(
+    directory: str,
+    offset: int,
+    owner: SegmentHeader,
+    *,
+    files: FileCache,
+    config: LogConfig,
+    now_ms: int,
+) -> PartitionLog:
+    """Return the log that begins and ends at `offset`, in the place of one that ends before it.
+
+    That one is closed. May be repeated until there is room; blocks.
+
+    Raises:
+        OSError: The disk is full or failed.
+    """
+    write_small_file(files.disk, f"{directory}/{CHECKPOINT_NAME}", _empty_at(offset, config))
+    for name in files.disk.list_directory(directory):
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, DELETION_SUFFIX):
+            if base_offset_of(name, suffix) is not None:
+                files.disk.remove(f"{directory}/{name}")
+    files.disk.sync_directory(directory)
+    restarted, _ = open_log(directory, owner, files, config=config, now_ms=now_ms)
+    return restarted
+
+
+def _empty_at(offset: int, config: LogConfig) -> LogCheckpoint:
+    """Return the checkpoint of an empty log."""
+    index = SegmentIndex(base_offset=offset, interval_bytes=config.index_interval_bytes)
+    return LogCheckpoint(
+        log_start_offset=offset,
+        recovery_offset=offset,
+        recovery_base_offset=offset,
+        recovery_position=SEGMENT_HEADER_SIZE,
+        max_timestamp_ms=0,
+        first_append_ms=None,
+        index=index.to_bytes(),
+        leader_epochs=[],
+        producers=[],
+        damage=[],
+        high_watermark=offset,
+        marks_deletions=True,
+    )

@@ -1,0 +1,420 @@
+"""Putting batches of another replica in the place of damaged ones.
+
+What is damaged is written over where it lies, for a batch is equally long on all replicas: so a
+refill costs what it brings, whatever the size of the segment, nothing else moves, and whoever has
+the file open goes on. Only what is missing at the end of a segment, or with all of its file, makes
+a file longer, or makes a new one.
+
+Crash-safe because the log goes on to call the offsets damaged until all of it is durable and was
+read back. A crash on the way leaves them damaged, and maybe some of the bytes good already.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import final
+
+import msgspec
+
+from tidelog.logstore.config import KiB, LogConfig
+from tidelog.logstore.disk.disk import File
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.segments.batch_run import check_run
+from tidelog.logstore.segments.batch_scanner import FileWindow
+from tidelog.logstore.segments.file_cache import FileCache
+from tidelog.logstore.segments.gap_scan import Good, Hole, survey
+from tidelog.logstore.segments.log_slice import corrupt
+from tidelog.logstore.segments.segment import Segment
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentFooter
+from tidelog.logstore.segments.segment_list import RELATIVE_OFFSET_MAX, Segments
+from tidelog.wire.batch.record_batch import BatchHeader, parse_header, stamp_replica
+from tidelog.wire.errors import CorruptRecordError, InvalidBatchError
+
+_EPOCH_MAX = (1 << 32) - 1
+_POSITION_MAX = (1 << 64) - 1
+
+
+@final
+class Batches:
+    """Batches one after the other, as they came from another replica, and their headers."""
+
+    def __init__(self, headers: Sequence[BatchHeader], data: memoryview) -> None:
+        """Hold checked batches; `data` is stamped in place when they are written."""
+        self.headers = headers
+        self.data = data
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first record."""
+        return self.headers[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Offset after the last record."""
+        return self.headers[-1].next_offset
+
+    @property
+    def max_timestamp_ms(self) -> int:
+        """The largest timestamp, 0 if there are no batches."""
+        return max((header.max_timestamp_ms for header in self.headers), default=0)
+
+    def split(self, count: int) -> "tuple[Batches, Batches]":
+        """Return the first `count` batches, and the others."""
+        size = sum(header.size for header in self.headers[:count])
+        return (
+            Batches(self.headers[:count], self.data[:size]),
+            Batches(self.headers[count:], self.data[size:]),
+        )
+
+    def split_at(self, offset: int) -> "tuple[Batches, Batches]":
+        """Return the batches that begin below `offset`, and the others."""
+        return self.split(sum(header.base_offset < offset for header in self.headers))
+
+    def stamp(self, position: int, *, durable_max: int) -> None:
+        """Stamp them for a file in which they lie from `position` on.
+
+        All that lies before each of them is on disk once it can be read. They claim no more than
+        the good batch behind them, `durable_max`, for what batches claim never falls.
+        """
+        at = 0
+        for header in self.headers:
+            batch = self.data[at : at + header.size]
+            stamp_replica(batch, durable_position=min(position + at, durable_max))
+            at += header.size
+
+
+def check_refill(data: memoryview, *, offset: int, end_offset: int) -> Batches:
+    """Check batches that are to fill the offsets from `offset` to `end_offset`; copies them.
+
+    The first may begin below, and the last end above.
+
+    Raises:
+        CorruptBatchError: A checksum is wrong.
+        InvalidBatchError: They are not whole, do not follow on each other, or not on these offsets.
+    """
+    first = parse_header(data)
+    begin = offset if first is None else first.base_offset
+    headers = check_run(data, log_end_offset=begin, last_epoch=0, leader_epoch=_EPOCH_MAX)
+    end = headers[-1].next_offset if headers else begin
+    if begin > offset or end < end_offset:
+        raise InvalidBatchError(
+            f"batches for the offsets {offset} to {end_offset} (exclusive) are for {begin} to {end}"
+        )
+    return Batches(headers, memoryview(bytearray(data)))
+
+
+class _Overwrite(msgspec.Struct, frozen=True):
+    """Batches that go into the file of a segment."""
+
+    segment: Segment
+    hole: Hole
+    batches: Batches
+    footer: SegmentFooter | None
+    """How the segment ends from now on, `None` if its end stays as it is."""
+
+
+@final
+class Refill:
+    """One refill of one log: `plan` changes nothing, `run` and `settle` do."""
+
+    def __init__(
+        self,
+        segments: Segments,
+        leader_epochs: LeaderEpochs,
+        files: FileCache,
+        *,
+        config: LogConfig,
+        now_ms: int,
+    ) -> None:
+        """Refill `segments`; files that are made are sealed at `now_ms`."""
+        self._segments = segments
+        self._leader_epochs = leader_epochs
+        self._files = files
+        self._config = config
+        self._now_ms = now_ms
+        self._overwrites: list[_Overwrite] = []
+        self._additions: list[Batches] = []
+        """Each becomes a segment of its own."""
+        self._still_missing: list[tuple[int, int]] = []
+
+    def plan(self, batches: Batches) -> None:
+        """Find out where batches go; reads and blocks.
+
+        Raises:
+            InvalidBatchError: They do not fit to what is good of the log.
+            OSError: The disk failed.
+        """
+        for header in batches.headers:
+            if not self._leader_epochs.fits(header.leader_epoch, header.base_offset):
+                raise InvalidBatchError(
+                    f"the batch at offset {header.base_offset} is of leader epoch"
+                    f" {header.leader_epoch}, which wrote other offsets of this log"
+                )
+        before, rest = batches.split_at(self._segments.base_offset)
+        if before.headers:
+            _require_end(before, self._segments.base_offset)
+            self._add(before)
+        for segment, end_offset in self._segments.between(batches.offset, batches.end_offset):
+            here, rest = rest.split_at(end_offset)
+            if here.headers:
+                _require_end(here, end_offset)
+                self._plan_in(segment, end_offset, here)
+        assert not rest.headers, "they end below the end of the log"
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes are to be written."""
+        parts = [*self._additions, *(each.batches for each in self._overwrites)]
+        return sum(len(part.data) for part in parts)
+
+    def run(self, directory: str) -> None:
+        """Write, durably, and read back what was written; blocks.
+
+        Everything in the log must be durable. The damage is still noted afterwards.
+
+        Raises:
+            CorruptRecordError: The disk has other bytes than were written.
+            OSError: The disk is full or failed.
+        """
+        for offset, end_offset in self._still_missing:
+            self._segments.damage.add(offset, end_offset)
+        for overwrite in self._overwrites:
+            self._overwrite(overwrite)
+        for batches in self._additions:
+            self._segments.insert(self._make_segment(batches))
+        if self._additions:
+            self._files.disk.sync_directory(directory)
+
+    def settle(self, batches: Batches) -> None:
+        """Take account of batches that are durable: they are not damaged any more.
+
+        Indexes are made anew of segments in which nothing is.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        damage = self._segments.damage
+        damage.remove(batches.offset, batches.end_offset)
+        for header in batches.headers:
+            self._leader_epochs.learn(header.leader_epoch, header.base_offset)
+        for segment, end_offset in self._segments.between(batches.offset, batches.end_offset):
+            if not damage.touches(segment.base_offset, end_offset):
+                segment.rebuild_index(self._config)
+
+    def _plan_in(self, segment: Segment, end_offset: int, batches: Batches) -> None:
+        """Plan for batches that all belong to one segment, which may end at `end_offset`."""
+        rest = batches
+        walk = self._survey(segment, batches.offset, end_offset)
+        for found in walk:
+            if found.end_offset <= batches.offset or found.end_offset == found.offset:
+                continue
+            if not rest.headers:
+                return
+            if isinstance(found, Good):
+                ours, rest = rest.split(1)
+                _require_same(found.header, ours.headers[0])
+                continue
+            if found.offset < batches.offset:
+                self._segments.damage.add(found.offset, batches.offset)
+                raise InvalidBatchError(
+                    f"batches begin at offset {batches.offset}, damage at {found.offset}"
+                )
+            run, rest = rest.split_at(found.end_offset)
+            _require_fitting(found, run)
+            if not _has_room(segment, found, run):
+                self._note_misplaced(found, walk)
+                raise InvalidBatchError(
+                    f"batches of {len(run.data)} bytes for the offsets {run.offset} to"
+                    f" {run.end_offset} (exclusive) do not fit into the"
+                    f" {found.end_position - found.position} bytes there"
+                )
+            if run.end_offset < found.end_offset:
+                self._still_missing.append((run.end_offset, found.end_offset))
+            self._plan_hole(segment, found, run)
+
+    def _plan_hole(self, segment: Segment, hole: Hole, run: Batches) -> None:
+        size, room = len(run.data), hole.end_position - hole.position
+        is_whole = run.end_offset == hole.end_offset
+        if size == room or (size < room and not is_whole):
+            self._overwrite_in_place(segment, hole, run)
+            return
+        here, elsewhere = run.split(self._count_fitting(segment, hole, run))
+        footer = SegmentFooter(
+            elsewhere.offset if elsewhere.headers else max(segment.end_offset, run.end_offset),
+            hole.position + len(here.data),
+            max(segment.max_timestamp_ms, here.max_timestamp_ms),
+            segment.sealed_at_ms or self._now_ms,
+        )
+        self._overwrites.append(_Overwrite(segment, hole, here, footer))
+        if elsewhere.headers:
+            self._add(elsewhere)
+
+    def _note_misplaced(self, hole: Hole, behind: Iterator[Good | Hole]) -> None:
+        """Call batches damaged that lie in the place of others, as a misdirected write leaves them.
+
+        They look good, but before and behind them something is missing.
+        """
+        for found in behind:
+            if isinstance(found, Hole) and found.offset > hole.end_offset:
+                self._segments.damage.add(hole.end_offset, found.end_offset)
+                return
+
+    def _overwrite_in_place(self, segment: Segment, hole: Hole, run: Batches) -> None:
+        footer = None
+        if segment.is_sealed and run.max_timestamp_ms > segment.max_timestamp_ms:
+            # It was sealed anew while these were missing.
+            footer = msgspec.structs.replace(
+                segment.footer(), max_timestamp_ms=run.max_timestamp_ms
+            )
+        self._overwrites.append(_Overwrite(segment, hole, run, footer))
+
+    def _count_fitting(self, segment: Segment, hole: Hole, run: Batches) -> int:
+        """Return how many batches go to the end of a segment without making it too long."""
+        position = hole.position
+        limit = max(segment.end_position, self._config.segment_bytes)
+        for count, header in enumerate(run.headers):
+            position += header.size
+            is_first = count == 0 and hole.position == SEGMENT_HEADER_SIZE
+            offsets = header.next_offset - segment.base_offset
+            if not is_first and (position > limit or offsets > RELATIVE_OFFSET_MAX):
+                return count
+        return len(run.headers)
+
+    def _add(self, batches: Batches) -> None:
+        """Plan for segments that hold these batches and nothing else."""
+        while batches.headers:
+            size = SEGMENT_HEADER_SIZE
+            count = 0
+            for header in batches.headers:
+                size += header.size
+                offsets = header.next_offset - batches.offset
+                is_full = size > self._config.segment_bytes or offsets > RELATIVE_OFFSET_MAX
+                if count and is_full:
+                    break
+                count += 1
+            addition, batches = batches.split(count)
+            self._additions.append(addition)
+
+    def _survey(self, segment: Segment, offset: int, end_offset: int) -> Iterator[Good | Hole]:
+        """Return what there is from a good batch before `offset` on."""
+        window = FileWindow(segment.file(), end=segment.end_position, chunk_bytes=8 * KiB)
+        start = segment.start_of(offset, self._config)
+        while start[1] > SEGMENT_HEADER_SIZE:
+            header = window.valid_header(start[1])
+            is_good = header is not None and header.base_offset == start[0]
+            if is_good and self._segments.damage.at(start[0]) is None:
+                break
+            start = segment.start_of(start[0] - 1, self._config)
+        return survey(
+            segment.file(),
+            start=start,
+            end=(end_offset, segment.end_position),
+            damage=self._segments.damage,
+            leader_epochs=self._leader_epochs,
+        )
+
+    def _overwrite(self, overwrite: _Overwrite) -> None:
+        segment, hole, batches = overwrite.segment, overwrite.hole, overwrite.batches
+        behind = hole.behind
+        batches.stamp(
+            hole.position, durable_max=_POSITION_MAX if behind is None else behind.durable_position
+        )
+        file = segment.file()
+        try:
+            file.write_at(hole.position, [batches.data])
+            file.sync()
+            _read_back(file, hole.position, batches)
+        except (OSError, CorruptRecordError):
+            if overwrite.footer is not None:
+                with suppress(OSError):  # If it fails again, the next start makes one.
+                    segment.seal_anew(segment.footer())
+            raise
+        if overwrite.footer is not None:
+            segment.seal_anew(overwrite.footer)
+        if hole.behind is None and segment.is_sealed:
+            segment.extend_index(batches.headers, hole.position, self._config)
+        elif not segment.is_sealed:
+            segment.max_timestamp_ms = max(segment.max_timestamp_ms, batches.max_timestamp_ms)
+
+    def _make_segment(self, batches: Batches) -> Segment:
+        """Make the file of a sealed segment with these batches; its name is not durable yet."""
+        segment = self._segments.describe(batches.offset)
+        batches.stamp(SEGMENT_HEADER_SIZE, durable_max=_POSITION_MAX)
+        footer = SegmentFooter(
+            batches.end_offset,
+            SEGMENT_HEADER_SIZE + len(batches.data),
+            batches.max_timestamp_ms,
+            self._now_ms,
+        )
+        header = self._segments.header_at(batches.offset)
+        disk = self._files.disk
+        temporary = f"{segment.path}.tmp"
+        disk.remove(temporary)
+        try:
+            file = disk.open(temporary, create=True)
+            try:
+                file.write_at(0, [header.to_bytes(), batches.data, footer.to_bytes()])
+                file.sync()
+                _read_back(file, SEGMENT_HEADER_SIZE, batches)
+            finally:
+                file.close()
+            disk.rename(temporary, segment.path)
+        except (OSError, CorruptRecordError):
+            disk.remove(temporary)
+            raise
+        segment.forget_files()
+        segment.open_sealed(footer)
+        segment.rebuild_index(self._config)
+        return segment
+
+
+def _read_back(file: File, position: int, batches: Batches) -> None:
+    """Check that the disk has what was written and synced."""
+    file.drop_cache()
+    if memoryview(file.read_at(position, len(batches.data))) != batches.data:
+        raise corrupt(batches.offset, batches.end_offset)
+
+
+def _require_end(batches: Batches, end_offset: int) -> None:
+    if batches.end_offset > end_offset:
+        raise InvalidBatchError(
+            f"the batch that ends at offset {batches.end_offset} reaches into the segment that"
+            f" begins at {end_offset}"
+        )
+
+
+def _has_room(segment: Segment, hole: Hole, run: Batches) -> bool:
+    """Return whether batches have the length that is missing, or there is no limit to that."""
+    size, room = len(run.data), hole.end_position - hole.position
+    is_limited = hole.behind is not None or not segment.is_sealed
+    is_part = run.end_offset < hole.end_offset
+    return not is_limited or size == room or (is_part and size < room)
+
+
+def _require_same(found: BatchHeader, ours: BatchHeader) -> None:
+    """Check that a batch is the one that is here already."""
+    if (found.base_offset, found.next_offset, found.leader_epoch, found.batch_crc) != (
+        ours.base_offset,
+        ours.next_offset,
+        ours.leader_epoch,
+        ours.batch_crc,
+    ):
+        raise InvalidBatchError(
+            f"the batch at offset {ours.base_offset} is another one than the good one that is here"
+        )
+
+
+def _require_fitting(hole: Hole, run: Batches) -> None:
+    """Check that batches begin and end where there is room for them, and are of the right time."""
+    behind = hole.behind
+    epoch_max = _EPOCH_MAX if behind is None else behind.leader_epoch
+    if not run.headers or run.offset != hole.offset or run.end_offset > hole.end_offset:
+        raise InvalidBatchError(
+            f"no batch begins at offset {hole.offset} and ends at {hole.end_offset} or before,"
+            " as those do that are missing"
+        )
+    epochs = run.headers[0].leader_epoch, run.headers[-1].leader_epoch
+    if epochs[0] < hole.leader_epoch or epochs[1] > epoch_max:
+        raise InvalidBatchError(
+            f"batches of the leader epochs {epochs[0]} to {epochs[1]} lie between batches of"
+            f" {hole.leader_epoch} and {epoch_max}"
+        )

@@ -1,0 +1,103 @@
+"""Which of the oldest segments may go.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+import msgspec
+
+from tidelog.logstore.config import LogConfig
+from tidelog.wire.errors import OffsetOutOfRangeError
+
+
+class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
+    """What retention needs to know of one sealed segment."""
+
+    size_bytes: int
+    end_offset: int
+    """Offset after its last record."""
+    newest_ms: int
+    """Its largest timestamp, but no later than the time it was sealed: one record with a
+    timestamp far in the future must not keep the segment for ever (Kafka's does)."""
+    sealed_at_ms: int = 0
+    """When it was sealed, by the broker's clock; Unix milliseconds."""
+
+
+class ActiveFacts(msgspec.Struct, frozen=True, gc=False):
+    """What is known of the segment that grows."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    first_append_ms: int | None
+    """When it got its first record, by the broker's clock; `None` when it is empty."""
+
+
+class LogFacts(msgspec.Struct, frozen=True):
+    """What is known of all segments of a log."""
+
+    sealed: list[SegmentFacts]
+    """Oldest first."""
+    active: ActiveFacts
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all of them."""
+        return self.active.size_bytes + sum(each.size_bytes for each in self.sealed)
+
+
+def deletable_count(
+    sealed: Sequence[SegmentFacts],
+    *,
+    config: LogConfig,
+    active_bytes: int,
+    high_watermark: int,
+    log_start_offset: int,
+    now_ms: int,
+) -> int:
+    """Return how many of the oldest sealed segments are to be deleted.
+
+    Whole segments only, oldest first, never one that reaches above the high watermark, never
+    the active one.
+    """
+    surplus_bytes = 0
+    if config.retention_bytes is not None:
+        total = active_bytes + sum(segment.size_bytes for segment in sealed)
+        surplus_bytes = total - config.retention_bytes
+    count = 0
+    for segment in sealed:
+        if segment.end_offset > high_watermark:
+            break
+        is_expired = (
+            config.retention_ms is not None and segment.newest_ms < now_ms - config.retention_ms
+        )
+        is_surplus = surplus_bytes >= segment.size_bytes
+        is_deleted = segment.end_offset <= log_start_offset
+        if not (is_expired or is_surplus or is_deleted):
+            break
+        surplus_bytes -= segment.size_bytes
+        count += 1
+    return count
+
+
+def committed_count(sealed: Sequence[SegmentFacts], wanted: int, *, high_watermark: int) -> int:
+    """Return how many of the oldest `wanted` sealed segments may go at all."""
+    committed = (segment.end_offset <= high_watermark for segment in sealed[:wanted])
+    return sum(takewhile(bool, committed))
+
+
+def require_committed(before_offset: int, *, log_start_offset: int, high_watermark: int) -> None:
+    """Check that all that somebody wants to delete is committed.
+
+    Raises:
+        OffsetOutOfRangeError: It is not.
+    """
+    if before_offset > high_watermark:
+        raise OffsetOutOfRangeError(
+            f"cannot delete up to offset {before_offset}: only offsets below"
+            f" {high_watermark} are committed",
+            log_start_offset=log_start_offset,
+            log_end_offset=high_watermark,
+        )

@@ -1,0 +1,1 @@
+"""Segment files, their index, and the scans over them."""

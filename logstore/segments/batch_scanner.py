@@ -1,0 +1,135 @@
+"""Walking through the batches of a segment file.
+
+Decides what is a batch and what is not; reads through a `File`, in large pieces.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import final
+
+import msgspec
+
+from tidelog.logstore.config import KiB, MiB
+from tidelog.logstore.disk.disk import File
+from tidelog.wire.batch.record_batch import (
+    HEADER_SIZE,
+    SYNC_MARKER,
+    BatchHeader,
+    has_valid_payload,
+    parse_header,
+)
+
+_MARKER = SYNC_MARKER.to_bytes(4, "little")
+
+
+class Predecessor(msgspec.Struct, frozen=True, gc=False):
+    """What a batch says about those behind it in the same file.
+
+    Offsets grow, and leader epochs and durable positions never fall. Bytes that only look like
+    the next batch (an older one on a recycled block, one that somebody sent as a payload) rarely
+    fit.
+    """
+
+    next_offset: int
+    leader_epoch: int = 0
+    durable_position: int = 0
+
+    def may_precede(self, header: BatchHeader) -> bool:
+        """Return whether a batch with this header may lie behind."""
+        return (
+            header.base_offset >= self.next_offset
+            and header.leader_epoch >= self.leader_epoch
+            and header.durable_position >= self.durable_position
+        )
+
+
+@final
+class FileWindow:
+    """A part of a file in memory, moved forward as it is asked for."""
+
+    def __init__(self, file: File, *, end: int, chunk_bytes: int = MiB) -> None:
+        """Look at the bytes of `file` below position `end`, `chunk_bytes` at a time."""
+        self._file = file
+        self._end = end
+        self._chunk_bytes = chunk_bytes
+        self._start = 0
+        self._data = b""
+
+    def view(self, position: int, length: int) -> memoryview:
+        """Return `length` bytes from `position` on, fewer only at the end."""
+        length = min(length, self._end - position)
+        if length <= 0:
+            return memoryview(b"")
+        begin = position - self._start
+        if begin < 0 or begin + length > len(self._data):
+            wanted = min(max(length, self._chunk_bytes), self._end - position)
+            self._data = self._file.read_at(position, wanted)
+            self._start, begin = position, 0
+        return memoryview(self._data)[begin : begin + length]
+
+    def header(self, position: int) -> BatchHeader | None:
+        """Return the header at `position` if a batch is there that ends in the file."""
+        header = parse_header(self.view(position, HEADER_SIZE))
+        if header is None or position + header.size > self._end:
+            return None
+        # No batch was written when more than what lies before it was durable.
+        return header if header.durable_position <= position else None
+
+    def valid_header(self, position: int) -> BatchHeader | None:
+        """Return the header at `position` if a whole batch with right checksums is there."""
+        header = self.header(position)
+        return header if header is not None and self._has_payload(header, position) else None
+
+    def find_valid(
+        self, position: int, *, accepts: Callable[[BatchHeader], bool]
+    ) -> tuple[int, BatchHeader] | None:
+        """Return the first valid batch at or behind `position` that is accepted."""
+        while position + HEADER_SIZE <= self._end:
+            if len(self.view(position, HEADER_SIZE)) < HEADER_SIZE:
+                return None  # The file is shorter than it was.
+            found = self._data.find(_MARKER, position - self._start)
+            if found < 0:
+                # The marker may begin in the last bytes of this part.
+                position = max(self._start + len(self._data) - len(_MARKER) + 1, position + 1)
+                continue
+            position = self._start + found
+            header = self.header(position)
+            if header is not None and accepts(header) and self._has_payload(header, position):
+                return position, header
+            position += 1
+        return None
+
+    def find_behind(
+        self, position: int, *, accepts: Callable[[BatchHeader], bool]
+    ) -> tuple[int, BatchHeader] | None:
+        """Return the first valid batch behind the bad one at `position` that is accepted."""
+        header = self.header(position)
+        if header is not None and accepts(header):
+            # Only the payload is bad: what looks like a batch inside of it is none.
+            return self.find_valid(position + header.size, accepts=accepts)
+        return self.find_valid(position + 1, accepts=accepts)
+
+    def _has_payload(self, header: BatchHeader, position: int) -> bool:
+        batch = self.view(position, header.size)
+        return len(batch) == header.size and has_valid_payload(header, batch)
+
+
+def walk_headers(
+    file: File, position: int, *, start_offset: int, end: int, chunk_bytes: int = 8 * KiB
+) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield (position, header) of the batches from `position` on, leaving out damaged bytes.
+
+    The batch at `position` begins at `start_offset`: what has a lower offset does not belong here.
+    Payloads are only looked at to find the next batch behind damage.
+    """
+    window = FileWindow(file, end=end, chunk_bytes=chunk_bytes)
+    last = Predecessor(start_offset)
+    while position < end:
+        header = window.header(position)
+        if header is None or not last.may_precede(header):
+            found = window.find_valid(position, accepts=last.may_precede)
+            if found is None:
+                return
+            position, header = found
+        yield position, header
+        position += header.size
+        last = Predecessor(header.next_offset, header.leader_epoch, header.durable_position)

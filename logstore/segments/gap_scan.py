@@ -1,0 +1,101 @@
+"""Looking through a segment that was durable once: what is good of it, and what is missing.
+
+Decides; reads through a `FileWindow`. Unlike `logstore.segments.segment_scan` it need not ask
+whether bad bytes are damage or a torn tail: everything that it looks at was on disk.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from tidelog.logstore.damage import DamagedRanges
+from tidelog.logstore.disk.disk import File
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
+from tidelog.wire.batch.record_batch import BatchHeader
+
+
+class Good(msgspec.Struct, frozen=True, gc=False):
+    """A batch whose checksums are right, where it belongs."""
+
+    position: int
+    header: BatchHeader
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first record."""
+        return self.header.base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Offset after the last record."""
+        return self.header.next_offset
+
+
+class Hole(msgspec.Struct, frozen=True, gc=False):
+    """Offsets without a good batch, and the bytes where their batches should be."""
+
+    offset: int
+    end_offset: int
+    position: int
+    end_position: int
+    """Where the next good batch begins, or else the end."""
+    leader_epoch: int
+    """The epoch of the batch before it, 0 when none is known."""
+    behind: BatchHeader | None
+    """The good batch behind it, `None` when there is none in this segment."""
+
+
+def survey(
+    file: File,
+    *,
+    start: tuple[int, int],
+    end: tuple[int, int],
+    damage: DamagedRanges | None = None,
+    leader_epochs: LeaderEpochs | None = None,
+    chunk_bytes: int = 1 << 20,
+) -> Iterator[Good | Hole]:
+    """Yield all that is from `start` to `end`, pairs of an offset and its position, in order.
+
+    Whatever offsets have no good batch are in a hole, be there bytes for them or not; and bytes
+    without a good batch are, be there offsets for them or not. A batch that touches known `damage`
+    is not good, nor is one of another epoch than `leader_epochs` say. Reads and checks payloads;
+    may block.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    last, position = Predecessor(start[0]), start[1]
+    end_offset, end_position = end
+    window = FileWindow(file, end=end_position, chunk_bytes=chunk_bytes)
+
+    def fits(header: BatchHeader) -> bool:
+        is_known = damage is not None and damage.touches(header.base_offset, header.next_offset)
+        is_stale = leader_epochs is not None and not leader_epochs.wrote(
+            header.leader_epoch, header.next_offset - 1
+        )
+        is_next = last.may_precede(header) and header.next_offset <= end_offset
+        return is_next and not is_known and not is_stale
+
+    while position < end_position:
+        header = window.valid_header(position)
+        hole_position = position
+        if header is None or not fits(header):
+            behind = window.find_behind(position, accepts=fits)
+            if behind is None:
+                break
+            position, header = behind
+        if header.base_offset > last.next_offset or position > hole_position:
+            yield Hole(
+                last.next_offset,
+                header.base_offset,
+                hole_position,
+                position,
+                last.leader_epoch,
+                header,
+            )
+        yield Good(position, header)
+        last = Predecessor(header.next_offset, header.leader_epoch, header.durable_position)
+        position += header.size
+    if last.next_offset < end_offset or position < end_position:
+        yield Hole(last.next_offset, end_offset, position, end_position, last.leader_epoch, None)

@@ -1,0 +1,1 @@
+"""Memory-efficient collections of the queue state."""

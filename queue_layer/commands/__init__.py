@@ -1,0 +1,1 @@
+"""Commands on a queue partition: each returns journal entries and a reply."""

@@ -1,0 +1,288 @@
+"""Handing messages out: which ones, and what the journal says about it.
+
+Pure: no clock, no I/O. Two steps: a plan offers messages one run after the other, and whoever reads
+the records stops when they are enough; then the lease is decided about what was taken. Nothing
+changes before the entries are applied.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+
+from msgspec.structs import replace
+
+from tidelog.queue_layer.commands.unreceived_entries import passed
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.state.message_status import PASSED_OVER, MessageStatus
+from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.receive_attempts import ATTEMPT_ID_SIZE_MAX
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queue_journal import AnyEntry, Attempt, Died, Received, Repeated, Target
+from tidelog.wire.messages.queues import (
+    RECEIVE_COUNT_MAX,
+    VISIBILITY_TIMEOUT_MS_MAX,
+    MessageState,
+    ReceivedRun,
+    Run,
+)
+
+MOVE_BATCH_MAX: Final = 100
+"""Dead letters in one batch to their target."""
+EXHAUSTED_MAX: Final = 1000
+"""Messages that one receive declares dead at most; the others wait for the next one."""
+HOLDER_LENGTH_MAX: Final = 128
+RECEIVES_WITHOUT_END: Final = 1 << 62
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveCommand:
+    """Take messages."""
+
+    max_messages: int
+    visibility_timeout_ms: int | None = None
+    """`None`: what the queue says."""
+    holder: str = ""
+    attempt_id: bytes | None = None
+    """FIFO queues: the id that a repeated receive shares with the first (`state.receive_attempts`).
+    Others ignore it."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_messages <= RECEIVE_COUNT_MAX:
+            raise InvalidRequestError(
+                f"max_messages must be from 1 to {RECEIVE_COUNT_MAX}, not {self.max_messages}"
+            )
+        timeout_ms = self.visibility_timeout_ms
+        if timeout_ms is not None and not 0 <= timeout_ms <= VISIBILITY_TIMEOUT_MS_MAX:
+            raise InvalidRequestError(
+                f"visibility_timeout_ms must be from 0 to {VISIBILITY_TIMEOUT_MS_MAX},"
+                f" not {timeout_ms}"
+            )
+        if len(self.holder) > HOLDER_LENGTH_MAX:
+            raise InvalidRequestError(f"a holder has at most {HOLDER_LENGTH_MAX} characters")
+        if self.attempt_id is not None and not 1 <= len(self.attempt_id) <= ATTEMPT_ID_SIZE_MAX:
+            raise InvalidRequestError(f"an attempt id has 1 to {ATTEMPT_ID_SIZE_MAX} bytes")
+
+
+class Lease(NamedTuple):
+    """What was handed out; empty if there was nothing."""
+
+    lease_id: int
+    runs: list[ReceivedRun]
+    """Ascending."""
+    deadline_ms: int
+
+    @property
+    def offsets(self) -> list[Run]:
+        """First offsets and counts, joined where they touch."""
+        return joined([(run.first_offset, run.count) for run in self.runs])
+
+
+@final
+class ReceivePlan:
+    """Offers messages, best first; each time it is iterated over it begins anew.
+
+    Meant to be read to the end, or to where it is enough, and then given to `receive`, before the
+    queue changes. If it did change meanwhile (`is_current`), a standard queue hands out what is
+    still visible of what was taken, and a FIFO queue nothing, for something may now come first.
+
+    A plan that repeats an attempt offers its messages again, all of which are to be taken.
+    """
+
+    def __init__(
+        self, fold: QueueFold, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
+    ) -> None:
+        self.command = command
+        self.attempt: Attempt | None = None
+        """The receive that this one repeats."""
+        if config.is_fifo and command.attempt_id is not None:
+            self.attempt = fold.attempts.find(command.attempt_id, now_ms=now_ms)
+        self.exhausted: list[Run] = []
+        """Messages on the way that had all the deliveries that they may have."""
+        self._fold = fold
+        self._config = config
+        self._now_ms = now_ms
+        self._version = fold.version
+
+    @property
+    def is_current(self) -> bool:
+        """Whether nothing changed since the plan was made; of a repetition, nothing about it."""
+        if self.attempt is not None:
+            found = self._fold.attempts.find(self.attempt.attempt_id, now_ms=self._fold.time_ms)
+            return found is self.attempt
+        return self._version == self._fold.version
+
+    def __iter__(self) -> Iterator[ReceivedRun]:
+        """Yield runs of messages that were received equally often, no more than are wanted."""
+        self.exhausted = []
+        if self.attempt is not None:
+            yield from self._again(self.attempt)
+            return
+        room = self._config.leased_max - self._fold.runs.counts[MessageState.LEASED]
+        left = min(self.command.max_messages, room)
+        if left <= 0 or self._fold.order is None:
+            return
+        exhausted_count, taken = 0, 0
+        for first, end, status in self._offers(left):
+            if self._is_exhausted(status):
+                self.exhausted.append((first, end - first))
+                exhausted_count += end - first
+                if exhausted_count >= EXHAUSTED_MAX:
+                    return
+                continue
+            count = min(end - first, left)
+            is_last_chance = self._is_last_chance(status)
+            if is_last_chance and taken:
+                # Nobody dies of what a message does that it was received with. Behind it nothing
+                # may be taken either: in a FIFO queue that could be of the same group.
+                return
+            if is_last_chance:
+                count = 1
+            yield ReceivedRun(
+                first, count, status.receive_count + 1, status.first_received_ms or self._now_ms
+            )
+            taken += count
+            left -= count
+            if left == 0 or is_last_chance:
+                return
+
+    def _again(self, attempt: Attempt) -> Iterator[ReceivedRun]:
+        for first, count in attempt.runs:
+            for piece_first, piece_end, status in self._fold.runs.pieces(first, first + count):
+                yield ReceivedRun(
+                    piece_first,
+                    piece_end - piece_first,
+                    status.receive_count,
+                    status.first_received_ms,
+                )
+
+    def _offers(self, limit: int) -> Iterator[tuple[int, int, MessageStatus]]:
+        assert self._fold.order is not None
+        cursor = self._fold.cursor
+        for first, end in self._fold.order.candidates(limit, self._fold.free_lease_id):
+            if first < cursor:
+                yield from self._fold.runs.pieces(first, min(end, cursor))
+            if end > cursor:
+                yield max(first, cursor), end, PASSED_OVER
+
+    def _is_exhausted(self, status: MessageStatus) -> bool:
+        deliveries_max = self._config.deliveries_max
+        return deliveries_max is not None and status.receive_count >= deliveries_max
+
+    def _is_last_chance(self, status: MessageStatus) -> bool:
+        deliveries_max = self._config.deliveries_max
+        return (
+            deliveries_max is not None
+            and deliveries_max > 1
+            and status.receive_count == deliveries_max - 1
+        )
+
+
+def decide(
+    fold: QueueFold, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
+) -> tuple[list[AnyEntry], Lease]:
+    """Return what to write about messages that were taken of a plan, and the lease of them."""
+    timeout_ms = plan.command.visibility_timeout_ms
+    if timeout_ms is None:
+        timeout_ms = config.visibility_timeout_ms
+    if plan.attempt is not None:
+        return _repeated(plan, plan.attempt, now_ms + timeout_ms)
+    entries: list[AnyEntry] = []
+    if config.dead_letter_target is not None and plan.is_current:
+        entries.extend(died(plan.exhausted, config.dead_letter_target, ""))
+    runs: list[ReceivedRun] = []
+    deliveries_max = config.deliveries_max or RECEIVES_WITHOUT_END
+    if plan.is_current or not config.is_fifo:
+        for first, count in sorted(taken):
+            found = _still_visible(fold, first, first + count, now_ms=now_ms)
+            # Of an old plan, for meanwhile somebody else may have had the last delivery.
+            runs.extend(run for run in found if run.receive_count <= deliveries_max)
+        runs = _cut(runs, config.leased_max - fold.runs.counts[MessageState.LEASED])
+    lease = Lease(fold.free_lease_id, runs, _lease_end(fold, now_ms, timeout_ms))
+    if not runs:
+        return entries, lease
+    entries.extend(passed(fold, lease.offsets))
+    holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
+    entries.append(Received(lease.lease_id, lease.offsets, lease.deadline_ms, holder, attempt_id))
+    return entries, lease
+
+
+def _lease_end(fold: QueueFold, now_ms: int, timeout_ms: int) -> int:
+    """Return when a lease ends: a little later if very many others end then."""
+    if not timeout_ms:
+        return now_ms
+    return min(fold.runs.free_time(now_ms + timeout_ms), now_ms + VISIBILITY_TIMEOUT_MS_MAX)
+
+
+def _repeated(
+    plan: ReceivePlan, attempt: Attempt, deadline_ms: int
+) -> tuple[list[AnyEntry], Lease]:
+    """Return what to write about a receive that is repeated: its leases begin anew."""
+    if not plan.is_current:
+        return [], Lease(attempt.lease_id, [], deadline_ms)
+    deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
+    entry = Repeated(attempt.attempt_id, deadline_ms)
+    return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
+
+
+def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
+    """Yield what to write about dead letters."""
+    return (Died(batch, target, reason) for batch in move_batches(runs))
+
+
+def move_batches(runs: list[Run]) -> Iterator[list[Run]]:
+    """Yield messages in batches for one target, ascending, as large as they may be."""
+    batch: list[Run] = []
+    room = MOVE_BATCH_MAX
+    for first, count in joined(runs):
+        start, end = first, first + count
+        while start < end:
+            used = min(room, end - start)
+            batch.append((start, used))
+            start += used
+            room -= used
+            if not room:
+                yield batch
+                batch, room = [], MOVE_BATCH_MAX
+    if batch:
+        yield batch
+
+
+def joined(runs: list[Run]) -> list[Run]:
+    """Return runs in ascending order, joined where they touch."""
+    result: list[Run] = []
+    for first, count in sorted(runs):
+        if result and result[-1][0] + result[-1][1] == first:
+            result[-1] = (result[-1][0], result[-1][1] + count)
+        else:
+            result.append((first, count))
+    return result
+
+
+def _cut(runs: list[ReceivedRun], room: int) -> list[ReceivedRun]:
+    kept: list[ReceivedRun] = []
+    for run in runs:
+        count = min(run.count, room)
+        if count <= 0:
+            break
+        kept.append(run if count == run.count else replace(run, count=count))
+        room -= count
+    return kept
+
+
+def _still_visible(fold: QueueFold, first: int, end: int, *, now_ms: int) -> Iterator[ReceivedRun]:
+    for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
+        if fold.runs.state(status) is MessageState.VISIBLE:
+            yield ReceivedRun(
+                piece_first,
+                piece_end - piece_first,
+                status.receive_count + 1,
+                status.first_received_ms or now_ms,
+            )
+    at, end = max(first, fold.cursor), min(end, fold.fresh.end)
+    for delay_first, delay_end, _ in fold.fresh.delayed(at, end):
+        if at < delay_first:
+            yield ReceivedRun(at, delay_first - at, 1, now_ms)
+        at = delay_end
+    if at < end:
+        yield ReceivedRun(at, end - at, 1, now_ms)

@@ -1,0 +1,197 @@
+"""Doing away with messages that nobody received: cancelled ones, and those that are too old.
+
+Pure: no clock, no I/O.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from tidelog.queue_layer.commands.receive import joined
+from tidelog.queue_layer.commands.unreceived_entries import removed, removed_in_part
+from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    MessageGoneError,
+    ReceiptExpiredError,
+)
+from tidelog.wire.messages.queue_journal import AnyEntry, Deleted, Expired, MoveFailed, Trimmed
+from tidelog.wire.messages.queues import MessageState, Refused, Run
+
+PIECES_AT_ONCE: Final = 2_000
+"""Runs of messages that differ in something, of which each costs something: so many are some tens
+of milliseconds."""
+MESSAGES_AT_ONCE: Final = 10_000
+"""The same where each message costs something."""
+
+
+class Cancelled(NamedTuple):
+    """What became of a part of the messages that were to be cancelled."""
+
+    refused: list[Refused]
+    rest: list[Run]
+    """Those that were not looked at, to be cancelled next."""
+
+
+def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]:
+    """Return what to write about delayed messages that are not to be delivered at all.
+
+    All others are refused: those that can be received, that somebody has, and that are not there.
+    Only some thousand pieces are looked at, the first ones; if they are far behind the cursor,
+    maybe none, but then the cursor gets nearer to them.
+    """
+    runs = joined(runs)
+    found = list(islice(_looked_at(fold, runs), PIECES_AT_ONCE))
+    if not found:
+        return [], Cancelled([], [])
+    reached = found[-1][1]
+    cancelled = [(a, b - a) for a, b, state in found if state is MessageState.DELAYED]
+    entries, stopped_at = removed_in_part(
+        fold, joined(cancelled), Deleted, pieces_max=PIECES_AT_ONCE
+    )
+    if stopped_at is not None:
+        reached = min(reached, stopped_at)
+    refused: dict[MessageState | None, list[Run]] = {}
+    for first, end, state in found:
+        if first < reached and state is not MessageState.DELAYED:
+            refused.setdefault(state, []).append((first, min(end, reached) - first))
+    rest = [
+        (max(first, reached), first + count - max(first, reached))
+        for first, count in runs
+        if first + count > reached
+    ]
+    errors = [Refused(joined(each), _why_not(state).to_wire()) for state, each in refused.items()]
+    return entries, Cancelled(errors, rest)
+
+
+def _looked_at(fold: QueueFold, runs: list[Run]) -> Iterator[tuple[int, int, MessageState | None]]:
+    """Yield the states of messages, in order; `None`: they are not there."""
+    for first, count in runs:
+        at, end = first, first + count
+        for piece_first, piece_end, state in _states(fold, first, end):
+            if at < piece_first:
+                yield at, piece_first, None
+            yield piece_first, piece_end, state
+            at = piece_end
+        if at < end:
+            yield at, end, None
+
+
+def slice_end(fold: QueueFold, first: int, end: int, *, forgets_all: bool) -> int:
+    """Return where to stop on the way from an offset to another one, so that nobody waits long.
+
+    Args:
+        fold: As of now.
+        first: What is to be removed begins here.
+        end: Where it ends, exclusive.
+        forgets_all: Whether it costs nothing to remove all that there is (`Trimmed`, `Purged`).
+    """
+    pieces = chain(
+        fold.runs.pieces(first, min(end, fold.cursor)),
+        fold.fresh.timed(max(first, fold.cursor), end),
+    )
+    beyond = next(islice(pieces, PIECES_AT_ONCE, None), None)
+    stop = end if beyond is None else beyond[0]
+    if fold.order is None or not fold.order.needs_all_records:
+        return stop
+    if forgets_all and stop >= fold.fresh.end:
+        return stop
+    return min(stop, first + MESSAGES_AT_ONCE)
+
+
+def count_below(fold: QueueFold, end: int) -> int:
+    """Return how many messages there are below an offset."""
+    below = fold.runs.pieces(fold.low_water_mark, min(end, fold.cursor))
+    fresh = fold.fresh.messages(fold.cursor, min(end, fold.fresh.end))
+    return sum(stop - first for first, stop, _ in below) + sum(stop - at for at, stop in fresh)
+
+
+def _states(fold: QueueFold, first: int, end: int) -> Iterator[tuple[int, int, MessageState]]:
+    """Yield the states of messages in a range that are not done, in order."""
+    for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
+        yield piece_first, piece_end, fold.runs.state(status)
+    for at, stop in fold.fresh.messages(max(first, fold.cursor), min(end, fold.fresh.end)):
+        visible_from = at
+        for piece_first, piece_end, _ in fold.fresh.delayed(at, stop):
+            if visible_from < piece_first:
+                yield visible_from, piece_first, MessageState.VISIBLE
+            yield piece_first, piece_end, MessageState.DELAYED
+            visible_from = piece_end
+        if visible_from < stop:
+            yield visible_from, stop, MessageState.VISIBLE
+
+
+def _why_not(state: MessageState | None) -> BrokerError:
+    match state:
+        case None:
+            return MessageGoneError(
+                "there is no such message: it was delivered and deleted, is cancelled or expired,"
+                " or was never sent"
+            )
+        case MessageState.LEASED:
+            return ReceiptExpiredError("somebody has the message; its receipt can delete it")
+        case MessageState.DEAD:
+            return MessageGoneError("the message is a dead letter")
+        case _:
+            return InvalidRequestError(
+                "the message is not delayed (any more), so it cannot be cancelled; receive and"
+                " delete it"
+            )
+
+
+def expire(fold: QueueFold, before: int, retention_ms: int) -> list[AnyEntry]:
+    """Return what to write about messages below an offset, all of which are too old.
+
+    What was to be delivered at a time of its own, and was never received, is kept for as long
+    from that time on. Dead letters stay: they are on their way.
+    """
+    expired: list[Run] = []
+    for first, end, status in fold.runs.pieces(fold.low_water_mark, min(before, fold.cursor)):
+        if status.kind is not Kind.DEAD and not _has_time(fold, status, retention_ms):
+            expired.append((first, end - first))
+    at, before = fold.cursor, min(before, fold.fresh.end)
+    for first, end, time_ms in fold.fresh.timed(at, before):
+        if time_ms + retention_ms <= fold.time_ms:
+            continue
+        if at < first:
+            expired.append((at, first - at))
+        at = end
+    if at < before:
+        expired.append((at, before - at))
+    return removed(fold, joined(expired), Expired)
+
+
+def trim(fold: QueueFold, log_start_offset: int) -> list[AnyEntry]:
+    """Return what to write about messages that the log has lost, but for those to be moved."""
+    if log_start_offset <= fold.low_water_mark:
+        return []
+    if not fold.moves.has_below(log_start_offset):
+        return [Trimmed(log_start_offset)]
+    gone = [
+        (first, end - first)
+        for first, end, status in fold.runs.pieces(fold.low_water_mark, log_start_offset)
+        if status.kind is not Kind.DEAD
+    ]
+    if fold.cursor < log_start_offset:
+        gone.append((fold.cursor, log_start_offset - fold.cursor))
+    return removed(fold, joined(gone), Expired)
+
+
+def lost(batch: MoveBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
+    """Return what to write about messages on their way that the log has lost, and how many."""
+    gone = [
+        (first, min(count, log_start_offset - first))
+        for first, count in batch.runs
+        if first < log_start_offset
+    ]
+    count = sum(count for _, count in gone)
+    failed = MoveFailed(batch.target, batch.epoch, batch.sequence, count, "", 0)
+    return [failed, Expired(gone)], count
+
+
+def _has_time(fold: QueueFold, status: MessageStatus, retention_ms: int) -> bool:
+    # Receiving and returning a message does not make it any younger.
+    return status.lease_id == 0 and status.visible_at_ms + retention_ms > fold.time_ms

@@ -1,0 +1,283 @@
+"""Settling messages: who may, and what the journal says about it.
+
+Pure: no clock, no I/O. Which receipt may do what to a message (`lease` is the one of the receipt):
+
+| the message | DELETE | RELEASE | REJECT | EXTEND, RETURN |
+|---|---|---|---|---|
+| is leased under it | yes | yes | yes | yes |
+| was; nobody received it since | yes, FIFO: expired | yes, FIFO: expired | as these | as these |
+| was released under it | yes, FIFO: expired | yes, FIFO: expired | as these | expired |
+| was received again | yes, fenced: expired | expired | expired | expired |
+| is a dead letter | gone | gone | yes, if under it | gone |
+| is done | yes | gone | gone | gone |
+| was received before a seek | expired | expired | expired | expired |
+| does not know that lease | yes, fenced: expired | expired | expired | expired |
+
+Who has released a message does not extend it: that would be an extension of before whose answer was
+lost, made again, and would hide the message from everybody once more.
+
+The last row is about leases that were lost with a leader (`receive_durability` `lazy`): the message
+is fresh, or was passed over since. It may have been received under another one that was lost, too.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tidelog.queue_layer.commands.receive import died, joined
+from tidelog.queue_layer.commands.unreceived_entries import passed
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.receipts import Receipt
+from tidelog.queue_layer.state.message_status import PASSED_OVER, Kind, MessageStatus
+from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.wire.errors import (
+    BrokerError,
+    ErrorDetail,
+    InvalidReceiptError,
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    MessageGoneError,
+    ReceiptExpiredError,
+)
+from tidelog.wire.messages.queue_journal import (
+    NO_TARGET,
+    AnyEntry,
+    Deleted,
+    Extended,
+    Released,
+    Returned,
+)
+from tidelog.wire.messages.queues import (
+    VISIBILITY_TIMEOUT_MS_MAX,
+    Refused,
+    Run,
+    SettleAction,
+    Settlement,
+)
+
+REASON_LENGTH_MAX: Final = 8192
+_OF_HOLDERS: Final = (SettleAction.EXTEND, SettleAction.RETURN)
+"""What nobody can do who has given the message up."""
+
+_Piece = tuple[int, int, MessageStatus | None]
+"""First offset, end and status; `None` if the messages are done."""
+
+
+def decide(
+    fold: QueueFold, config: QueueConfig, settlement: Settlement, *, receipt: Receipt, now_ms: int
+) -> tuple[list[AnyEntry], list[Refused]]:
+    """Return what to write about a settlement, and for which messages it was refused.
+
+    Raises:
+        InvalidRequestError: The settlement makes no sense, whatever the messages.
+        LeaderNotAvailableError: Not all records up to those that it deletes are known yet.
+    """
+    action = _checked_action(settlement)
+    accepted: list[_Piece] = []
+    refused: list[tuple[Run, BrokerError]] = []
+    for first, end, is_covered in _covered(settlement.runs, receipt.runs):
+        if not is_covered:
+            foreign = InvalidReceiptError("the receipt is not one of these messages")
+            refused.append(((first, end - first), foreign))
+            continue
+        for piece_first, piece_end, status in _pieces(fold, first, end):
+            error = _refusal(fold, config, status, by=(action, receipt.lease_id))
+            if error is None and action is SettleAction.EXTEND:
+                error = _too_long(status, now_ms + (settlement.delay_ms or 0))
+            if error is not None:
+                refused.append(((piece_first, piece_end - piece_first), error))
+            elif status is not None:
+                accepted.append((piece_first, piece_end, status))
+    if accepted and accepted[-1][1] > max(fold.cursor, fold.fresh.end):
+        # What the cursor would pass may be delayed, or no message.
+        raise LeaderNotAvailableError("the messages are not all known here yet")
+    if action is SettleAction.EXTEND:
+        entries = _extended(fold, receipt, accepted, until_ms=now_ms + (settlement.delay_ms or 0))
+    else:
+        entries = _entries(config, settlement, receipt, accepted=(accepted, now_ms))
+    if action is SettleAction.DELETE and entries:
+        entries = [*passed(fold, _runs_of(accepted)), *entries]
+    return entries, _grouped(refused)
+
+
+def _checked_action(settlement: Settlement) -> SettleAction:
+    try:
+        action = SettleAction(settlement.action)
+    except ValueError:
+        raise InvalidRequestError(f"no action has number {settlement.action}") from None
+    if action is SettleAction.EXTEND and settlement.delay_ms is None:
+        raise InvalidRequestError("extending needs delay_ms: for how long from now on")
+    if len(settlement.reason) > REASON_LENGTH_MAX:
+        raise InvalidRequestError(f"a reason has at most {REASON_LENGTH_MAX} characters")
+    if any(first < 0 or count < 1 for first, count in settlement.runs):
+        raise InvalidRequestError("a run has a first offset from 0 on and a count from 1 on")
+    return action
+
+
+def _covered(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the runs in pieces, ascending, and whether each is covered by others."""
+    at, place = 0, 0
+    for first, count in joined(runs):
+        at, end = max(at, first), first + count
+        while at < end:
+            while place < len(by) and by[place][0] + by[place][1] <= at:
+                place += 1
+            if place == len(by) or by[place][0] >= end:
+                yield at, end, False
+                at = end
+            elif by[place][0] > at:
+                yield at, by[place][0], False
+                at = by[place][0]
+            else:
+                stop = min(end, by[place][0] + by[place][1])
+                yield at, stop, True
+                at = stop
+
+
+def _pieces(fold: QueueFold, first: int, end: int) -> Iterator[_Piece]:
+    """Yield messages with their status; of fresh ones the lease was lost."""
+    at, passed_end = first, min(end, fold.cursor)
+    for piece in fold.runs.pieces(first, passed_end):
+        if at < piece[0]:
+            yield at, piece[0], None
+        yield piece
+        at = piece[1]
+    if at < passed_end:
+        yield at, passed_end, None
+    if max(first, fold.cursor) < end:
+        yield max(first, fold.cursor), end, PASSED_OVER
+
+
+def _refusal(
+    fold: QueueFold,
+    config: QueueConfig,
+    status: MessageStatus | None,
+    *,
+    by: tuple[SettleAction, int],
+) -> BrokerError | None:
+    action, lease_id = by
+    if lease_id < fold.void_below_lease_id:
+        return ReceiptExpiredError("the queue was moved to another offset since; receive again")
+    if status is None:
+        if action is SettleAction.DELETE:
+            return None
+        return MessageGoneError("the message is not there any more")
+    if status.kind is Kind.DEAD:
+        if action is SettleAction.REJECT and status.lease_id == lease_id:
+            return None
+        return MessageGoneError("the message is a dead letter")
+    return _refusal_of_living(fold, config, status, by=by)
+
+
+def _refusal_of_living(
+    fold: QueueFold, config: QueueConfig, status: MessageStatus, *, by: tuple[SettleAction, int]
+) -> BrokerError | None:
+    action, lease_id = by
+    if status.lease_id != lease_id:
+        if action is SettleAction.DELETE and not config.is_fenced:
+            return None
+        is_lost = status.lease_id < lease_id
+        return ReceiptExpiredError(
+            "the lease was lost with the broker that gave it"
+            if is_lost
+            else "the message was received again since"
+        )
+    if status.kind is Kind.LEASED and status.visible_at_ms > fold.time_ms:
+        return None
+    if config.is_fifo:
+        return ReceiptExpiredError("the visibility timeout is over; others may have the message")
+    if action in _OF_HOLDERS and status.kind is Kind.WAITING:
+        return ReceiptExpiredError("the message was released by this receipt")
+    return None
+
+
+def _too_long(status: MessageStatus | None, until_ms: int) -> BrokerError | None:
+    if status is None or until_ms <= status.last_received_ms + VISIBILITY_TIMEOUT_MS_MAX:
+        return None
+    return InvalidRequestError(
+        "a message is invisible for at most"
+        f" {VISIBILITY_TIMEOUT_MS_MAX // 1000} seconds after it was received"
+    )
+
+
+def _entries(
+    config: QueueConfig,
+    settlement: Settlement,
+    receipt: Receipt,
+    *,
+    accepted: tuple[list[_Piece], int],
+) -> list[AnyEntry]:
+    pieces, now_ms = accepted
+    runs = _runs_of(pieces)
+    if not runs:
+        return []
+    match SettleAction(settlement.action):
+        case SettleAction.DELETE:
+            return [Deleted(runs)]
+        case SettleAction.REJECT:
+            target = config.dead_letter_target or NO_TARGET
+            return list(died(runs, target, settlement.reason or "rejected"))
+        case SettleAction.RETURN:
+            return [Returned(runs, now_ms)]
+        case _:
+            return _released(config, settlement, receipt.lease_id, accepted=(pieces, now_ms))
+
+
+def _extended(
+    fold: QueueFold, receipt: Receipt, pieces: list[_Piece], *, until_ms: int
+) -> list[AnyEntry]:
+    """Return what says that leases end at a time, or a little later if very many end then."""
+    received_ms = [status.last_received_ms for _, _, status in pieces if status is not None]
+    if not received_ms:
+        return []
+    latest_ms = min(received_ms) + VISIBILITY_TIMEOUT_MS_MAX
+    until_ms = max(until_ms, min(fold.runs.free_time(until_ms), latest_ms))
+    return [Extended(receipt.lease_id, _runs_of(pieces), until_ms)]
+
+
+def _runs_of(pieces: list[_Piece]) -> list[Run]:
+    """Return what is neither done nor dead."""
+    return joined(
+        [
+            (first, end - first)
+            for first, end, status in pieces
+            if status is not None and status.kind is not Kind.DEAD
+        ]
+    )
+
+
+def _released(
+    config: QueueConfig,
+    settlement: Settlement,
+    lease_id: int,
+    *,
+    accepted: tuple[list[_Piece], int],
+) -> list[AnyEntry]:
+    """Return one entry for each time at which messages are visible again."""
+    by_delay: dict[int, list[Run]] = {}
+    pieces, now_ms = accepted
+    for first, end, status in pieces:
+        if status is None:
+            continue
+        if settlement.delay_ms is not None:
+            by_delay.setdefault(settlement.delay_ms, []).append((first, end - first))
+            continue
+        backoff = config.retry_backoff
+        step = end - first if backoff.is_equal_for_all else 1
+        for offset in range(first, end, step):
+            delay_ms = backoff.delay_ms(status.receive_count, lease_id=lease_id, offset=offset)
+            by_delay.setdefault(delay_ms, []).append((offset, step))
+    return [
+        Released(joined(runs), now_ms + delay_ms, settlement.reason)
+        for delay_ms, runs in sorted(by_delay.items())
+    ]
+
+
+def _grouped(refused: list[tuple[Run, BrokerError]]) -> list[Refused]:
+    """Return refusals with one error for all messages that have the same."""
+    by_error: dict[tuple[int, str], list[Run]] = {}
+    details: dict[tuple[int, str], ErrorDetail] = {}
+    for run, error in refused:
+        key = (int(error.code), str(error))
+        by_error.setdefault(key, []).append(run)
+        details[key] = error.to_wire()
+    return [Refused(joined(runs), details[key]) for key, runs in by_error.items()]

@@ -1,0 +1,105 @@
+"""What the journal says about fresh messages that the cursor passes.
+
+Pure: no clock, no I/O. Messages in between keep their times, and what is no message is done. All is
+written in the order of offsets, however much it is: so whoever finds only a beginning of it knows
+all that there is to know of what the cursor has passed by then.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from tidelog.queue_layer.frames import RUNS_PER_ENTRY
+from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.wire.messages.queue_journal import AnyEntry, Deferred, Deleted, Expired
+from tidelog.wire.messages.queues import Run
+
+_Removal = type[Deleted] | type[Expired]
+
+
+class _Piece(NamedTuple):
+    """Messages about which there is something to write."""
+
+    kind: _Removal | type[Deferred]
+    run: Run
+    time_ms: int = 0
+    """When they are visible; only of those that are deferred."""
+
+
+def passed(fold: QueueFold, runs: list[Run]) -> list[AnyEntry]:
+    """Return what to write before fresh messages change, about what the cursor passes by that.
+
+    The runs ascend.
+    """
+    pieces = list(_between(fold, runs))
+    if len(pieces) > RUNS_PER_ENTRY:
+        # What becomes of the runs may stand in another frame: till then they have times as well.
+        first, count = runs[-1]
+        pieces = list(_of_fresh(fold, fold.cursor, first + count))
+    return list(_entries(pieces))
+
+
+def removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
+    """Return what to write when messages, fresh ones among them, are done away with.
+
+    The runs ascend.
+    """
+    return list(_entries(_removed(fold, runs, kind)))
+
+
+def removed_in_part(
+    fold: QueueFold, runs: list[Run], kind: _Removal, *, pieces_max: int
+) -> tuple[list[AnyEntry], int | None]:
+    """As `removed`, but stop after some pieces; return where, `None` if that is all of it."""
+    pieces = list(islice(_removed(fold, runs, kind), pieces_max + 1))
+    if len(pieces) <= pieces_max:
+        return list(_entries(pieces)), None
+    first, count = pieces[-2].run
+    return list(_entries(pieces[:-1])), first + count
+
+
+def _removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> Iterator[_Piece]:
+    at = fold.cursor
+    for first, count in runs:
+        yield from _of_fresh(fold, at, first)
+        yield _Piece(kind, (first, count))
+        at = max(at, first + count)
+
+
+def _between(fold: QueueFold, runs: list[Run]) -> Iterator[_Piece]:
+    at = fold.cursor
+    for first, count in runs:
+        yield from _of_fresh(fold, at, first)
+        at = max(at, first + count)
+
+
+def _of_fresh(fold: QueueFold, first: int, end: int) -> Iterator[_Piece]:
+    """Yield what fresh records that are passed over differ in from messages without any field."""
+    if first >= end:
+        return
+    timed = (_Piece(Deferred, (a, b - a), ms) for a, b, ms in fold.fresh.timed(first, end))
+    if not fold.fresh.chunk_count:
+        yield from timed
+        return
+    chunks = (_Piece(Deleted, (a, b - a)) for a, b in fold.fresh.chunks(first, end))
+    yield from merge(timed, chunks, key=lambda piece: piece.run)
+
+
+def _entries(pieces: Iterable[_Piece]) -> Iterator[AnyEntry]:
+    """Yield pieces as entries, in their order."""
+    found: list[_Piece] = []
+    for piece in pieces:
+        if found and (piece.kind is not found[0].kind or len(found) == RUNS_PER_ENTRY):
+            yield _entry(found)
+            found = []
+        found.append(piece)
+    if found:
+        yield _entry(found)
+
+
+def _entry(pieces: list[_Piece]) -> AnyEntry:
+    kind = pieces[0].kind
+    if kind is Deferred:
+        return Deferred([(*piece.run, piece.time_ms) for piece in pieces])
+    return kind([piece.run for piece in pieces])

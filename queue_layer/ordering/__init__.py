@@ -1,0 +1,1 @@
+"""Delivery orders: standard, fair, priority, FIFO."""

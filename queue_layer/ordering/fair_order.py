@@ -1,0 +1,210 @@
+"""The order of a standard queue in which nobody's messages keep those of others waiting.
+
+Pure: no clock, no I/O. It knows of each message that is not done, 8 bytes for most of them.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import chain
+from typing import Final, final
+
+from tidelog.queue_layer.collections.range_map import RangeMap
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.round_robin import shared
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+
+NOISY_SHARE: Final = 10
+"""A group is noisy with more than a tenth of all leased messages,"""
+NOISY_LEASED_MIN: Final = 30
+"""and with so many at least."""
+SET_ASIDE_MAX: Final = 2_000
+"""Messages that one receive sets aside at most, so that it does not take long."""
+_SPARE: Final = 4096
+
+
+@final
+class FairOrder:
+    """As a standard queue, but messages of noisy groups wait behind all others.
+
+    A group is noisy while it has more than a tenth of the leased messages, and 30 or more. What is
+    met of it is set aside, once for each message; it is handed out when there is nothing else,
+    the group with the fewest leased messages first, or when the group is quiet again. Messages
+    without a group are never noisy.
+
+    Invariant: a visible message is either in `_order` or set aside.
+    """
+
+    needs_all_records = True
+
+    def __init__(self, start: int) -> None:
+        self._order = StandardOrder(start)
+        self._start = start
+        """All messages below it are done."""
+        self._done: RangeMap[None] = RangeMap()
+        """Behind `_start`."""
+        self._origin = start
+        self._groups: array[int] = array("Q")
+        """Hash of the group of each message from `_origin` on; 0 for none."""
+        self._leased: set[int] = set()
+        self._leased_count: dict[int, int] = {}
+        """By group; none that is 0."""
+        self._aside: dict[int, dict[int, None]] = {}
+        """Offsets by group, in order; none that is empty."""
+
+    @property
+    def known_count(self) -> int:
+        """Of how many messages it keeps the group."""
+        return len(self._groups)
+
+    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+        """Learn of records."""
+        self._order.came(first, end, fields)
+        if fields is None:
+            self._groups.extend([0] * (end - first))
+        else:
+            self._groups.extend(_hash(record.group) for record in fields)
+
+    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+        """Learn that messages are leased, or delayed."""
+        self._take(first, end)
+        if not is_leased:
+            self._unlease(first, end)
+            return
+        for offset in range(first, end):
+            if offset not in self._leased:
+                self._leased.add(offset)
+                group = self._group(offset)
+                self._leased_count[group] = self._leased_count.get(group, 0) + 1
+
+    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+        """Learn that messages are visible again."""
+        self._unlease(first, end)
+        if not self._aside:
+            self._order.became_visible(first, end, since_ms)
+            return
+        for offset in range(first, end):
+            aside = self._aside.get(self._group(offset))
+            if aside is None:
+                self._order.became_visible(offset, offset + 1, since_ms)
+            else:
+                aside[offset] = None
+
+    def became_dead(self, first: int, end: int) -> None:
+        """Learn that messages are dead letters."""
+        self._take(first, end)
+        self._unlease(first, end)
+
+    def became_done(self, first: int, end: int) -> None:
+        """Learn that messages are gone."""
+        self.became_dead(first, end)
+        self._forget(max(first, self._start), end)
+
+    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+        """Yield messages of quiet groups, and then those of noisy ones."""
+        quiet = self._set_aside(limit, turn)
+        back = (
+            offset
+            for group, found in self._aside.items()
+            if not self._is_noisy(group)
+            for offset in found
+        )
+        noisy = sorted(filter(self._is_noisy, self._aside), key=self._leased_of)
+        share = max(1, limit // 2)
+        first = shared([(_singles(back), share), (_singles(quiet), share)])
+        behind = chain.from_iterable(self._aside[group] for group in noisy)
+        return chain(first, _singles(behind), self._not_looked_at(limit, turn, set(quiet)))
+
+    def _not_looked_at(self, limit: int, turn: int, quiet: set[int]) -> Iterator[tuple[int, int]]:
+        others = _offsets(self._order.candidates(limit, turn))
+        return _singles(offset for offset in others if offset not in quiet)
+
+    def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield nothing: no message waits for another for ever."""
+        del first, end
+        return iter(())
+
+    def _set_aside(self, limit: int, turn: int) -> list[int]:
+        """Return messages of quiet groups, as many as are wanted if there are; remove others."""
+        quiet: list[int] = []
+        noisy: list[tuple[int, int]] = []
+        for offset in _offsets(self._order.candidates(limit, turn)):
+            group = self._group(offset)
+            if self._is_noisy(group):
+                noisy.append((group, offset))
+            else:
+                quiet.append(offset)
+            if len(quiet) >= limit or len(noisy) >= SET_ASIDE_MAX:
+                break
+        for group, offset in noisy:
+            self._order.became_invisible(offset, offset + 1, is_leased=False)
+            self._aside.setdefault(group, {})[offset] = None
+        return quiet
+
+    def _take(self, first: int, end: int) -> None:
+        self._order.became_invisible(first, end, is_leased=False)
+        if not self._aside:
+            return
+        for offset in range(max(first, self._start), end):
+            group = self._group(offset)
+            aside = self._aside.get(group)
+            if aside is not None and offset in aside:
+                del aside[offset]
+                if not aside:
+                    del self._aside[group]
+
+    def _unlease(self, first: int, end: int) -> None:
+        if not self._leased:
+            return
+        for offset in range(max(first, self._start), end):
+            if offset in self._leased:
+                self._leased.discard(offset)
+                group = self._group(offset)
+                count = self._leased_count[group] - 1
+                if count:
+                    self._leased_count[group] = count
+                else:
+                    del self._leased_count[group]
+
+    def _forget(self, first: int, end: int) -> None:
+        if first >= end:
+            return
+        self._done.cut(first, end)
+        self._done.put(first, end, None)
+        done = self._done.starting_at(self._start)
+        if done is None:
+            return
+        self._done.cut(self._start, done[0])
+        self._start = done[0]
+        spare = self._start - self._origin
+        if spare > _SPARE and 2 * spare > len(self._groups):
+            del self._groups[:spare]
+            self._origin = self._start
+
+    def _group(self, offset: int) -> int:
+        return self._groups[offset - self._origin]
+
+    def _leased_of(self, group: int) -> int:
+        return self._leased_count.get(group, 0)
+
+    def _is_noisy(self, group: int) -> bool:
+        leased = self._leased_of(group)
+        return (
+            group != 0 and leased >= NOISY_LEASED_MIN and leased * NOISY_SHARE > len(self._leased)
+        )
+
+
+def _hash(group: bytes | None) -> int:
+    if group is None:
+        return 0
+    return int.from_bytes(blake2b(group, digest_size=8).digest(), "big") or 1
+
+
+def _offsets(ranges: Iterator[tuple[int, int]]) -> Iterator[int]:
+    for first, end in ranges:
+        yield from range(first, end)
+
+
+def _singles(offsets: Iterable[int]) -> Iterator[tuple[int, int]]:
+    for offset in offsets:
+        yield offset, offset + 1

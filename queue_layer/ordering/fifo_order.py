@@ -1,0 +1,327 @@
+"""The order of a FIFO queue: each group in the order of the log, and no group waits for another.
+
+Pure: no clock, no I/O.
+
+**The rule.** Of a group, the longest beginning of its messages that are not done, all of which are
+visible, can be handed out. What stands behind the first invisible one is blocked. A receive takes
+as much as it can from one group and goes on with others; groups take turns: one that was just
+served, or is visible again, goes behind the others.
+
+**What a receive looks at** are the groups in the ring of those whose first message is visible; a
+group whose first message is not is in no ring, and nobody looks at it until that message is heard
+of again. So neither a million groups that wait nor a group of a million messages that is blocked
+costs a receive anything, and what a message costs is constant:
+
+    ring          group 7 -> group 3 -> group 9          whose head is visible
+    group 7       head 100, tail 3070                    40 bytes; about 55 more to find it by key
+    links         100 -> 101 -> 2044 -> 3070             8 bytes a message
+
+**The link of a message** has in 63 bits how far behind the next message of its group is (0 if that
+has not come), which group it is, and its state. With that, whatever is told about an offset finds
+its group, and a head that is done finds the next one, in constant time. Walking past messages that
+are done in the middle of a group moves the link of the one before, so that they are passed once and
+not by every receive. Only done ones: a dead letter that cannot be moved comes back to its place.
+
+**Below the cursor** of a FIFO queue lie messages that nobody received: those of blocked groups,
+passed over when others were served. So what is done is not what lies below the cursor and is not
+leased. The fold keeps what was passed over as runs of a status of their own (`PASSED_OVER`), so
+that everything below the cursor that is in no run is done, as in any queue, and snapshots, counts
+and purges need no second idea. A blocked backlog is one run. In the worst case, if others' messages
+stand between all of its own, it is one run for each of them: as many as the intervals of a set of
+what is done. (A bit for each offset would be smaller then, and a second truth beside the runs.)
+
+**Groups are known by a 16-byte hash of their keys**, so that long keys cost no more. If ever two
+groups had the same hash, they would be served as if they were one: in order, one at a time, nothing
+lost and nothing handed out twice.
+
+**Taking over** needs all records from the low-water mark on, but no pause: they come in the order
+of the log, so the first message of a group that came is its head, and whatever has not come yet is
+not handed out yet, as if it had not been sent. A queue with a long backlog serves from the first
+records on that were read.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import Final, final
+
+from tidelog.queue_layer.collections.group_links import BLOCK_OFFSETS, LinksInMemory, NextInGroup
+from tidelog.queue_layer.collections.hash_table import KEY_SIZE, PackedTable
+from tidelog.queue_layer.collections.index_list import Ring
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+
+_VISIBLE: Final = 0
+_INVISIBLE: Final = 1
+_DEAD: Final = 2
+_DONE: Final = 3
+"""Also of what never came: `NO_LINK` has these bits."""
+_STATE: Final = 3
+_GROUP_SHIFT: Final = 2
+_GROUP: Final = (1 << 28) - 1
+"""Groups at once."""
+_NEXT_SHIFT: Final = 30
+_DISTANCE_MAX: Final = (1 << 33) - 1
+"""From a message to the next of its group, in offsets."""
+_BELOW_NEXT: Final = (1 << _NEXT_SHIFT) - 1
+
+_NONE: Final = -1
+_NO_KEY: Final = -2
+"""In the place of the tail: a message without a key is all of its group."""
+
+
+@final
+class GroupOrder:
+    """The messages of one partition by groups.
+
+    Invariants: a group is there while it has messages that are not done. Its head is its first
+    message that is neither done nor dead, if there is one; following links from a message meets all
+    later ones of its group that are not done. A group is in the ring while its head is visible.
+    """
+
+    needs_all_records = True
+
+    def __init__(self, start: int, links: NextInGroup | None = None) -> None:
+        """Know of nothing below an offset; `links` may keep its numbers elsewhere."""
+        self._end = start
+        self._links: NextInGroup = LinksInMemory() if links is None else links
+        self._groups = PackedTable()
+        """The number of each group that has a key, by the hash of the key."""
+        self._heads = array("q", [_NONE])
+        self._tails = array("q", [_NONE])
+        """The last message of a group, done or not: the next one is linked from there."""
+        self._hashes = bytearray(KEY_SIZE)
+        self._free: list[int] = []
+        """Numbers of groups that are gone."""
+        self._ring = Ring()
+        self._invisible_counts: dict[int, int] = {}
+        """Of groups that have invisible messages."""
+        self._dead_counts: dict[int, int] = {}
+        """Of groups that have dead letters."""
+        self._left_in_block: dict[int, int] = {}
+        """Messages of each block of links that are not done."""
+        self._first_block = start // BLOCK_OFFSETS
+
+    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+        """Learn of records."""
+        assert first == self._end, "records come in the order of the log, each once"
+        for offset in range(first, end):
+            self._came(offset, None if fields is None else fields[offset - first].group)
+        self._end = end
+        self._drop_blocks()
+
+    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+        """Learn that messages are leased, or delayed."""
+        del is_leased
+        for offset in range(first, end):
+            self._became(offset, _INVISIBLE)
+
+    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+        """Learn that messages are visible again: each to its place in its group."""
+        del since_ms
+        for offset in range(first, end):
+            self._became(offset, _VISIBLE)
+
+    def became_dead(self, first: int, end: int) -> None:
+        """Learn that messages are dead letters: their groups go on."""
+        for offset in range(first, end):
+            self._became(offset, _DEAD)
+
+    def became_done(self, first: int, end: int) -> None:
+        """Learn that messages are gone: their groups go on."""
+        for offset in range(first, end):
+            self._became(offset, _DONE)
+        self._drop_blocks()
+
+    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+        """Yield what can be handed out: of one group all, then of the next one."""
+        del turn  # whoever is served leaves the ring: that is alternation enough
+        for group in self._ring:
+            yield from self._beginning(group, limit)
+
+    def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield which of some visible messages stand behind an invisible one of their group."""
+        barriers: dict[int, int | None] = {}
+        since: int | None = None
+        for offset in range(first, end):
+            link = self._links.get(offset)
+            is_blocked = False
+            if link & _STATE == _VISIBLE:
+                group = link >> _GROUP_SHIFT & _GROUP
+                if group not in barriers:
+                    barriers[group] = self._first_invisible(group)
+                barrier = barriers[group]
+                is_blocked = barrier is not None and offset > barrier
+            if is_blocked and since is None:
+                since = offset
+            elif not is_blocked and since is not None:
+                yield since, offset
+                since = None
+        if since is not None:
+            yield since, end
+
+    @property
+    def group_count(self) -> int:
+        """How many groups have messages that are not done."""
+        return len(self._heads) - 1 - len(self._free)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory groups take, without the links of messages."""
+        return len(self._heads) * (KEY_SIZE + 24) + self._groups.size_bytes
+
+    def _came(self, offset: int, key: bytes | None) -> None:
+        if key is None:
+            group = self._new_group(offset, _NO_KEY)
+        else:
+            hashed = blake2b(key, digest_size=KEY_SIZE).digest()
+            found = self._groups.get(hashed)
+            if found is None:
+                group = self._new_group(offset, offset)
+                self._groups.put(hashed, group)
+                self._hashes[group * KEY_SIZE : (group + 1) * KEY_SIZE] = hashed
+            else:
+                group = found
+                self._link(self._tails[group], offset)
+                self._tails[group] = offset
+                if self._heads[group] == _NONE:
+                    self._heads[group] = offset
+                    self._ring.add(group)
+        self._links.put(offset, group << _GROUP_SHIFT | _VISIBLE)
+        block = offset // BLOCK_OFFSETS
+        self._left_in_block[block] = self._left_in_block.get(block, 0) + 1
+
+    def _new_group(self, head: int, tail: int) -> int:
+        if self._free:
+            group = self._free.pop()
+            self._heads[group] = head
+            self._tails[group] = tail
+        else:
+            group = len(self._heads)
+            assert group <= _GROUP, "so many groups are not supported"
+            self._heads.append(head)
+            self._tails.append(tail)
+            self._hashes.extend(bytes(KEY_SIZE))
+        self._ring.add(group)
+        return group
+
+    def _link(self, offset: int, following: int) -> None:
+        """Let one message be followed by another one."""
+        distance = following - offset
+        assert distance <= _DISTANCE_MAX, "so many messages between two of a group: not supported"
+        link = self._links.get(offset)
+        self._links.put(offset, distance << _NEXT_SHIFT | link & _BELOW_NEXT)
+
+    def _became(self, offset: int, state: int) -> None:
+        """Change the state of a message, and what follows from that for its group."""
+        link = self._links.get(offset)
+        before = link & _STATE
+        if before == _DONE:
+            return
+        group = link >> _GROUP_SHIFT & _GROUP
+        if state != before:
+            link = link & ~_STATE | state
+            self._links.put(offset, link)
+            self._count(group, before, -1)
+            self._count(group, state, 1)
+        head = self._heads[group]
+        if state >= _DEAD:
+            if offset == head:
+                self._advance(group, offset, link)
+            if state == _DONE:
+                self._left_in_block[offset // BLOCK_OFFSETS] -= 1
+            self._forget_if_empty(group)
+        elif offset <= head or head == _NONE:
+            # The head itself, or a dead letter from before it.
+            self._heads[group] = offset
+            self._take_or_leave_turn(group, state)
+
+    def _count(self, group: int, state: int, change: int) -> None:
+        """Count what few groups have."""
+        if state == _INVISIBLE:
+            counts = self._invisible_counts
+        elif state == _DEAD:
+            counts = self._dead_counts
+        else:
+            return
+        count = counts.get(group, 0) + change
+        if count:
+            counts[group] = count
+        else:
+            counts.pop(group, None)
+
+    def _advance(self, group: int, offset: int, link: int) -> None:
+        """Find the head of a group behind its old one, which is done or dead."""
+        at, found = self._following(offset, link)
+        while found & _STATE == _DEAD:
+            at, found = self._following(at, found)
+        self._heads[group] = _NONE if found & _STATE == _DONE else at
+        self._take_or_leave_turn(group, found & _STATE)
+
+    def _take_or_leave_turn(self, group: int, head_state: int) -> None:
+        """Put a group into the ring or take it out; in its place there it stays."""
+        if head_state != _VISIBLE:
+            self._ring.discard(group)
+        elif group not in self._ring:
+            self._ring.add(group)
+
+    def _following(self, offset: int, link: int) -> tuple[int, int]:
+        """Return the next message of a group that is not done, and its link.
+
+        If there is none, the link is of one that is done. What was passed will not be again.
+        """
+        distance = link >> _NEXT_SHIFT
+        if not distance:
+            return offset, _DONE
+        at = offset + distance
+        found = self._links.get(at)
+        if found & _STATE != _DONE:
+            return at, found
+        while found & _STATE == _DONE and found >> _NEXT_SHIFT:
+            at += found >> _NEXT_SHIFT
+            found = self._links.get(at)
+        if at != offset + distance:
+            self._link(offset, at)
+        return at, found
+
+    def _forget_if_empty(self, group: int) -> None:
+        if self._heads[group] != _NONE or group in self._dead_counts:
+            return
+        if self._tails[group] != _NO_KEY:
+            self._groups.remove(bytes(self._hashes[group * KEY_SIZE : (group + 1) * KEY_SIZE]))
+        self._free.append(group)
+
+    def _beginning(self, group: int, count_max: int) -> Iterator[tuple[int, int]]:
+        """Yield the messages of a group that can be handed out, in ranges of at most so many."""
+        first = at = self._heads[group]
+        link = self._links.get(at)
+        while True:
+            following, link = self._following(at, link)
+            while link & _STATE == _DEAD:
+                following, link = self._following(following, link)
+            is_more = link & _STATE == _VISIBLE
+            if not is_more or following != at + 1 or following - first == count_max:
+                yield first, at + 1
+                first = following
+            if not is_more:
+                return
+            at = following
+
+    def _first_invisible(self, group: int) -> int | None:
+        """Return the first invisible message of a group."""
+        if group not in self._invisible_counts:
+            return None
+        at = self._heads[group]
+        link = self._links.get(at)
+        while link & _STATE != _INVISIBLE:
+            at, link = self._following(at, link)
+        return at
+
+    def _drop_blocks(self) -> None:
+        """Drop the links of blocks whose messages are done, and so are all before them."""
+        block = self._first_block
+        while (block + 1) * BLOCK_OFFSETS <= self._end and not self._left_in_block.get(block):
+            self._left_in_block.pop(block, None)
+            block += 1
+        if block != self._first_block:
+            self._first_block = block
+            self._links.drop_below(block * BLOCK_OFFSETS)

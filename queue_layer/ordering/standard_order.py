@@ -1,0 +1,99 @@
+"""The order of a standard queue: as the records came, and failing messages starve nobody.
+
+Pure: no clock, no I/O. What costs something is the number of ranges that were returned, delayed
+or taken out of order; a backlog of any length that nobody has touched is one range.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from tidelog.queue_layer.collections.range_map import RangeMap
+from tidelog.queue_layer.collections.redeliverable import ReturnedMessages
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.round_robin import shared
+
+
+@final
+class StandardOrder:
+    """Messages that are back, the longest visible first, and fresh ones in the order of the log.
+
+    If there are both, each kind gets half of a receive as far as it can fill it, and they take
+    turns in being first. So a consumer that releases everything it gets sees new messages too,
+    and what is back does not wait behind a backlog.
+
+    Invariant: holes lie in `[_next, _end)`, and none begins at `_next`.
+    """
+
+    needs_all_records = False
+
+    def __init__(self, start: int) -> None:
+        self._next = start
+        """The first fresh message."""
+        self._end = start
+        self._holes: RangeMap[None] = RangeMap()
+        """Of what is behind `_next` not visible any more, or not yet."""
+        self._returned = ReturnedMessages()
+        """Visible messages before `_next`."""
+
+    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+        """Learn of records."""
+        del fields
+        assert first == self._end
+        self._end = end
+
+    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+        """Learn that messages are leased, or delayed."""
+        del is_leased
+        self._take(first, end)
+
+    def became_dead(self, first: int, end: int) -> None:
+        """Learn that messages are dead letters."""
+        self._take(first, end)
+
+    def became_done(self, first: int, end: int) -> None:
+        """Learn that messages are gone."""
+        self._take(first, end)
+
+    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+        """Learn that messages are visible again."""
+        if first < self._next:
+            self._returned.add(first, min(end, self._next), since_ms)
+        if end > self._next:
+            self._holes.cut(max(first, self._next), end)
+
+    def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+        """Yield ranges of messages to hand out."""
+        if not len(self._returned):
+            return self._fresh()
+        share = max(1, limit // 2)
+        fresh, returned = (self._fresh(), share), (iter(self._returned), share)
+        return shared([returned, fresh] if turn % 2 else [fresh, returned])
+
+    def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield nothing: no message of a standard queue waits for another."""
+        del first, end
+        return iter(())
+
+    def _fresh(self) -> Iterator[tuple[int, int]]:
+        at = self._next
+        for first, end, _ in self._holes:
+            yield at, first
+            at = end
+        if at < self._end:
+            yield at, self._end
+
+    def _take(self, first: int, end: int) -> None:
+        if first < self._next:
+            self._returned.remove(first, min(end, self._next))
+        if end <= self._next:
+            return
+        if first > self._next:
+            self._holes.cut(first, end)
+            self._holes.put(first, end, None)
+            return
+        self._holes.cut(self._next, end)
+        self._next = end
+        hole = self._holes.starting_at(end)
+        if hole is not None:
+            self._holes.cut(end, hole[0])
+            self._next = hole[0]

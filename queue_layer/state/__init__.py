@@ -1,0 +1,1 @@
+"""The state that a queue partition's journal folds to."""

@@ -1,0 +1,130 @@
+"""Messages that were received, delayed or passed over, by runs of equal status, and counted.
+
+Pure: no clock, no I/O. Time passes only by `advance`: until then a lease that has ended counts.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import final
+
+from tidelog.queue_layer.collections.range_map import RangeMap
+from tidelog.queue_layer.collections.visibility_timers import Deadlines
+from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.wire.messages.queues import MessageState
+
+Piece = tuple[int, int, MessageStatus]
+"""First offset, end, and the status that all messages in between have."""
+
+
+@final
+class MessageRuns:
+    """All messages that are neither fresh nor done.
+
+    Invariant: `counts` is what a walk over all runs would find at `time_ms`, and costs no walk.
+    """
+
+    def __init__(self) -> None:
+        self.time_ms = 0
+        self.counts = [0, 0, 0, 0]
+        """Messages by `MessageState`, which is never `BLOCKED` here."""
+        self._runs: RangeMap[MessageStatus] = RangeMap()
+        self._deadlines = Deadlines(self._is_current)
+
+    def __len__(self) -> int:
+        """Return the number of runs."""
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Yield all runs, ascending."""
+        return iter(self._runs)
+
+    @property
+    def first(self) -> int | None:
+        """The lowest offset."""
+        return self._runs.first
+
+    def pieces(self, first: int, end: int) -> Iterator[Piece]:
+        """Yield what there is in a range of offsets; no changes meanwhile."""
+        return self._runs.pieces(first, end)
+
+    def state(self, status: MessageStatus) -> MessageState:
+        """Return the state of messages of a status now."""
+        if status.kind is Kind.DEAD:
+            return MessageState.DEAD
+        if status.visible_at_ms <= self.time_ms:
+            return MessageState.VISIBLE
+        return MessageState.LEASED if status.kind is Kind.LEASED else MessageState.DELAYED
+
+    def put(self, first: int, end: int, status: MessageStatus) -> None:
+        """Add messages where there are none."""
+        begins = self._runs.put(first, end, status)
+        state = self.state(status)
+        self.counts[state] += end - first
+        if state in (MessageState.LEASED, MessageState.DELAYED):
+            self._deadlines.add(status.visible_at_ms, begins)
+
+    def fill(self, pieces: Sequence[Piece]) -> None:
+        """Replace all by other messages, ascending; time stays."""
+        self._runs.fill(pieces)
+        self.counts = [0, 0, 0, 0]
+        deadlines: list[tuple[int, int]] = []
+        for first, end, status in pieces:
+            state = self.state(status)
+            self.counts[state] += end - first
+            if state in (MessageState.LEASED, MessageState.DELAYED):
+                deadlines.append((status.visible_at_ms, first))
+        self._deadlines.fill(deadlines)
+
+    def cut(self, first: int, end: int) -> list[Piece]:
+        """Remove messages and return them."""
+        pieces = self._runs.cut(first, end)
+        for piece_first, piece_end, status in pieces:
+            self.counts[self.state(status)] -= piece_end - piece_first
+        rest = self._runs.starting_at(end)
+        if rest is not None and self._is_current(rest[1].visible_at_ms, end):
+            self._deadlines.add(rest[1].visible_at_ms, end)
+        return pieces
+
+    def next_deadline_ms(self) -> int | None:
+        """Return when the next messages become visible by themselves."""
+        return self._deadlines.next_ms()
+
+    def advance(self, now_ms: int) -> list[Piece]:
+        """Let time pass, if it does; return what became visible by that, the earliest first."""
+        if now_ms <= self.time_ms:
+            return []
+        due = self._deadlines.pop_due(now_ms)
+        pieces: list[Piece] = []
+        for _, first in due:
+            found = self._runs.starting_at(first)
+            assert found is not None
+            end, status = found
+            self.counts[self.state(status)] -= end - first
+            self.counts[MessageState.VISIBLE] += end - first
+            pieces.append((first, end, status))
+        self.time_ms = now_ms
+        return pieces
+
+    def free_time(self, time_ms: int) -> int:
+        """Return the first time from this one on at which not very many become visible."""
+        return self._deadlines.free_time(time_ms)
+
+    def time_of(self, count: int, now_ms: int) -> int:
+        """Return a time, up to now, until which so many runs become visible; now if fewer do."""
+        return self._deadlines.time_of(count, now_ms)
+
+    def clear(self) -> None:
+        """Remove all; time stays."""
+        self._runs.clear()
+        self._deadlines.clear()
+        self.counts = [0, 0, 0, 0]
+
+    def _is_current(self, time_ms: int, first: int) -> bool:
+        found = self._runs.starting_at(first)
+        if found is None:
+            return False
+        status = found[1]
+        return (
+            status.visible_at_ms == time_ms
+            and time_ms > self.time_ms
+            and status.kind is not Kind.DEAD
+        )

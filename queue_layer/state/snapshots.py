@@ -1,0 +1,229 @@
+"""The whole state of a partition of a queue as entries, and back.
+
+Pure: no clock, no I/O. A snapshot is as many entries as it needs, so that none of them is larger
+than what a log takes as one record, and it counts when its last one is there.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, final
+
+from msgspec.structs import replace
+
+from tidelog.queue_layer.state.message_runs import Piece
+from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.queue_layer.state.redrive_state import Redrive
+from tidelog.wire.messages.queue_journal import (
+    Attempt,
+    SnapshotBegan,
+    SnapshotEnded,
+    SnapshotMoreAttempts,
+    SnapshotMoreMoves,
+    SnapshotMoves,
+    SnapshotRedrive,
+    SnapshotRun,
+    SnapshotRuns,
+)
+from tidelog.wire.messages.queues import Run
+from tidelog.wire.messages.redrives import RedriveStatus
+
+SNAPSHOT_GOES_ON: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, SnapshotEnded)
+"""Entries behind the first one of a snapshot."""
+RUNS_PER_PART: Final = 5_000
+"""At some 40 bytes each, and at most 82, a part is far below the limit of a record."""
+TEXT_BYTES_PER_PART: Final = 64 * 1024
+"""Of holders and reasons, and one pair of them more."""
+STATE_BYTES_PER_PART: Final = 128 * 1024
+"""Of moves, or of attempts; one of them may come on top."""
+_RUN_BYTES: Final = 19
+"""Of a first offset and a count, at most."""
+_STATE_BYTES: Final = 64
+"""Of an attempt, a batch of moves or a target, at most, besides the runs."""
+BYTES_SINCE_MIN: Final = 512 * 1024
+"""At some 60 bytes for a receive of messages that follow each other and their deletion, that is
+about half a second for whoever takes over."""
+
+_PAIR_BYTES: Final = 11
+"""Of a pair of texts, at most, besides what they say."""
+
+
+def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
+    """Return whether the journal has grown enough since the last snapshot to write another one.
+
+    It is half as long as the snapshot and at least 512 KiB. So of all that is written at most two
+    thirds are snapshots; but byte by byte those cost a tenth of other entries, to make and to load,
+    and whoever takes over serves nobody until it has loaded all.
+    """
+    return bytes_since > max(BYTES_SINCE_MIN, snapshot_bytes // 2)
+
+
+def began_in_parts(
+    began: SnapshotBegan,
+) -> Iterator[SnapshotBegan | SnapshotMoreMoves | SnapshotMoreAttempts]:
+    """Yield the beginning of a snapshot, as one entry wherever that is small enough."""
+    moves, *more_moves = list(_cut_moves(began.moves)) or [[]]
+    attempts, *more_attempts = list(_cut_attempts(began.attempts)) or [[]]
+    yield replace(began, moves=moves, attempts=attempts)
+    yield from map(SnapshotMoreMoves, more_moves)
+    yield from map(SnapshotMoreAttempts, more_attempts)
+
+
+def _cut_moves(moves: list[SnapshotMoves]) -> Iterator[list[SnapshotMoves]]:
+    part: list[SnapshotMoves] = []
+    part_bytes = 0
+    for chain in moves:
+        left = list(zip(chain.batches, chain.redrives or [0] * len(chain.batches), strict=True))
+        left.reverse()
+        while True:
+            if part_bytes > STATE_BYTES_PER_PART:
+                yield part
+                part, part_bytes = [], 0
+            batches: list[list[Run]] = []
+            redrives: list[int] = []
+            part_bytes += _STATE_BYTES
+            while left and part_bytes <= STATE_BYTES_PER_PART:
+                runs, redrive = left.pop()
+                batches.append(runs)
+                redrives.append(redrive)
+                part_bytes += _STATE_BYTES + _RUN_BYTES * len(runs)
+            part.append(replace(chain, batches=batches, redrives=redrives))
+            if not left:
+                break
+    if part:
+        yield part
+
+
+def _cut_attempts(attempts: list[Attempt]) -> Iterator[list[Attempt]]:
+    part: list[Attempt] = []
+    part_bytes = 0
+    for attempt in attempts:
+        part.append(attempt)
+        part_bytes += _STATE_BYTES + _RUN_BYTES * len(attempt.runs)
+        if part_bytes > STATE_BYTES_PER_PART:
+            yield part
+            part, part_bytes = [], 0
+    if part:
+        yield part
+
+
+def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator[SnapshotRuns]:
+    """Yield runs, which ascend, as entries for a snapshot of this time."""
+    part: list[SnapshotRun] = []
+    texts: dict[tuple[str, str], int] = {}
+    at, text_bytes = 0, 0
+    for first, end, status in runs:
+        pair = (status.holder, status.reason)
+        if pair not in texts:
+            texts[pair] = len(texts)
+            text_bytes += _PAIR_BYTES + sum(len(text.encode()) for text in pair)
+        is_received = status.receive_count > 0
+        part.append(
+            SnapshotRun(
+                first - at,
+                end - first,
+                status.kind,
+                # What was never received may wait for years, or since ever.
+                status.visible_at_ms - (now_ms if is_received else 0),
+                status.receive_count,
+                now_ms - status.first_received_ms if is_received else 0,
+                now_ms - status.last_received_ms if is_received else 0,
+                next_lease_id - status.lease_id,
+                texts[pair],
+            )
+        )
+        at = end
+        if len(part) == RUNS_PER_PART or text_bytes > TEXT_BYTES_PER_PART:
+            yield SnapshotRuns(list(texts), part)
+            part, texts, text_bytes = [], {}, 0
+    if part:
+        yield SnapshotRuns(list(texts), part)
+
+
+def to_snapshot(redrive: Redrive | None) -> SnapshotRedrive | None:
+    """Return what is kept of a redrive."""
+    if redrive is None:
+        return None
+    return SnapshotRedrive(
+        redrive.status,
+        redrive.end,
+        redrive.next_offset,
+        redrive.to_move,
+        redrive.taken,
+        redrive.started_ms,
+        redrive.destination,
+        redrive.messages_per_s,
+        redrive.origin_queue,
+        redrive.reason,
+        redrive.number,
+        redrive.moved,
+        redrive.failed,
+        redrive.skipped,
+        redrive.ended_ms,
+    )
+
+
+@final
+class SnapshotReader:
+    """Collects the entries of one snapshot."""
+
+    def __init__(self, began: SnapshotBegan, now_ms: int) -> None:
+        self.began = began
+        self.runs: list[Piece] = []
+        self.moves = list(began.moves)
+        self.attempts = list(began.attempts)
+        self._now_ms = now_ms
+        self._at = 0
+
+    def add(self, part: SnapshotMoreMoves | SnapshotMoreAttempts | SnapshotRuns) -> None:
+        """Take the next part."""
+        match part:
+            case SnapshotMoreMoves():
+                self.moves += part.moves
+            case SnapshotMoreAttempts():
+                self.attempts += part.attempts
+            case SnapshotRuns():
+                self._add_runs(part)
+
+    def _add_runs(self, part: SnapshotRuns) -> None:
+        for run in part.runs:
+            first = self._at + run.gap
+            self._at = first + run.count
+            is_received = run.receive_count > 0
+            holder, reason = part.texts[run.text]
+            status = MessageStatus(
+                Kind(run.kind),
+                run.visible_in_ms + (self._now_ms if is_received else 0),
+                run.receive_count,
+                self._now_ms - run.first_received_ago_ms if is_received else 0,
+                self._now_ms - run.last_received_ago_ms if is_received else 0,
+                self.began.next_lease_id - run.lease_ago,
+                holder,
+                reason,
+            )
+            self.runs.append((first, self._at, status))
+
+    def is_complete(self, ended: SnapshotEnded) -> bool:
+        """Return whether all parts were there."""
+        return len(self.runs) == ended.run_count
+
+    def redrive(self) -> Redrive | None:
+        """Return the redrive that runs, or ran last."""
+        kept = self.began.redrive
+        if kept is None:
+            return None
+        return Redrive(
+            end=kept.end,
+            next_offset=kept.next_offset,
+            to_move=kept.to_move,
+            started_ms=kept.started_ms,
+            number=kept.number,
+            taken=kept.taken,
+            moved=kept.moved,
+            failed=kept.failed,
+            skipped=kept.skipped,
+            status=RedriveStatus(kept.status),
+            ended_ms=kept.ended_ms,
+            destination=kept.destination,
+            messages_per_s=kept.messages_per_s,
+            origin_queue=kept.origin_queue,
+            reason=kept.reason,
+        )

@@ -1,0 +1,316 @@
+"""The brokers of one cluster, for programs that wait for every answer.
+
+Shell: owns links. One caller at a time; `spark_connector.connection.pool` gives each caller its
+own.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar, final
+
+from tidelog.client.cluster.address import Address
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.journals import offsets_api
+from tidelog.spark_connector.connection.link import Link
+from tidelog.spark_connector.options import ConnectionOptions
+from tidelog.wire.errors import (
+    ConnectError,
+    ConnectionLostError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    RetriableError,
+    TidelogError,
+    UnknownTopicError,
+    WireFormatError,
+    from_wire,
+)
+from tidelog.wire.messages.fetch import (
+    ListOffsetsRequest,
+    OffsetAt,
+    PartitionOffset,
+    PartitionOffsetAt,
+)
+from tidelog.wire.messages.offset_ranges import TopicExtents, TopicExtentsRequest
+from tidelog.wire.messages.session import MetadataRequest, TopicMetadata
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+
+RequestType = TypeVar("RequestType")
+ReplyType = TypeVar("ReplyType")
+Result = TypeVar("Result")
+
+_BACKOFF_S = 0.05
+_BACKOFF_MAX_S = 1.0
+
+
+@final
+class Brokers:
+    """Links to brokers, and what they say about the cluster."""
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        """Connect when something is asked."""
+        self.options = options
+        self.metadata = MetadataCache()
+        self._links: dict[int, Link] = {}
+        self._backoff = Backoff(_BACKOFF_S, _BACKOFF_MAX_S, random.Random())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer is owed by anybody, so that another caller may go on with it."""
+        return all(link.is_closed or link.is_idle for link in self._links.values())
+
+    @property
+    def sent_count(self) -> int:
+        """Requests sent so far on the links that there are."""
+        return sum(link.sent_count for link in self._links.values())
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one answer is waited for, and how long it is tried to get one."""
+        return self.options.request_timeout_ms / 1000
+
+    def close(self) -> None:
+        """Close all links."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    # -- whom to ask ----------------------------------------------------------------------------
+
+    def link_to(self, node_id: int) -> Link:
+        """Return a link to a broker, made if need be.
+
+        Raises:
+            ConnectError: It cannot be reached.
+            RetriableError: It is not ready, or nobody says where it is.
+        """
+        link = self._links.get(node_id)
+        if link is not None and not link.is_closed:
+            return link
+        known = self.metadata.brokers.get(node_id)
+        if known is None:
+            raise LeaderNotAvailableError(f"nobody says where node {node_id} is")
+        return self._connect(Address(known.host, known.port))
+
+    def any_link(self) -> Link:
+        """Return a link to any broker.
+
+        Raises:
+            ConnectError: None can be reached; one line.
+            RetriableError: One was reached, and is not ready.
+        """
+        for link in self._links.values():
+            if not link.is_closed:
+                return link
+        announced = [Address(each.host, each.port) for each in self.metadata.brokers.values()]
+        failures: list[TidelogError] = []
+        for address in dict.fromkeys((*announced, *self.options.addresses)):
+            try:
+                return self._connect(address)
+            except (ConnectError, RetriableError) as error:
+                failures.append(error)
+        for failure in failures:
+            if not isinstance(failure, ConnectError):
+                raise failure
+        raise ConnectError("; ".join(map(str, failures)))
+
+    def leader_of(self, at: TopicPartition) -> tuple[bytes, Link]:
+        """Return the id of a topic, and a link to who leads one of its partitions.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            LeaderNotAvailableError: Nobody leads it now.
+            TidelogError: The leader cannot be reached.
+        """
+        topic = self.topic(at.topic)
+        leader_id = self.metadata.leader_of(at.topic, at.partition)
+        if leader_id is None:
+            self.metadata.forget([at.topic])
+            self.refresh([at.topic])
+            leader_id = self.metadata.leader_of(at.topic, at.partition)
+        if leader_id is None:
+            raise LeaderNotAvailableError(f"nobody leads {at.topic}/{at.partition} now")
+        return topic.topic_id, self.link_to(leader_id)
+
+    def topic(self, name: str) -> TopicMetadata:
+        """Return what is known of a topic, after asking if it is not known.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            TidelogError: Nobody could be asked.
+        """
+        known = self.metadata.topic(name)
+        if known is None:
+            self.refresh([name])
+            known = self.metadata.topic(name)
+        if known is None:
+            raise self.metadata.error(name) or UnknownTopicError(f"there is no topic {name!r}")
+        return known
+
+    def refresh(self, topics: Iterable[str]) -> None:
+        """Ask where brokers and these topics are, once.
+
+        Raises:
+            TidelogError: Nobody could be asked.
+        """
+        reply, _ = self.any_link().call(
+            api.METADATA, MetadataRequest(sorted(topics)), timeout_s=self.request_timeout_s
+        )
+        self.metadata.apply(reply)
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Let a moment pass before the same is asked again."""
+        time.sleep(self._backoff.delay(1))
+
+    def retry(self, attempt: Callable[[], Result]) -> Result:
+        """Return what `attempt` returns; repeat it while that may help, for the request timeout.
+
+        Raises:
+            TidelogError: What went wrong last.
+        """
+        gives_up_at = time.monotonic() + self.request_timeout_s
+        failure_count = 0
+        while True:
+            try:
+                return attempt()
+            except (RetriableError, ConnectionLostError):
+                failure_count += 1
+                delay_s = self._backoff.delay(failure_count)
+                if time.monotonic() + delay_s >= gives_up_at:
+                    raise
+                time.sleep(delay_s)
+                self._look_around()
+
+    def ask_any(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+        """Ask any broker something that may be asked twice; errors as for `retry`."""
+        return self.retry(lambda: self._ask(self.any_link(), asked, request))
+
+    def ask_controller(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+        """Ask the node that decides for the cluster, likewise."""
+
+        def attempt() -> ReplyType:
+            if self.metadata.controller_id is None:
+                self.refresh(())
+            node_id = self.metadata.controller_id
+            if node_id is None:
+                raise NotControllerError("no broker knows which one decides for the cluster now")
+            return self._ask(self.link_to(node_id), asked, request)
+
+        return self.retry(attempt)
+
+    def topic_extents(
+        self, topics: Sequence[str] | None, *, with_sizes: bool
+    ) -> list[TopicExtents]:
+        """Return how far topics go, all for `None`, in one call; those not there are left out.
+
+        Raises:
+            TidelogError: Nobody could be asked.
+        """
+        names = None if topics is None else list(topics)
+        return self.ask_any(api.TOPIC_EXTENTS, TopicExtentsRequest(names, with_sizes)).topics
+
+    def journal_extents(self, journal: str) -> tuple[bytes, list[tuple[int, int] | None]]:
+        """Return the id of a journal, and where each of its partitions begins and ends.
+
+        That is `None` of those whose leader does not answer.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            TidelogError: Nobody could be asked.
+        """
+
+        def look() -> TopicMetadata:
+            self.refresh([journal])
+            return self.topic(journal)
+
+        known = self.retry(look)
+        found: list[tuple[int, int] | None] = [None] * len(known.partitions)
+        by_leader: dict[int, list[int]] = {}
+        for each in known.partitions:
+            if each.leader_id is not None:
+                by_leader.setdefault(each.leader_id, []).append(each.partition)
+        for leader_id, numbers in by_leader.items():
+            with suppress(RetriableError, ConnectionLostError):
+                for number, ends in self._ends(leader_id, known.topic_id, numbers):
+                    found[number] = ends
+        return known.topic_id, found
+
+    def _ends(
+        self, leader_id: int, journal_id: bytes, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, tuple[int, int]]]:
+        places = (OffsetAt.EARLIEST, OffsetAt.LATEST)
+        questions = [PartitionOffsetAt(journal_id, n, int(at)) for n in numbers for at in places]
+        request = ListOffsetsRequest(questions)
+        offsets = self._ask(self.link_to(leader_id), api.LIST_HISTORY_OFFSETS, request).offsets
+        if len(offsets) != len(questions):
+            raise WireFormatError(f"{len(offsets)} offsets for {len(questions)} questions")
+        for number, start, end in zip(numbers, offsets[::2], offsets[1::2], strict=True):
+            error = start.error or end.error
+            if error is not None and not isinstance(from_wire(error), RetriableError):
+                raise from_wire(error)
+            if start.offset is not None and end.offset is not None:
+                yield number, (start.offset, end.offset)
+
+    def list_offsets(
+        self, questions: Mapping[TopicPartition, PartitionOffsetAt]
+    ) -> dict[TopicPartition, PartitionOffset]:
+        """Return answers about partitions, each from its leader; none has an error.
+
+        All are partitions of topics, or all are of journals.
+
+        Raises:
+            TidelogError: A broker refused, or nobody could be asked.
+        """
+        return self.retry(lambda: self._list_offsets(questions))
+
+    def _list_offsets(
+        self, questions: Mapping[TopicPartition, PartitionOffsetAt]
+    ) -> dict[TopicPartition, PartitionOffset]:
+        by_link: dict[Link, list[TopicPartition]] = {}
+        for at in questions:
+            by_link.setdefault(self.leader_of(at)[1], []).append(at)
+        found: dict[TopicPartition, PartitionOffset] = {}
+        for link, partitions in by_link.items():
+            request = ListOffsetsRequest([questions[at] for at in partitions])
+            reply = self._ask(link, offsets_api(partitions[0].topic), request)
+            if len(reply.offsets) != len(partitions):
+                raise WireFormatError(
+                    f"{len(reply.offsets)} offsets for {len(partitions)} questions"
+                )
+            found.update(zip(partitions, reply.offsets, strict=True))
+        for at in questions:
+            error = found[at].error
+            if error is not None:
+                raise from_wire(error)
+        return found
+
+    def _ask(
+        self, link: Link, asked: Api[RequestType, ReplyType], request: RequestType
+    ) -> ReplyType:
+        reply, _ = link.call(asked, request, timeout_s=self.request_timeout_s)
+        return reply
+
+    def _look_around(self) -> None:
+        """Ask again where everything is: leaders may have changed."""
+        names = self.metadata.topic_names
+        try:
+            self.refresh(names)
+        except (RetriableError, ConnectionLostError):
+            for link in list(self._links.values()):
+                if not link.is_idle:
+                    link.close()  # Somebody else may know; it is connected to anew if need be.
+
+    def _connect(self, address: Address) -> Link:
+        link = Link(address, self.options)
+        known = self._links.get(link.hello.node_id)
+        if known is not None and not known.is_closed:
+            link.close()
+            return known
+        self._links[link.hello.node_id] = link
+        return link

@@ -1,0 +1,164 @@
+"""One connection to a broker, for programs that wait for every answer.
+
+Shell: owns a socket. A task of Spark has a process to itself and nothing to do while it waits, so
+it needs no event loop; the bytes are those of `wire.protocol.connection`, as everywhere.
+"""
+
+import socket
+import time
+from collections.abc import Sequence
+from typing import TypeVar, cast, final
+
+from tidelog.client.cluster.address import Address
+from tidelog.spark_connector.options import ConnectionOptions
+from tidelog.wire.env.connect_errors import diagnose
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectError,
+    ConnectionLostError,
+    RequestTimedOutError,
+    RetriableError,
+    WireFormatError,
+)
+from tidelog.wire.messages.session import HelloReply, HelloRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.connection import ClientConnection
+
+RequestType = TypeVar("RequestType")
+ReplyType = TypeVar("ReplyType")
+
+CLIENT_VERSION = "1"
+"""Told to brokers, for their logs."""
+_FRAME_BYTES_MAX = 256 << 20
+
+
+@final
+class Link:
+    """Requests and answers, one after the other.
+
+    Whoever gives up before the answer has come closes the link: what comes later belongs to nobody.
+    """
+
+    def __init__(self, address: Address, options: ConnectionOptions) -> None:
+        """Connect and introduce ourselves.
+
+        Raises:
+            ConnectError: Nobody is there, or not a broker.
+            RetriableError: The broker is not ready.
+        """
+        self._address = address
+        timeout_s = options.connect_timeout_ms / 1000
+        try:
+            self._socket = socket.create_connection((address.host, address.port), timeout_s)
+        except OSError as error:
+            is_refused = isinstance(error, ConnectionRefusedError)
+            line = diagnose(address.host, address.port, error)
+            raise ConnectError(line, is_refused=is_refused) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._core = ClientConnection(frame_bytes_max=_FRAME_BYTES_MAX)
+        self.is_closed = False
+        self.sent_count = 0
+        """Requests sent so far, of any kind."""
+        try:
+            request = HelloRequest(options.client_name, CLIENT_VERSION)
+            hello, _ = self.call(api.HELLO, request, timeout_s=timeout_s)
+        except (RetriableError, ConnectError):
+            self.close()
+            raise
+        except (BrokerError, ConnectionLostError, WireFormatError) as error:
+            self.close()
+            line = f"cannot connect to {address}: {error}; is this a tidelog broker?"
+            raise ConnectError(line) from error
+        self._core.set_offered(hello.apis)
+        self.hello: HelloReply = hello
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is open and owes no answer."""
+        return not self.is_closed and self._core.in_flight_count == 0
+
+    def close(self) -> None:
+        """Close it; nothing happens if it is closed."""
+        self.is_closed = True
+        self._socket.close()
+
+    def send(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        attachment: Sequence[BytesLike] = (),
+    ) -> None:
+        """Send a request; `receive` will return its answer.
+
+        Raises:
+            ConnectionLostError: The connection broke.
+            UnsupportedVersionError: The broker does not know this API.
+        """
+        self.sent_count += 1
+        length = sum(len(piece) for piece in attachment)
+        _, frame = self._core.send_request(asked, request, attachment_length=length)
+        try:
+            for piece in (frame, *attachment):
+                self._socket.sendall(piece)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def receive(
+        self, asked: Api[RequestType, ReplyType], *, timeout_s: float
+    ) -> tuple[ReplyType, memoryview]:
+        """Return the answer to the request that was sent, and its attachment.
+
+        The view of the attachment is valid until the next answer is received.
+
+        Raises:
+            BrokerError: The broker refused.
+            ConnectionLostError: The connection broke; the request may have been executed.
+            RequestTimedOutError: No answer came in time; the link is closed.
+            WireFormatError: The answer is not one; the link is closed.
+        """
+        gives_up_at = time.monotonic() + timeout_s
+        try:
+            while (reply := self._core.next_reply()) is None:
+                self._receive_some(gives_up_at)
+        except WireFormatError:
+            self.close()
+            raise
+        except TimeoutError as error:
+            self.close()
+            raise RequestTimedOutError(
+                f"{self._address} did not answer {asked.key.name} in {timeout_s:.0f} s"
+            ) from error
+        except OSError as error:
+            raise self._lost(error) from error
+        if isinstance(reply.message, BrokerError):
+            raise reply.message
+        return cast("ReplyType", reply.message), reply.attachment
+
+    def call(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        timeout_s: float,
+        attachment: Sequence[BytesLike] = (),
+    ) -> tuple[ReplyType, memoryview]:
+        """Ask and wait for the answer; errors are those of `send` and `receive`."""
+        assert self._core.in_flight_count == 0, "another answer would be taken for this one"
+        self.send(asked, request, attachment)
+        return self.receive(asked, timeout_s=timeout_s)
+
+    def _receive_some(self, gives_up_at: float) -> None:
+        left_s = gives_up_at - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+        count = self._socket.recv_into(self._core.decoder.get_buffer())
+        if count == 0:
+            raise self._lost(ConnectionResetError("the other side closed it"))
+        self._core.decoder.bytes_received(count)
+
+    def _lost(self, error: OSError) -> ConnectionLostError:
+        self.close()
+        return ConnectionLostError(f"connection to {self._address}: {error.strerror or error}")

@@ -1,0 +1,44 @@
+"""Connections of this process, kept from one task to the next.
+
+Shell: the only state that outlives a task. Spark runs many tasks in one worker process, and each of
+them would connect anew otherwise.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.options import ConnectionOptions
+
+_IDLE_MAX = 8
+_idle: dict[tuple[int, ConnectionOptions], list[Brokers]] = {}
+"""By process, for one that is forked must not speak over its parent's connections. Lists are pushed
+to and popped from in one step each, so threads may share them."""
+
+
+@contextmanager
+def borrowed(options: ConnectionOptions) -> Generator[Brokers, None, None]:
+    """Lend the brokers of a cluster to one caller, with links that others have made before."""
+    free = _idle.setdefault((os.getpid(), options), [])
+    try:
+        brokers = free.pop()
+    except IndexError:
+        brokers = Brokers(options)
+    is_clean = False
+    try:
+        yield brokers
+        is_clean = True
+    finally:
+        # Who was ended in the middle may leave an answer on its way that nobody will take.
+        if (is_clean or brokers.is_idle) and len(free) < _IDLE_MAX:
+            free.append(brokers)
+        else:
+            brokers.close()
+
+
+def close_idle() -> None:
+    """Close what nobody uses now."""
+    for free in _idle.values():
+        while free:
+            free.pop().close()

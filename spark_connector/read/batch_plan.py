@@ -1,0 +1,85 @@
+"""What a batch reads: decided once, when the query is planned.
+
+Shell: asks how far partitions go, and again while some leader does not answer.
+"""
+
+import time
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.journals import not_there
+from tidelog.spark_connector.read.data_loss import lost
+from tidelog.spark_connector.read.extents import Extents, look, missing
+from tidelog.spark_connector.read.offsets import Slice, split
+from tidelog.spark_connector.read.placing import ending_offsets, starting_offsets
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.wire.errors import ConfigError, LeaderNotAvailableError, TidelogError
+
+
+def plan(brokers: Brokers, options: ReadOptions) -> list[Slice]:
+    """Return the ranges that the tasks of a batch read; none if there is nothing.
+
+    Raises:
+        ConfigError: A range ends before it begins, or what is given does not fit what is there.
+        DataLossError: Records that were asked for are gone, and that matters.
+        UnknownTopicError: A topic is not there.
+        TidelogError: Nobody could be asked.
+    """
+    extents = known_extents(brokers, options)
+    start = starting_offsets(brokers, options.starting, extents, strategy=options.starting_strategy)
+    end = ending_offsets(brokers, options.ending, extents)
+    slices: list[Slice] = []
+    for at, extent in extents.items():
+        begin = start[at]
+        if begin > end[at]:
+            raise ConfigError(
+                f"{at.topic}/{at.partition} would begin at {begin} and end before it, at {end[at]}"
+            )
+        if begin < extent.start:
+            if options.fail_on_data_loss:
+                raise lost(
+                    f"{at.topic}/{at.partition}: offsets [{begin}, {extent.start}) are gone: the"
+                    f" log begins at {extent.start}"
+                )
+            begin = min(extent.start, end[at])
+        slices.append(extent.slice(at, begin, end[at]))
+    return split(
+        slices,
+        records_max=options.max_records_per_partition,
+        min_partitions=options.min_partitions,
+    )
+
+
+def known_extents(brokers: Brokers, options: ReadOptions) -> Extents:
+    """Return how far all partitions go that are to be read.
+
+    Raises:
+        UnknownTopicError: A topic that is named is not there.
+        UnknownQueueError: A queue is not there.
+        ConfigError: No topic has a name like the pattern.
+        LeaderNotAvailableError: Of some partition nobody says so.
+        TidelogError: Nobody could be asked.
+    """
+    tries = options.retry_count
+    while True:
+        extents = look(brokers, options.selection)
+        gone = missing(options.selection, extents)
+        silent = [at for at, extent in extents.items() if not extent.is_known]
+        if not gone and not silent:
+            break
+        if not tries:
+            raise _unknown(gone, silent)
+        tries -= 1
+        time.sleep(options.retry_interval_ms / 1000)
+    if not extents:
+        raise ConfigError(f"there are no {options.selection}")
+    return extents
+
+
+def _unknown(gone: list[str], silent: list[TopicPartition]) -> TidelogError:
+    if gone:
+        return not_there(gone[0])
+    topic, partition = silent[0]
+    return LeaderNotAvailableError(
+        f"nobody says how far {topic}/{partition} goes: its leader does not answer"
+    )

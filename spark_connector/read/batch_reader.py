@@ -1,0 +1,48 @@
+"""A batch, as Spark asks for it."""
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from tidelog.spark_connector.arrow.arrow import arrow_schema
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.batch_plan import plan
+from tidelog.spark_connector.read.columns import COLUMN_TYPES
+from tidelog.spark_connector.read.history_reader import read_history
+from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.spark_connector.read.slice_reader import read_slice
+
+
+class BatchReader(DataSourceReader):
+    """Reads what was there when the query was planned.
+
+    It filters nothing: a reader that took filters would be given those of another query that shares
+    its `load()`, and rows would be missing (pyspark 4.3).
+    """
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        """Read these columns; it travels to the tasks."""
+        self._options = options
+        self._columns = tuple(columns)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one partition for each task; see `spark_connector.read.batch_plan`."""
+        with borrowed(self._options.connection) as brokers:
+            return [InputPartition(part) for part in plan(brokers, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task; without partitions Spark asks once, for none."""
+        return read_partition(self._options, self._columns, partition)
+
+
+def read_partition(
+    options: ReadOptions, columns: Sequence[str], partition: InputPartition | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition, none if it is not one of ours."""
+    wanted = None if partition is None else partition.value
+    if isinstance(wanted, Slice):
+        schema = arrow_schema(columns, [COLUMN_TYPES[name] for name in columns])
+        read = read_slice if options.selection.history_of is None else read_history
+        yield from read(options, schema, wanted)

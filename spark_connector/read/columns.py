@@ -1,0 +1,107 @@
+"""The columns of the source: what they are called and what type they have.
+
+Pure: no pyspark. Those of a topic are the columns of Spark's Kafka source, so that a job that reads
+from Kafka reads from here with another format and other options.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.wire.errors import ConfigError
+
+_HEADERS_TYPE: Final = "array<struct<key:string,value:binary>>"
+RECORD_COLUMNS: Final[Mapping[str, str]] = {
+    "key": "binary",
+    "value": "binary",
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestampType": "int",
+}
+"""Of every record, with the types as Spark writes them. `timestampType` is 0 for the time of the
+producer and 1 for that of the broker."""
+HEADERS_COLUMN: Final[Mapping[str, str]] = {"headers": _HEADERS_TYPE}
+"""With `includeHeaders`; null where a record has none."""
+ORIGIN_COLUMNS: Final[Mapping[str, str]] = {
+    "originQueue": "string",
+    "originTopic": "string",
+    "originPartition": "int",
+    "originOffset": "bigint",
+    "receiveCount": "int",
+    "firstReceived": "timestamp",
+    "lastReceived": "timestamp",
+    "firstSent": "timestamp",
+    "reason": "string",
+}
+"""Of dead letters: where each comes from, and why it was given up."""
+HISTORY_COLUMNS: Final[Mapping[str, str]] = {
+    "timestamp": "timestamp",
+    "event": "string",
+    "queue": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "holder": "string",
+    "receiveCount": "int",
+    "leaseId": "bigint",
+    "visibleAt": "timestamp",
+    "reason": "string",
+    "belowOffset": "bigint",
+    "messageCount": "bigint",
+    "targetTopic": "string",
+    "targetPartition": "int",
+    "journalOffset": "bigint",
+}
+"""Of what happened to messages of a queue."""
+COLUMN_TYPES: Final[Mapping[str, str]] = {
+    **RECORD_COLUMNS,
+    **HEADERS_COLUMN,
+    **ORIGIN_COLUMNS,
+    **HISTORY_COLUMNS,
+}
+
+
+def columns_of(options: ReadOptions) -> dict[str, str]:
+    """Return the columns of a source, in order, with their types."""
+    if options.selection.history_of is not None:
+        return dict(HISTORY_COLUMNS)
+    headers = HEADERS_COLUMN if options.include_headers else {}
+    origin = ORIGIN_COLUMNS if options.selection.dead_letters_of is not None else {}
+    return {**RECORD_COLUMNS, **headers, **origin}
+
+
+def ddl(columns: Mapping[str, str]) -> str:
+    """Return columns as Spark's SQL declares them."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+def check_projection(
+    wanted: Iterable[tuple[str, str, bool]], options: ReadOptions
+) -> tuple[str, ...]:
+    """Return the names of the columns that `.schema(...)` asked for, in its order.
+
+    Args:
+        wanted: Name, type and whether it may be null, of each.
+        options: Of the source.
+
+    Raises:
+        ConfigError: A column is not there, has another type, or is said to be never null.
+    """
+    known = columns_of(options)
+    if options.selection.history_of is None:
+        known |= HEADERS_COLUMN
+    names: list[str] = []
+    for name, kind, is_nullable in wanted:
+        if name not in known:
+            raise ConfigError(f"there is no column {name!r}; there are {', '.join(known)}")
+        if kind != known[name]:
+            raise ConfigError(f"column {name} is {known[name]}, not {kind}; cast it after reading")
+        if not is_nullable:
+            raise ConfigError(f"column {name} cannot be NOT NULL: a source promises no such thing")
+        if name in names:
+            raise ConfigError(f"column {name} is asked for twice")
+        names.append(name)
+    if not names:
+        raise ConfigError(f"the schema has no column; there are {', '.join(known)}")
+    return tuple(names)

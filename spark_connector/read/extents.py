@@ -1,0 +1,151 @@
+"""Which partitions there are and how far each goes.
+
+Shell: asks brokers, in one call for all partitions if it can.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import repeat
+from typing import Final, NamedTuple
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.journals import journal_of
+from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.read_options import Selection
+from tidelog.wire.errors import ConfigError, UnknownQueueError, WireFormatError
+from tidelog.wire.messages.offset_ranges import TopicExtents
+from tidelog.wire.messages.queue_admin import DescribeQueuesRequest, QueueDescription
+from tidelog.wire.protocol import api
+
+_NO_QUEUE: Final = "none"
+"""As the name of a dead-letter queue."""
+_TOPICS_KEPT: Final = 16
+"""The names of their partitions are not made anew for each look."""
+
+
+class Extent(NamedTuple):
+    """How far one partition goes."""
+
+    topic_id: bytes
+    start: int
+    """The first offset that can be read."""
+    end: int
+    """Up to where it can be read (exclusive)."""
+    size_bytes: int = 0
+    """On disk; 0 if it was not asked for."""
+    is_known: bool = True
+    """Whether its leader has said so just now; if not, the numbers mean nothing."""
+
+    def slice(self, at: TopicPartition, start: int, end: int) -> Slice:
+        """Return a range of it."""
+        return Slice(at.topic, self.topic_id, at.partition, start, end)
+
+
+Extents = Mapping[TopicPartition, Extent]
+"""By partition, in order."""
+
+
+def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) -> Extents:
+    """Return what a selection reads now; topics that are not there any more are missing.
+
+    Without `with_sizes` all sizes are 0, and the answer takes less time.
+
+    Raises:
+        ConfigError: An assigned partition is not one of its topic, or a queue has no dead letters.
+        UnknownQueueError: There is no such queue.
+        TidelogError: Nobody could be asked.
+    """
+    if selection.history_of is not None:
+        return _journal_extents(brokers, journal_of(selection.history_of))
+    extents = _extents(_topics(brokers, selection, with_sizes=with_sizes))
+    if not selection.partitions:
+        return extents
+    names = {at.topic for at in extents}
+    for at in selection.partitions:
+        if at not in extents and at.topic in names:
+            count = sum(each.topic == at.topic for each in extents)
+            raise ConfigError(
+                f"assign: topic {at.topic!r} has {count} partitions, 0 to {count - 1};"
+                f" there is no {at.partition}"
+            )
+    return {at: extents[at] for at in selection.partitions if at in extents}
+
+
+def missing(selection: Selection, extents: Extents) -> list[str]:
+    """Return the topics that are named and were not found."""
+    named = {*selection.topics, *(at.topic for at in selection.partitions)}
+    if selection.history_of is not None:
+        named.add(journal_of(selection.history_of))
+    return sorted(named - {at.topic for at in extents})
+
+
+def dead_letter_topic(brokers: Brokers, queue: str) -> str:
+    """Return the topic in which dead letters of a queue are.
+
+    Raises:
+        UnknownQueueError: There is no such queue.
+        ConfigError: It has no dead-letter queue.
+    """
+    described = _queue(brokers, queue)
+    name = described.config.get("dead_letter_queue", _NO_QUEUE)
+    if name == _NO_QUEUE:
+        raise ConfigError(f"queue {queue!r} has no dead-letter queue")
+    return _queue(brokers, name).topic
+
+
+def _queue(brokers: Brokers, name: str) -> QueueDescription:
+    request = DescribeQueuesRequest([name])
+    (found,) = brokers.ask_any(api.DESCRIBE_QUEUES, request).queues
+    return found
+
+
+def _journal_extents(brokers: Brokers, journal: str) -> Extents:
+    """Return how far a journal goes, nothing if there is no such queue."""
+    try:
+        journal_id, found = brokers.journal_extents(journal)
+    except UnknownQueueError:
+        return {}
+    return {
+        TopicPartition(journal, number): Extent(journal_id, 0, 0, is_known=False)
+        if ends is None
+        else Extent(journal_id, *ends)
+        for number, ends in enumerate(found)
+    }
+
+
+def _topics(brokers: Brokers, selection: Selection, *, with_sizes: bool) -> list[TopicExtents]:
+    if selection.pattern is not None:
+        matches = re.compile(selection.pattern).fullmatch
+        found = brokers.topic_extents(None, with_sizes=with_sizes)
+        return [topic for topic in found if matches(topic.name)]
+    if selection.dead_letters_of is not None:
+        names = [dead_letter_topic(brokers, selection.dead_letters_of)]
+    else:
+        names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
+    return brokers.topic_extents(names, with_sizes=with_sizes)
+
+
+def _extents(topics: Iterable[TopicExtents]) -> dict[TopicPartition, Extent]:
+    """Return them by partition; topics are sorted by name."""
+    found: dict[TopicPartition, Extent] = {}
+    for topic in topics:
+        count = len(topic.high_watermarks)
+        known = [True] * count
+        for number in topic.unknown_partitions:
+            known[number] = False
+        sizes = topic.sizes_bytes or [0] * count
+        columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known)
+        if any(len(column) != count for column in columns):
+            raise WireFormatError(f"the extents of topic {topic.name!r} are not equally many")
+        # Without a step of Python for each of them: a stream asks several times a second.
+        extents = map(Extent._make, zip(repeat(topic.topic_id), *columns, strict=False))
+        found.update(zip(_places(topic.name, count), extents, strict=True))
+    return found
+
+
+@lru_cache(maxsize=_TOPICS_KEPT)
+def _places(topic: str, count: int) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a topic; the same objects each time, which are fast to compare."""
+    return tuple(TopicPartition(topic, number) for number in range(count))

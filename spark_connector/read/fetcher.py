@@ -1,0 +1,206 @@
+"""The batches of one range, one fetch ahead of whoever reads them.
+
+Shell: asks the leader. Memory: one reply of about `FETCH_BYTES`, or one batch if that is larger,
+and what the connection holds of the next one. What is yielded are views into the reply, valid
+until the next batch is asked for; their checksums are right.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Final, final
+
+from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.journals import fetch_api
+from tidelog.spark_connector.connection.link import Link
+from tidelog.spark_connector.read.data_loss import lost
+from tidelog.spark_connector.read.offsets import Slice
+from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    RequestTimedOutError,
+    RetriableError,
+    TidelogError,
+    UnknownQueueError,
+    UnknownTopicError,
+    from_wire,
+)
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionFetched
+
+FETCH_BYTES: Final = 4 << 20
+_FETCH_BYTES_MIN: Final = 64 << 10
+_MAX_WAIT_MS: Final = 500
+_UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
+"""As for any consumer: what one can read, the other can."""
+_TRIES_MAX: Final = 3
+"""So often is a batch fetched that may have been damaged on its way, and a topic asked for that may
+be so new that not every broker has heard of it."""
+
+
+@final
+class RangeFetcher:
+    """Fetches the records of one slice."""
+
+    def __init__(
+        self, brokers: Brokers, wanted: Slice, *, fail_on_data_loss: bool, timeout_ms: int
+    ) -> None:
+        """Begin at the start; `timeout_ms` is how long nothing may come before it fails."""
+        self._brokers = brokers
+        self._wanted = wanted
+        self._fail_on_data_loss = fail_on_data_loss
+        self._timeout_s = timeout_ms / 1000
+        self._fetch_api = fetch_api(wanted.topic)
+        self._position: int = wanted.start
+        self._asked: tuple[Link, int] | None = None
+        """Who was asked for the batches at which offset, if an answer is on its way."""
+        self._bytes_per_offset = 0.0
+        self._damaged_count = 0
+        self._missing_count = 0
+        self._gives_up_at = 0.0
+        self._decoder = ALL_COLUMNS
+
+    def batches(self, decoder: ColumnDecoder = ALL_COLUMNS) -> Iterator[RecordBatch]:
+        """Yield all batches that have records of the slice, cut to it.
+
+        `decoder` decodes the columns that are likely to be asked for.
+
+        Raises:
+            DataLossError: Some are gone, and that matters.
+            CorruptRecordError: A batch is damaged.
+            TidelogError: For `timeout_ms` nobody could be asked; what went wrong last.
+        """
+        self._decoder = decoder
+        self._moved()
+        while self._position < self._wanted.end:
+            try:
+                yield from self._fetch()
+            except OffsetOutOfRangeError as error:
+                self._skip_lost(error)
+            except (UnknownTopicError, UnknownQueueError) as error:
+                self._note_missing(error)
+            except CorruptRecordError:
+                self._damaged_count += 1
+                if self._damaged_count >= _TRIES_MAX:
+                    raise
+            except (RetriableError, ConnectionLostError) as error:
+                self._wait_for_better(error)
+            if self._position < self._wanted.end and time.monotonic() >= self._gives_up_at:
+                raise RequestTimedOutError(
+                    f"{self._wanted}: no record at offset {self._position} came in"
+                    f" {self._timeout_s:.0f} s (fetch.timeout.ms)"
+                )
+
+    def close(self) -> None:
+        """Give up; an answer that is on its way is not waited for."""
+        if self._asked is not None:
+            self._asked[0].close()
+            self._asked = None
+
+    # -- one fetch ------------------------------------------------------------------------------
+
+    def _fetch(self) -> Iterator[RecordBatch]:
+        """Yield what one answer brought, and have the next one sent meanwhile."""
+        if self._asked is None or self._asked[1] != self._position:
+            self.close()
+            self._ask(self._leader(), self._position)
+        assert self._asked is not None
+        link, _ = self._asked
+        self._asked = None
+        reply, view = link.receive(self._fetch_api, timeout_s=self._brokers.request_timeout_s)
+        (fetched,) = reply.results
+        if fetched.error is not None:
+            raise from_wire(fetched.error)
+        self._check_start(fetched, view)
+        chunk = FetchedChunk(self._wanted.at, view, fetched.high_watermark)
+        next_offset = chunk.next_offset()
+        if next_offset is not None and next_offset > self._position:
+            self._bytes_per_offset = len(view) / (next_offset - self._position)
+            if next_offset < self._wanted.end:
+                self._ask(link, next_offset)
+        yield from self._taken(chunk)
+
+    def _leader(self) -> Link:
+        topic_id, link = self._brokers.leader_of(self._wanted.at)
+        if topic_id != self._wanted.topic_id:  # What is known may be old.
+            self._brokers.refresh([self._wanted.topic])
+            topic_id, link = self._brokers.leader_of(self._wanted.at)
+        if topic_id != self._wanted.topic_id:
+            raise UnknownTopicError(f"another topic has the name {self._wanted.topic!r} now")
+        return link
+
+    def _taken(self, chunk: FetchedChunk) -> Iterator[RecordBatch]:
+        end = self._wanted.end
+        while self._position < end:
+            batch = chunk.take(
+                self._position,
+                uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX,
+                decoder=self._decoder,
+            )
+            passed = min(max(self._position, chunk.passed_offset), end)
+            cut = None if batch is None else batch.between(self._position, end)
+            if passed > self._position:
+                self._position = passed
+                self._moved()
+            if cut is None:
+                return
+            if cut.next_offset > cut.base_offset:
+                yield cut
+                self._moved()  # Whoever took it may have taken long.
+
+    def _moved(self) -> None:
+        self._gives_up_at = time.monotonic() + self._timeout_s
+        self._damaged_count = self._missing_count = 0
+
+    def _ask(self, link: Link, offset: int) -> None:
+        wanted = self._wanted
+        # No more than is needed, as far as can be told: what is behind the end is for others.
+        left_bytes = (wanted.end - offset) * self._bytes_per_offset or FETCH_BYTES
+        bytes_max = int(min(max(left_bytes * 1.1, _FETCH_BYTES_MIN), FETCH_BYTES))
+        asked = PartitionFetch(wanted.topic_id, wanted.partition, offset, bytes_max)
+        link.send(self._fetch_api, FetchRequest(_MAX_WAIT_MS, 1, bytes_max, [asked]))
+        self._asked = link, offset
+
+    # -- what may go wrong ----------------------------------------------------------------------
+
+    def _check_start(self, fetched: PartitionFetched, view: memoryview) -> None:
+        """See whether the log has lost the first records that are wanted."""
+        first = parse_header(view)
+        begins_at = fetched.log_start_offset
+        if begins_at > self._position and (first is None or first.base_offset > self._position):
+            raise OffsetOutOfRangeError("the log begins later now", log_start_offset=begins_at)
+
+    def _skip_lost(self, error: OffsetOutOfRangeError) -> None:
+        wanted, position = self._wanted, self._position
+        begins_at = error.log_start_offset or 0
+        if begins_at > position:
+            end = min(begins_at, wanted.end)
+            what = f"{wanted}: offsets [{position}, {end}) are gone: the log begins at {begins_at}"
+            self._position = end
+        else:
+            what = f"{wanted}: the log ends at {error.log_end_offset}, before {position}"
+            self._position = wanted.end
+        if self._fail_on_data_loss:
+            raise lost(what) from error
+
+    def _note_missing(self, error: UnknownTopicError | UnknownQueueError) -> None:
+        """Stop if the topic is gone; whoever was asked may not have heard of a new one yet."""
+        self.close()
+        self._missing_count += 1
+        if self._missing_count < _TRIES_MAX:
+            self._brokers.pause()
+            return
+        if self._fail_on_data_loss:
+            raise lost(f"{self._wanted}: {error}") from error
+        self._position = self._wanted.end
+
+    def _wait_for_better(self, error: TidelogError) -> None:
+        """Ask who leads now; whoever is asked next may know better."""
+        self.close()
+        if time.monotonic() >= self._gives_up_at:
+            raise error
+        self._brokers.pause()
+        self._brokers.retry(lambda: self._brokers.refresh([self._wanted.topic]))

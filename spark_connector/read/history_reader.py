@@ -1,0 +1,105 @@
+"""What a task does that reads the history of a queue.
+
+Shell: puts the parts together. It begins at the snapshot before its slice, without which nobody
+could say who had a message and how often it was received, and yields nothing of that.
+"""
+
+from collections.abc import Iterator
+from typing import Final, final
+
+import pyarrow as pa
+
+from tidelog.client.queue.inspect.history import QueueHistory
+from tidelog.spark_connector.arrow.history_columns import HistoryRows
+from tidelog.spark_connector.connection.journals import queue_of
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.fetcher import RangeFetcher
+from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.wire.batch.batch_columns import ColumnDecoder
+from tidelog.wire.errors import CorruptRecordError, WireFormatError
+from tidelog.wire.messages.fetch import OffsetAt, PartitionOffsetAt
+from tidelog.wire.messages.queue_journal import Frame, decode
+
+_VALUES: Final = ColumnDecoder({"values"})
+
+
+def read_history(
+    options: ReadOptions, schema: pa.Schema, wanted: Slice
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a slice of the journal says happened.
+
+    Raises:
+        DataLossError: Some of it is gone, and that matters.
+        CorruptRecordError: It is damaged, or a newer version wrote it.
+        TidelogError: Nobody could be asked in time.
+    """
+    rows = HistoryRows(schema, queue_of(wanted.topic), wanted.partition, name_of=_Names(options))
+    history = QueueHistory()
+    for _, frame in _frames(options, _before(options, wanted), fail_on_data_loss=False):
+        history.pass_over(frame)
+    for offset, frame in _frames(options, wanted, fail_on_data_loss=options.fail_on_data_loss):
+        for event in history.events(offset, frame):
+            rows.add(event)
+            if rows.is_full:
+                yield rows.take()
+    if rows.row_count:
+        yield rows.take()
+
+
+def _before(options: ReadOptions, wanted: Slice) -> Slice:
+    """Return what is to be known before the slice: from the last snapshot on, or from the start."""
+    begin: int | None = None
+    for _, frame in _frames(options, wanted.between(wanted.start, wanted.start + 1)):
+        begin = frame.snapshot_offset
+    if begin is None:
+        question = PartitionOffsetAt(wanted.topic_id, wanted.partition, int(OffsetAt.EARLIEST))
+        with borrowed(options.connection) as brokers:
+            begin = brokers.list_offsets({wanted.at: question})[wanted.at].offset
+    return wanted.between(min(begin or 0, wanted.start), wanted.start)
+
+
+def _frames(
+    options: ReadOptions, wanted: Slice, *, fail_on_data_loss: bool = False
+) -> Iterator[tuple[int, Frame]]:
+    with borrowed(options.connection) as brokers:
+        fetcher = RangeFetcher(
+            brokers,
+            wanted,
+            fail_on_data_loss=fail_on_data_loss,
+            timeout_ms=options.fetch_timeout_ms,
+        )
+        try:
+            for batch in fetcher.batches(_VALUES):
+                for offset, value in zip(batch.offsets, batch.values, strict=True):
+                    yield offset, _decoded(wanted, offset, value)
+        finally:
+            fetcher.close()
+
+
+def _decoded(wanted: Slice, offset: int, value: bytes | None) -> Frame:
+    try:
+        return decode(value or b"")
+    except WireFormatError as error:
+        raise CorruptRecordError(
+            f"{wanted.topic}/{wanted.partition}: offset {offset}: {error}",
+            offset=offset,
+            next_offset=offset + 1,
+        ) from error
+
+
+@final
+class _Names:
+    """Names of topics by id, asked for when one is wanted."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._known: dict[bytes, str] = {}
+
+    def __call__(self, topic_id: bytes) -> str:
+        """Return the name of a topic; its id in digits if it is gone."""
+        if topic_id not in self._known:
+            with borrowed(self._options.connection) as brokers:
+                found = brokers.topic_extents(None, with_sizes=False)
+            self._known |= {topic.topic_id: topic.name for topic in found}
+        return self._known.setdefault(topic_id, topic_id.hex())

@@ -1,0 +1,116 @@
+"""Large messages in a batch of records: joined, and their chunks left out.
+
+Shell: reads chunks by the offsets that the message names. They may lie before the range that a task
+reads, so it cannot collect them on its way. Memory: one message at a time beside the rows.
+"""
+
+import io
+from collections.abc import Iterator
+from typing import final
+
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.arrow.record_columns import RecordColumns, only
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.data_loss import DataLossError, lost
+from tidelog.spark_connector.read.fetcher import RangeFetcher
+from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.wire.batch.large_messages import ChunkMap, chunk_header, chunks_of, is_chunk
+from tidelog.wire.errors import CorruptRecordError, RecordTooLargeError, WireFormatError
+
+
+@final
+class LargeJoiner:
+    """Joins the large messages of one partition."""
+
+    def __init__(self, options: ReadOptions, wanted: Slice) -> None:
+        """Read chunks as `options` say."""
+        self._options = options
+        self._wanted = wanted
+
+    def joined(self, batch: RecordBatch) -> RecordColumns | None:
+        """Return the records that are messages, whole; `None` if there are none.
+
+        Raises:
+            DataLossError: A chunk is gone, and that matters.
+            RecordTooLargeError: A message is larger than is allowed for.
+            CorruptRecordError: A chunk, or what a message says of its chunks, is damaged.
+        """
+        if batch.has_only_chunks or not len(batch):
+            return None
+        if not batch.has_queue_fields:
+            return batch
+        kept: list[int] = []
+        values = list(batch.values)
+        for row, headers in enumerate(batch.headers):
+            if is_chunk(headers):
+                continue
+            try:
+                chunks = chunks_of(headers)
+            except WireFormatError as error:
+                raise _not_it(self._wanted.at, batch.offsets[row], str(error)) from error
+            if chunks is not None and not values[row]:
+                try:
+                    values[row] = self._read(chunks, batch.offsets[row])
+                except DataLossError:
+                    if self._options.fail_on_data_loss:
+                        raise
+                    continue
+            kept.append(row)
+        return only(batch, kept, values) if kept else None
+
+    def _read(self, chunks: ChunkMap, offset: int) -> bytes:
+        at = self._wanted.at
+        where = f"{at.topic}/{at.partition}: the message at offset {offset}"
+        if chunks.is_lost:
+            raise lost(f"{where} was moved when its chunks were gone already")
+        limit = self._options.large_message_bytes_max
+        if chunks.length > limit:
+            raise RecordTooLargeError(
+                f"{where} has {chunks.length} bytes, largeMessageMaxBytes is {limit}; raise it, or"
+                " read its parts with largeMessages=chunks",
+                size_bytes=chunks.length,
+                limit_bytes=limit,
+            )
+        buffer = io.BytesIO()
+        index = 0
+        for number, headers, value in self._chunks(chunks):
+            is_it = chunk_header(chunks.body_id, index) in headers
+            if not is_it or buffer.tell() + len(value) > chunks.length:
+                raise _not_it(at, number, "it is not the chunk that the message names")
+            buffer.write(value)
+            index += 1
+        if buffer.tell() != chunks.length or index != chunks.chunk_count:
+            raise _not_it(at, offset, f"its chunks have {buffer.tell()} bytes, not {chunks.length}")
+        return buffer.getvalue()
+
+    def _chunks(
+        self, chunks: ChunkMap
+    ) -> Iterator[tuple[int, tuple[tuple[str, bytes], ...], bytes]]:
+        """Yield offset, headers and value of each chunk."""
+        wanted = self._wanted
+        # Other links than those on which the records come: an answer may be under way there.
+        with borrowed(self._options.connection) as brokers:
+            for first, count in chunks.runs:
+                run = Slice(wanted.topic, wanted.topic_id, wanted.partition, first, first + count)
+                fetcher = RangeFetcher(
+                    brokers,
+                    run,
+                    fail_on_data_loss=True,
+                    timeout_ms=self._options.fetch_timeout_ms,
+                )
+                try:
+                    for batch in fetcher.batches():
+                        for number, headers, value in zip(
+                            batch.offsets, batch.headers, batch.values, strict=True
+                        ):
+                            yield number, headers, value or b""
+                finally:
+                    fetcher.close()
+
+
+def _not_it(at: TopicPartition, offset: int, why: str) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"{at.topic}/{at.partition}: offset {offset}: {why}", offset=offset, next_offset=offset + 1
+    )

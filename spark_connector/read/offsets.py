@@ -1,0 +1,181 @@
+"""Offsets as Spark keeps them, and the ranges that lie between two of them.
+
+Pure: no clock, no I/O, no pyspark. An offset is that of the next record to read, so ranges are half
+open. Spark compares offsets by their text: equal ones must be equal texts, so topics are sorted by
+name and partitions by number, whatever the order in which a broker lists them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, cast, final
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import ConfigError
+
+IDS: Final = "@ids"
+"""Beside the topics in the offsets of a stream: the id of each, in hexadecimal digits, so that
+another topic of the same name is told from the first. No topic has a name with an @."""
+_TOPIC_ID_BYTES: Final = 16
+
+Offsets = Mapping[TopicPartition, int]
+"""For each partition the offset of the next record to read."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a stream is."""
+
+    offsets: Offsets
+    topic_ids: Mapping[str, bytes]
+    """By name; every topic of `offsets` has one."""
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Return what Spark writes into the checkpoint; equal positions give equal texts."""
+        ids = {topic: self.topic_ids[topic].hex() for topic in sorted(self.topic_ids)}
+        return {**to_json(self.offsets), IDS: ids}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Position":
+        """Return what `to_json` gave.
+
+        Raises:
+            ConfigError: It is something else.
+        """
+        ids: dict[str, bytes] = {}
+        offsets: dict[TopicPartition, int] = {}
+        try:
+            for topic, by_number in found.items():
+                if topic == IDS:
+                    ids = {name: bytes.fromhex(text) for name, text in by_number.items()}
+                    continue
+                for number, offset in cast("Mapping[str, object]", by_number).items():
+                    offsets[TopicPartition(topic, int(number))] = _offset(offset)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise _not_ours(found) from error
+        are_ids = all(len(topic_id) == _TOPIC_ID_BYTES for topic_id in ids.values())
+        if not are_ids or ids.keys() != {at.topic for at in offsets}:
+            raise _not_ours(found)
+        return cls(dict(sorted(offsets.items())), ids)
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, Any]]:
+    """Return offsets as Spark's Kafka source writes them: `{"orders":{"0":23}}`."""
+    found: dict[str, dict[str, Any]] = {}
+    for at in sorted(offsets):
+        found.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
+    return found
+
+
+def _offset(found: object) -> int:
+    if type(found) is not int or found < 0:
+        raise ValueError(found)
+    return found
+
+
+def _not_ours(found: object) -> ConfigError:
+    return ConfigError(
+        f"the checkpoint holds the offset {found!r}, which this source did not write; begin with a"
+        " new checkpoint directory"
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Records of one partition, to be read by one task."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    start: int
+    end: int
+    """Exclusive."""
+
+    @property
+    def at(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """How many offsets there are; some of them may have no record."""
+        return self.end - self.start
+
+    def between(self, start: int, end: int) -> "Slice":
+        """Return another range of the same partition."""
+        return replace(self, start=start, end=end)
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.topic}/{self.partition} [{self.start}, {self.end})"
+
+
+def split(
+    slices: Iterable[Slice], *, records_max: int | None, min_partitions: int | None
+) -> list[Slice]:
+    """Cut ranges so that there are enough tasks and none is too large; leave out empty ones.
+
+    Args:
+        slices: What is to be read.
+        records_max: No slice has more offsets; a range is cut into equal parts.
+        min_partitions: Have about so many, at least: large ranges are cut in proportion to their
+            size, those below the mean are left whole.
+    """
+    found = [each for each in slices if each.size > 0]
+    if records_max is not None:
+        found = [part for each in found for part in _cut(each, -(-each.size // records_max))]
+    if min_partitions is None or min_partitions <= len(found):
+        return found
+    total = sum(each.size for each in found)
+    small = {each for each in found if each.size * min_partitions < total * 3 // 2}
+    large_size = total - sum(each.size for each in small)
+    wanted = max(min_partitions - len(small), 1)
+    result: list[Slice] = []
+    for each in found:
+        parts = 1 if each in small else -(-each.size * wanted // large_size)
+        result += _cut(each, min(parts, each.size))
+    return result
+
+
+def _cut(each: Slice, count: int) -> list[Slice]:
+    """Return so many parts, equal up to one offset."""
+    edges = [each.start + each.size * index // count for index in range(count + 1)]
+    return [replace(each, start=start, end=end) for start, end in pairwise(edges)]
+
+
+def advance(start: Offsets, end: Offsets, *, numerator: int, denominator: int) -> Offsets:
+    """Return how far a batch goes that may read a share of all that is there.
+
+    Each partition gets the same share of its backlog, rounded down, and at least one offset if it
+    has any: no partition starves, so the sum may exceed the limit by one for each.
+
+    Args:
+        start: Where the batch begins; a partition that is missing begins at 0.
+        end: All that is there.
+        numerator: What may be read, in any unit.
+        denominator: What is there, in the same unit.
+    """
+    if numerator >= denominator:
+        return dict(end)
+    found: dict[TopicPartition, int] = {}
+    for at, limit in end.items():
+        begin = start.get(at, 0)
+        backlog = limit - begin
+        if backlog > 0:
+            found[at] = begin + max(backlog * numerator // denominator, 1)
+        else:
+            found[at] = limit
+    return found
+
+
+def backlog(start: Offsets, end: Offsets) -> int:
+    """Return how many offsets lie between; a partition that `start` does not have begins at 0."""
+    return sum(max(offset - start.get(at, 0), 0) for at, offset in end.items())
+
+
+def describe(slices: Sequence[Slice]) -> str:
+    """Return some ranges for people, not too many of them."""
+    shown = ", ".join(map(str, slices[:5]))
+    return shown if len(slices) <= 5 else f"{shown} and {len(slices) - 5} more"  # noqa: PLR2004

@@ -1,0 +1,327 @@
+"""What to read, from where to where, and how fast: the options of the source.
+
+Pure: no clock, no I/O, no pyspark. The names and their meaning are those of Spark's Kafka source
+where it has the same thing; `docs/spark.md` has the table.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Self, cast, final
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.options import CONNECTION_NAMES, ConnectionOptions, GivenOptions
+from tidelog.wire.errors import ConfigError
+
+EARLIEST: Final = -2
+"""As an offset in JSON: the first that can be read."""
+LATEST: Final = -1
+"""As an offset in JSON: the end of what can be read."""
+OFFSET_MAX: Final = (1 << 63) - 1
+
+_SELECTIONS: Final = (
+    "subscribe", "subscribePattern", "assign", "queueDeadLetters", "queueHistory",
+)  # fmt: skip
+_STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_STRATEGY: Final = "startingOffsetsByTimestampStrategy"
+_ONLY_STREAM: Final = (
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger",
+    "groupId", "groupIdPrefix",
+)  # fmt: skip
+_ONLY_RECORDS: Final = (
+    "includeHeaders", "largeMessages", "largeMessageMaxBytes", "maxBytesPerTrigger", "groupId",
+    "groupIdPrefix",
+)  # fmt: skip
+READ_NAMES: Final = (
+    *CONNECTION_NAMES, *_SELECTIONS, *_STARTING, *_ENDING, *_ONLY_STREAM, _STRATEGY,
+    "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "includeHeaders",
+    "fetch.timeout.ms", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "isolation",
+    "largeMessages", "largeMessageMaxBytes",
+)  # fmt: skip
+RECORDS_PER_TASK: Final = 250_000
+"""What one task of a batch reads at most by default: a task costs about 100 ms of its own."""
+_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
+_FETCH_TIMEOUT_MS: Final = 120_000
+_RETRY_COUNT: Final = 3
+_RETRY_INTERVAL_MS: Final = 1000
+_LARGE_BYTES_MAX: Final = 64 << 20
+
+Strategy = Literal["error", "latest"]
+LargeMessages = Literal["join", "chunks"]
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is read; exactly one field is set."""
+
+    topics: tuple[str, ...] = ()
+    """`subscribe`: all partitions of these topics, sorted."""
+    pattern: str | None = None
+    """`subscribePattern`: topics whose whole name matches this regular expression of Python."""
+    partitions: tuple[TopicPartition, ...] = ()
+    """`assign`: exactly these, sorted."""
+    dead_letters_of: str | None = None
+    """`queueDeadLetters`: the name of a queue."""
+    history_of: str | None = None
+    """`queueHistory`: the name of a queue."""
+
+    @classmethod
+    def parse(cls, given: GivenOptions) -> Self:
+        """Return what is selected.
+
+        Raises:
+            ConfigError: Nothing is, or more than one thing, or it is not legal.
+        """
+        found = given.given(_SELECTIONS)
+        if len(found) != 1:
+            choices = ", ".join(_SELECTIONS)
+            are_given = " and ".join(found) + " are" if found else "none is"
+            raise ConfigError(f"give exactly one of {choices}; {are_given} given")
+        text = given.text(found[0]) or ""
+        if found == ["subscribe"]:
+            return cls(topics=_topics(text))
+        if found == ["subscribePattern"]:
+            return cls(pattern=_pattern(text))
+        if found == ["assign"]:
+            return cls(partitions=_assigned(given.json_object("assign") or {}))
+        if found == ["queueHistory"]:
+            return cls(history_of=text)
+        return cls(dead_letters_of=text)
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        if self.topics:
+            return ", ".join(self.topics)
+        if self.partitions:
+            return ", ".join(f"{at.topic}/{at.partition}" for at in self.partitions)
+        if self.dead_letters_of is not None:
+            return f"dead letters of queue {self.dead_letters_of}"
+        if self.history_of is not None:
+            return f"history of queue {self.history_of}"
+        return f"topics like {self.pattern}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to begin or to end."""
+
+    option: str
+    """The name of the option that says it, for errors."""
+    at: Literal["earliest", "latest", "time", "offsets", "times"]
+    time_ms: int = 0
+    """Unix milliseconds, with `time`: for all partitions."""
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    """With `offsets`: an offset, `EARLIEST` or `LATEST`; with `times`: Unix milliseconds. Names
+    every partition that is read."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """How to read."""
+
+    connection: ConnectionOptions
+    selection: Selection
+    starting: Place
+    ending: Place
+    """For a batch; a stream ends nowhere."""
+    starting_strategy: Strategy
+    """What to do where no record is as young as the starting time: fail, or begin at the end."""
+    min_partitions: int | None
+    """Have at least about so many tasks."""
+    max_records_per_partition: int | None
+    """No task reads more; `None`: no limit."""
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    """A batch below `min_offsets_per_trigger` waits no longer."""
+    max_bytes_per_trigger: int | None
+    fail_on_data_loss: bool
+    include_headers: bool
+    group_id: str | None
+    """Commit to this group how far the stream is, for its lag."""
+    group_id_prefix: str | None
+    fetch_timeout_ms: int
+    """Records that are known to be there must arrive within this time."""
+    retry_count: int
+    """Ask so often again where partitions end."""
+    retry_interval_ms: int
+    isolation: Isolation
+    """For jobs that come from Kafka: nothing that is not committed is ever in a log, so both
+    values read the same."""
+    large_messages: LargeMessages
+    large_message_bytes_max: int
+    """A larger message is not joined in memory; the task fails and names it."""
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, str], *, is_stream: bool | None) -> Self:
+        """Return what the options of a source say; `is_stream` is `None` before that is known.
+
+        Raises:
+            ConfigError: One is unknown, missing or not legal, or contradicts another.
+        """
+        given = GivenOptions(raw, READ_NAMES)
+        connection = ConnectionOptions.parse(given)
+        selection = Selection.parse(given)
+        if selection.history_of is not None:
+            _refuse(given, _ONLY_RECORDS, "it is about records, and queueHistory reads none")
+        default_start: Literal["earliest", "latest"] = "latest" if is_stream else "earliest"
+        starting = _place(given, _STARTING, default_start)
+        ending = _place(given, _ENDING, "latest")
+        if is_stream:
+            _refuse(given, _ENDING, "a stream has no end; use trigger(availableNow=True)")
+        elif is_stream is False:
+            _refuse(given, _ONLY_STREAM, "it is for streams, and this is a batch")
+            _check_batch(starting, ending)
+        offsets_max = given.number("maxOffsetsPerTrigger")
+        offsets_min = given.number("minOffsetsPerTrigger")
+        if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
+            raise ConfigError(
+                f"minOffsetsPerTrigger {offsets_min} is above maxOffsetsPerTrigger {offsets_max}"
+            )
+        if "groupId" in given and "groupIdPrefix" in given:
+            raise ConfigError("give groupId or groupIdPrefix, not both")
+        per_task = None if is_stream else RECORDS_PER_TASK
+        return cls(
+            connection=connection,
+            selection=selection,
+            starting=starting,
+            ending=ending,
+            starting_strategy=given.choice(_STRATEGY, ("error", "latest"), default="error"),
+            min_partitions=given.number("minPartitions"),
+            max_records_per_partition=given.number("maxRecordsPerPartition") or per_task,
+            max_offsets_per_trigger=offsets_max,
+            min_offsets_per_trigger=offsets_min,
+            max_trigger_delay_ms=given.duration_ms(
+                "maxTriggerDelay", default=_MAX_TRIGGER_DELAY_MS
+            ),
+            max_bytes_per_trigger=given.number("maxBytesPerTrigger"),
+            fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+            include_headers=given.flag("includeHeaders", default=False),
+            group_id=given.text("groupId"),
+            group_id_prefix=given.text("groupIdPrefix"),
+            **_details(given),
+        )
+
+
+def _details(given: GivenOptions) -> dict[str, Any]:
+    """Return the fields that few people set."""
+    retry_count = given.number("fetchOffset.numRetries", at_least=0)
+    isolations: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
+    large: tuple[LargeMessages, ...] = ("join", "chunks")
+    return {
+        "fetch_timeout_ms": given.duration_ms("fetch.timeout.ms", default=_FETCH_TIMEOUT_MS),
+        "retry_count": _RETRY_COUNT if retry_count is None else retry_count,
+        "retry_interval_ms": given.duration_ms(
+            "fetchOffset.retryIntervalMs", default=_RETRY_INTERVAL_MS
+        ),
+        "isolation": given.choice("isolation", isolations, default="read_committed"),
+        "large_messages": given.choice("largeMessages", large, default="join"),
+        "large_message_bytes_max": given.number("largeMessageMaxBytes") or _LARGE_BYTES_MAX,
+    }
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = sorted({name.strip() for name in text.split(",") if name.strip()})
+    if not topics:
+        raise ConfigError(f"subscribe must be names with commas between them, not {text!r}")
+    return tuple(topics)
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(
+            f"subscribePattern {text!r} is no regular expression of Python: {error}"
+        ) from error
+    return text
+
+
+def _assigned(by_topic: dict[str, Any]) -> tuple[TopicPartition, ...]:
+    found: list[TopicPartition] = []
+    for topic, partitions in by_topic.items():
+        if not isinstance(partitions, list) or not partitions:
+            raise ConfigError(f'assign must be JSON such as {{"orders":[0,1]}}; see {topic!r}')
+        for number in cast("list[object]", partitions):
+            if type(number) is not int or number < 0:  # A bool is an int of its own type.
+                raise ConfigError(f"assign: {number!r} of {topic!r} is not a partition's number")
+            found.append(TopicPartition(topic, number))
+    if not found:
+        raise ConfigError("assign names no partition")
+    if len(set(found)) < len(found):
+        raise ConfigError("assign names a partition twice")
+    return tuple(sorted(found))
+
+
+def _place(
+    given: GivenOptions, names: tuple[str, str, str], default: Literal["earliest", "latest"]
+) -> Place:
+    """Return what the first of `names` that is given says: a time, times, or offsets."""
+    time_name, times_name, offsets_name = names
+    time_ms = given.number(time_name, at_least=0)
+    if time_ms is not None:
+        return Place(time_name, "time", time_ms)
+    times = given.json_object(times_name)
+    if times is not None:
+        return Place(times_name, "times", by_partition=_numbers(times_name, times, at_least=0))
+    text = given.text(offsets_name)
+    if text is None:
+        return Place(offsets_name, default)
+    if text.lower() in ("earliest", "latest"):
+        return Place(offsets_name, "earliest" if text.lower() == "earliest" else "latest")
+    if not text.startswith("{"):
+        raise ConfigError(
+            f'{offsets_name} must be earliest, latest or JSON such as {{"orders":{{"0":23}}}},'
+            f" not {text!r}"
+        )
+    offsets = _numbers(offsets_name, given.json_object(offsets_name) or {}, at_least=EARLIEST)
+    return Place(offsets_name, "offsets", by_partition=offsets)
+
+
+def _numbers(name: str, by_topic: dict[str, Any], *, at_least: int) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in by_topic.items():
+        if not isinstance(numbers, dict):
+            raise ConfigError(f'{name} must be JSON such as {{"orders":{{"0":23}}}}; see {topic!r}')
+        for partition, number in cast("dict[str, object]", numbers).items():
+            if not re.fullmatch(r"0|[1-9]\d{0,9}", partition, re.ASCII):
+                raise ConfigError(f"{name}: {partition!r} of {topic!r} is not a partition's number")
+            if type(number) is not int or not at_least <= number <= OFFSET_MAX:
+                raise ConfigError(
+                    f"{name}: {json_text(number)} for {topic}/{partition} must be a whole number"
+                    f" of {at_least} or more"
+                )
+            found[TopicPartition(topic, int(partition))] = number
+    if not found:
+        raise ConfigError(f"{name} names no partition")
+    return found
+
+
+def json_text(value: object) -> str:
+    """Return a value from JSON nearly as it was written."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _refuse(given: GivenOptions, names: tuple[str, ...], why: str) -> None:
+    found = given.given(names)
+    if found:
+        raise ConfigError(f"{found[0]} cannot be used here: {why}")
+
+
+def _check_batch(starting: Place, ending: Place) -> None:
+    if starting.at == "latest":
+        raise ConfigError("startingOffsets latest would leave a batch nothing to read")
+    if ending.at == "earliest":
+        raise ConfigError("endingOffsets earliest would leave a batch nothing to read")
+    for place, refused, word in ((starting, LATEST, "latest"), (ending, EARLIEST, "earliest")):
+        for at, offset in place.by_partition.items():
+            if place.at == "offsets" and offset == refused:
+                raise ConfigError(
+                    f"{place.option}: {offset} ({word}) for {at.topic}/{at.partition} would leave a"
+                    " batch nothing to read"
+                )

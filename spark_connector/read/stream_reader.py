@@ -1,0 +1,101 @@
+"""A stream, as Spark asks for it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidelog.spark_connector.read.batch_reader import read_partition
+from tidelog.spark_connector.read.offsets import Position, split
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.spark_connector.read.stream_progress import slices_between
+from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads batch after batch. Spark makes several: one plans, and others read in the tasks."""
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
+        """Read these columns; it travels to the tasks."""
+        self._options = options
+        self._columns = tuple(columns)
+        self._source: StreamSource | None = None
+        self._answered: tuple[dict[str, Any], Position] | None = None
+        """What was answered last: mostly the start of the next question."""
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return where the query begins."""
+        return self._planner().initial().to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return what one batch may read; Spark replaces it for a query that is triggered once."""
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return where the next batch ends; the start if there is nothing yet."""
+        answered = self._answered
+        is_same = answered is not None and answered[0] == start
+        begin = answered[1] if answered is not None and is_same else Position.from_json(start)
+        end = self._planner().latest(begin, _limit(limit))
+        text = start if end == begin else end.to_json()
+        self._answered = text, end
+        return text
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Return how far partitions go, for progress reports."""
+        latest = self._planner().reported()
+        return None if latest is None else latest.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Let the query end where the partitions end now."""
+        self._planner().prepare_available_now()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return one partition for each task of a batch; the same whenever it is run again."""
+        slices = slices_between(Position.from_json(start), Position.from_json(end))
+        parts = split(
+            slices,
+            records_max=self._options.max_records_per_partition,
+            min_partitions=self._options.min_partitions,
+        )
+        return [InputPartition(part) for part in parts]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        return read_partition(self._options, self._columns, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that a batch is done, for the group if there is one."""
+        self._planner().commit(Position.from_json(end))
+
+    def stop(self) -> None:
+        """Do nothing: Spark does not call it, and nothing has to be closed."""
+
+    def _planner(self) -> StreamSource:
+        if self._source is None:
+            self._source = StreamSource(self._options)
+        return self._source
+
+
+def _limit(limit: ReadLimit) -> Limit:
+    if isinstance(limit, ReadMaxRows):
+        return Limit(records=limit.max_rows)
+    if isinstance(limit, ReadMaxBytes):
+        return Limit(size_bytes=limit.max_bytes)
+    return Limit() if isinstance(limit, ReadMinRows) else ALL

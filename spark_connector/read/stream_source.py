@@ -1,0 +1,223 @@
+"""One streaming query, as far as it is not Spark's: where it begins, how far its next batch goes.
+
+Shell: asks brokers and waits; `spark_connector.read.stream_progress` decides. It lives in one
+process for as long as the query, and knows nothing that the checkpoint would have to know.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, final
+
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.batch_plan import known_extents
+from tidelog.spark_connector.read.data_loss import lost
+from tidelog.spark_connector.read.extents import Extents, look
+from tidelog.spark_connector.read.group_commit import commit_group
+from tidelog.spark_connector.read.offsets import Position
+from tidelog.spark_connector.read.placing import starting_offsets
+from tidelog.spark_connector.read.read_options import LATEST, ReadOptions
+from tidelog.spark_connector.read.stream_progress import (
+    Reach,
+    bytes_between,
+    limited,
+    reach,
+    size_between,
+    within,
+)
+from tidelog.wire.errors import TidelogError, UnknownTopicError
+
+_REQUEST_INTERVAL_S: Final = 0.25
+"""Brokers are asked no more often than this: Spark asks an idle source thirty times a second. One
+look takes one request, but for dead letters and the history of a queue."""
+_log = logging.getLogger(__name__)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much the next batch may read."""
+
+    is_all: bool = False
+    """Everything, whatever the options say: a query that is triggered once."""
+    records: int | None = None
+    size_bytes: int | None = None
+
+
+ALL: Final = Limit(is_all=True)
+
+
+@final
+class StreamSource:
+    """What one query reads."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """Ask nothing yet; `now` and `wait` are in seconds."""
+        self._options = options
+        self._now = now
+        self._wait = wait
+        self._initial: Position | None = None
+        self._is_first = True
+        self._target: Position | None = None
+        """With `availableNow`: where the query ends."""
+        self._extents: Extents = {}
+        self._looked_at: float | None = None
+        self._request_count = 1
+        """How many the last look took."""
+        self._has_byte_limit = options.max_bytes_per_trigger is not None
+        self._latest: Position | None = None
+        self._fired_at = now()
+        self._told: set[str] = set()
+
+    def initial(self) -> Position:
+        """Return where the query begins; the same each time.
+
+        Raises:
+            TidelogError: What is given does not fit what is there, or nobody could be asked.
+        """
+        if self._initial is None:
+            options = self._options
+            with borrowed(options.connection) as brokers:
+                extents = known_extents(brokers, options)
+                offsets = starting_offsets(
+                    brokers, options.starting, extents, strategy=options.starting_strategy
+                )
+            ids = {at.topic: extent.topic_id for at, extent in extents.items()}
+            self._initial = Position(offsets, ids)
+        return self._initial
+
+    def prepare_available_now(self) -> None:
+        """Read what is there now, and nothing that comes later.
+
+        Raises:
+            TidelogError: Nobody could be asked.
+        """
+        options = self._options
+        with borrowed(options.connection) as brokers:
+            try:
+                extents = known_extents(brokers, options)
+            except UnknownTopicError:
+                if options.fail_on_data_loss:
+                    raise
+                extents = look(brokers, options.selection)  # What is left of it.
+        self._target = reach(Position({}, {}), extents).end
+
+    def latest(self, start: Position, limit: Limit) -> Position:
+        """Return where the next batch ends; `start` if there is nothing to read yet.
+
+        Raises:
+            DataLossError: Records that were not read are gone, and that matters.
+            TidelogError: Nobody could be asked.
+        """
+        if limit.size_bytes is not None and not self._has_byte_limit:
+            self._has_byte_limit, self._looked_at = True, None
+        is_first, self._is_first = self._is_first, False
+        if is_first and start == self._initial and self._begins_at_the_end():
+            # An empty batch has Spark write down where the stream begins: a crash in the first one
+            # with records cannot move it.
+            return start
+        found = self._reach(start)
+        end = found.end
+        if self._target is not None:
+            end = within(end, self._target, start)
+        elif not limit.is_all and self._is_too_little(found, end):
+            return start
+        end = self._limited(found, end, limit)
+        if end != start:
+            self._fired_at = self._now()
+        return end
+
+    def reported(self) -> Position | None:
+        """Return how far the partitions go, as was heard last."""
+        return self._latest
+
+    def commit(self, end: Position) -> None:
+        """Tell the group how far the query is; that it cannot be told is no reason to stop."""
+        try:
+            commit_group(self._options, end)
+        except TidelogError as error:
+            self._warn(f"the offsets of the group were not committed: {error}")
+
+    # -- how far -------------------------------------------------------------------------------
+
+    def _begins_at_the_end(self) -> bool:
+        place = self._options.starting
+        return place.at == "latest" or LATEST in place.by_partition.values()
+
+    def _reach(self, start: Position) -> Reach:
+        is_fresh = self._look()
+        found = reach(start, self._extents)
+        if found.end == start and not is_fresh:
+            self._look(wait=True)
+            found = reach(start, self._extents)
+        may_come = self._is_news(found) and self._is_a_topic_gone(start)
+        for _ in range(self._options.retry_count if may_come else 0):
+            # One broker may not have heard of all topics yet; that is no loss.
+            self._wait(self._options.retry_interval_ms / 1000)
+            self._look(wait=True)
+            found = reach(start, self._extents)
+        self._latest = found.end
+        if found.losses:
+            if self._options.fail_on_data_loss:
+                raise lost("; ".join(found.losses))
+            for line in found.losses:
+                self._warn(line)
+        return found
+
+    def _look(self, *, wait: bool = False) -> bool:
+        """Ask how far partitions go, if that is long ago; return whether it was asked."""
+        if self._looked_at is not None:
+            interval_s = self._request_count * _REQUEST_INTERVAL_S
+            left_s = self._looked_at + interval_s - self._now()
+            if left_s > 0 and not wait:
+                return False
+            self._wait(max(left_s, 0))
+        with borrowed(self._options.connection) as brokers:
+            sent_before = brokers.sent_count
+            selection = self._options.selection
+            self._extents = look(brokers, selection, with_sizes=self._has_byte_limit)
+            self._request_count = max(brokers.sent_count - sent_before, 1)
+        self._looked_at = self._now()
+        return True
+
+    def _is_too_little(self, found: Reach, end: Position) -> bool:
+        wanted = self._options.min_offsets_per_trigger
+        if wanted is None or size_between(found.begin, end) >= wanted:
+            return False
+        delay_s = self._options.max_trigger_delay_ms / 1000
+        return self._now() - self._fired_at < delay_s
+
+    def _limited(self, found: Reach, end: Position, limit: Limit) -> Position:
+        if limit.is_all:
+            return end
+        shares: list[tuple[int, int]] = []
+        records = limit.records or self._options.max_offsets_per_trigger
+        if records is not None:
+            shares.append((records, size_between(found.begin, end)))
+        size_bytes = limit.size_bytes or self._options.max_bytes_per_trigger
+        if size_bytes is not None:
+            total = bytes_between(found.begin, end.offsets, self._extents)
+            shares.append((size_bytes, total))
+        shares = [share for share in shares if share[0] < share[1]]
+        if not shares:
+            return end
+        numerator, denominator = min(shares, key=lambda share: share[0] / share[1])
+        return limited(found.begin, end, numerator=numerator, denominator=denominator)
+
+    def _is_a_topic_gone(self, start: Position) -> bool:
+        return not {at.topic for at in start.offsets} <= {at.topic for at in self._extents}
+
+    def _is_news(self, found: Reach) -> bool:
+        return any(line not in self._told for line in found.losses)
+
+    def _warn(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            _log.warning("%s", line)

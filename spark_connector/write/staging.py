@@ -1,0 +1,290 @@
+"""Staging records for a batch over plain sockets, and committing it.
+
+Shell: one caller at a time. A task collects what it is given and stages it round after round: one
+batch for each partition, to all leaders at once. A round waits for disks once, however much it
+brings, so it begins when there is enough for a large one. Nobody sees any of it before the commit.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final, NamedTuple, final
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
+from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.link import Link
+from tidelog.spark_connector.write.rows import Outgoing
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import encode_batch
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    RetriableError,
+    TidelogError,
+    TransactionGoneError,
+    WireFormatError,
+    from_wire,
+)
+from tidelog.wire.messages.produce import InitProducerRequest, PartitionBatch, ProduceReply
+from tidelog.wire.messages.transactions import (
+    AbortTransactionRequest,
+    BeginTransactionReply,
+    BeginTransactionRequest,
+    CommitTransactionRequest,
+    StageRequest,
+)
+from tidelog.wire.protocol import api
+
+TIMEOUT_S: Final = 3600.0
+"""A batch is dropped if no task has begun it, or gone on with it, for so long."""
+_RENEWED_AFTER_S: Final = TIMEOUT_S / 4
+_STAGING_PREFIX: Final = "staged@"
+_ROUND_BYTES: Final = 4 << 20
+"""When so much waits, a round begins; it brings no more, unless it is a single batch."""
+
+_Batch = tuple[bytearray, int]
+"""A batch and the number of its records."""
+
+
+class _Round(NamedTuple):
+    """Batches that were sent to their leaders, one for each of some partitions."""
+
+    left: dict[TopicPartition, _Batch]
+    """Those that are not known to be safe."""
+    sent: list[tuple[Link, list[TopicPartition]]]
+    """Who owes an answer about which of them."""
+    failures: list[TidelogError]
+    """Why others were not sent."""
+
+
+def begin(
+    brokers: Brokers, name: str, batch_id: int, *, topics: Sequence[str] = ()
+) -> BeginTransactionReply:
+    """Begin a batch, or say that it goes on.
+
+    Raises:
+        TidelogError: It is refused, or nobody could be asked.
+    """
+    request = BeginTransactionRequest(name, batch_id, list(topics), int(TIMEOUT_S * 1000))
+    return brokers.ask_any(api.BEGIN_TRANSACTION, request)
+
+
+def commit(
+    brokers: Brokers, name: str, batch_id: int, *, number: int, places: Iterable[StagedPlace]
+) -> None:
+    """Let what was staged become visible; nothing happens if the batch is committed already.
+
+    Raises:
+        TidelogError: It is refused, or nobody knows; the same again tells.
+    """
+    patience_ms = brokers.options.request_timeout_ms // 2
+    request = CommitTransactionRequest(name, batch_id, number, merged(places), patience_ms)
+    brokers.ask_any(api.COMMIT_TRANSACTION, request)
+
+
+def abort(brokers: Brokers, name: str, batch_id: int, *, number: int) -> bool:
+    """Drop what was staged; or return that the batch is committed, and stays so.
+
+    Raises:
+        TidelogError: Nobody could be asked.
+    """
+    request = AbortTransactionRequest(name, batch_id, number)
+    return brokers.ask_any(api.ABORT_TRANSACTION, request).is_committed
+
+
+@final
+class StagingTask:
+    """Stages records of one attempt of a task. One that has failed is of no further use."""
+
+    def __init__(
+        self, brokers: Brokers, name: str, batch_id: int, *, codec: Codec, stage_timeout_ms: int
+    ) -> None:
+        """Begin the batch, or go on with it.
+
+        Raises:
+            StaleTransactionError: A batch with a higher id was begun or committed.
+            TidelogError: It is refused, or nobody could be asked.
+        """
+        self._brokers = brokers
+        self._name = name
+        self._batch_id = batch_id
+        self._codec = codec
+        self._stage_timeout_ms = stage_timeout_ms
+        self.number = begin(brokers, name, batch_id).number
+        """Of the transaction; 0 if the batch was committed before: nothing is staged then."""
+        self._begun_at = time.monotonic()
+        self._producer_id = 0
+        self._counts: dict[str, int] = {}
+        self._ids: dict[str, bytes] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._places = Places()
+        self._queues: dict[TopicPartition, deque[_Batch]] = {}
+        """What no round has brought yet; who has waited longest is first."""
+        self._queued_bytes = 0
+        self._under_way = _Round({}, [], [])
+
+    def finish(self) -> tuple[StagedPlace, ...]:
+        """Stage what is left, wait until all is safe, and return where it is.
+
+        Raises:
+            TidelogError: As for `stage`.
+        """
+        while self._queues:
+            self._next_round()
+        self._end_round()
+        return self._places.as_tuple()
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions topics have; something may be staged for them then.
+
+        Raises:
+            UnknownTopicError: There is no such topic.
+            TidelogError: Nobody could be asked.
+        """
+        for topic in topics:
+            if topic not in self._counts:
+                self._end_round()
+                begun = begin(self._brokers, self._name, self._batch_id, topics=[topic])
+                self._require_same(begun)
+                (self._ids[topic],) = begun.topic_ids
+                staging = _STAGING_PREFIX + topic
+                known = self._brokers.retry(partial(self._brokers.topic, staging))
+                self._counts[topic] = len(known.partitions)
+        return self._counts
+
+    def stage(self, records: Iterable[Outgoing]) -> None:
+        """Stage records; when this returns the last of them may wait, or be on their way.
+
+        So the next ones are made while brokers make these safe.
+
+        Raises:
+            TransactionGoneError: The batch is over.
+            TidelogError: They, or those before, are refused, or nobody could be asked.
+        """
+        if time.monotonic() - self._begun_at >= _RENEWED_AFTER_S:
+            self._end_round()
+            self._require_same(begin(self._brokers, self._name, self._batch_id))
+            self._begun_at = time.monotonic()
+        now_ms = time.time_ns() // 1_000_000
+        for part in records:
+            at = TopicPartition(part.topic, part.partition)
+            batch = self._encoded(at, part, now_ms)
+            self._queues.setdefault(at, deque()).append(batch)
+            self._queued_bytes += len(batch[0])
+        while self._queued_bytes >= _ROUND_BYTES:
+            self._next_round()
+
+    def _next_round(self) -> None:
+        """Begin a round when the last one has ended."""
+        round_bytes, batches = 0, dict[TopicPartition, _Batch]()
+        for at, queue in list(self._queues.items()):
+            if batches and round_bytes + len(queue[0][0]) > _ROUND_BYTES:
+                break
+            batches[at] = queue.popleft()
+            round_bytes += len(batches[at][0])
+            del self._queues[at]
+            if queue:
+                self._queues[at] = queue  # Behind the others.
+        self._queued_bytes -= round_bytes
+        self._end_round()
+        self._under_way = self._begin_round(batches)
+
+    def _encoded(self, at: TopicPartition, part: Outgoing, now_ms: int) -> _Batch:
+        if not self._producer_id:
+            granted = self._brokers.ask_any(api.INIT_PRODUCER, InitProducerRequest())
+            self._producer_id = granted.producer_id
+        sequence = self._sequences.get(at, 0)
+        count = part.columns.record_count
+        self._sequences[at] = sequence + count
+        batch = encode_batch(
+            part.columns,
+            first_timestamp_ms=now_ms,
+            codec=self._codec,
+            producer_id=self._producer_id,
+            base_sequence=sequence,
+        )
+        return batch, count
+
+    def _end_round(self) -> None:
+        """Wait until what is under way is safe; send again and again what did not arrive.
+
+        Nothing else is asked on these links before. If this fails, so does the next one.
+        """
+
+        def attempt() -> None:
+            under_way = self._under_way
+            if under_way.left and not under_way.sent:
+                under_way = self._begin_round(under_way.left)
+            self._under_way = _Round(under_way.left, [], [])
+            failures = self._answered(under_way)
+            for error in failures:
+                if not isinstance(error, (RetriableError, ConnectionLostError)):
+                    raise error
+            for error in failures:
+                raise error
+
+        self._brokers.retry(attempt)
+
+    def _begin_round(self, left: dict[TopicPartition, _Batch]) -> "_Round":
+        """Send one batch for each of some partitions."""
+        failures: list[TidelogError] = []
+        by_link: dict[Link, list[tuple[TopicPartition, bytes]]] = {}
+        for at in left:
+            try:
+                staging = TopicPartition(_STAGING_PREFIX + at.topic, at.partition)
+                topic_id, link = self._brokers.leader_of(staging)
+                by_link.setdefault(link, []).append((at, topic_id))
+            except TidelogError as error:
+                failures.append(error)
+        sent: list[tuple[Link, list[TopicPartition]]] = []
+        for link, places in by_link.items():
+            entries = [
+                PartitionBatch(topic_id, at.partition, len(left[at][0])) for at, topic_id in places
+            ]
+            attachment: list[BytesLike] = [left[at][0] for at, _ in places]
+            try:
+                request = StageRequest(self.number, self._stage_timeout_ms, entries)
+                link.send(api.STAGE, request, attachment)
+                sent.append((link, [at for at, _ in places]))
+            except TidelogError as error:
+                failures.append(error)
+        return _Round(left, sent, failures)
+
+    def _answered(self, under_way: "_Round") -> list[TidelogError]:
+        """Take out what is safe, and return why the rest is not."""
+        failures = list(under_way.failures)
+        for link, partitions in under_way.sent:
+            try:
+                reply, _ = link.receive(api.STAGE, timeout_s=self._stage_timeout_ms / 1000)
+                failures += self._settle(reply, partitions, under_way.left)
+            except TidelogError as error:
+                failures.append(error)
+        return failures
+
+    def _settle(
+        self,
+        reply: ProduceReply,
+        partitions: Sequence[TopicPartition],
+        left: dict[TopicPartition, _Batch],
+    ) -> list[BrokerError]:
+        if len(reply.results) != len(partitions):
+            raise WireFormatError(f"{len(reply.results)} results for {len(partitions)} batches")
+        failures: list[BrokerError] = []
+        for at, result in zip(partitions, reply.results, strict=True):
+            if result.error is not None:
+                failures.append(from_wire(result.error))
+                continue
+            _, count = left.pop(at)
+            key = (self._ids[at.topic], at.partition)
+            self._places.add(key, self._producer_id, result.base_offset, count=count)
+        return failures
+
+    def _require_same(self, begun: BeginTransactionReply) -> None:
+        if begun.number != self.number:
+            raise TransactionGoneError(
+                f"batch {self._batch_id} of {self._name!r} was"
+                f" {'begun anew' if begun.number else 'committed'} while this task staged for it"
+            )

@@ -1,0 +1,163 @@
+"""Writing a batch or a stream, as Spark asks for it: once, all of it or nothing.
+
+A streaming query names its micro-batches by its id and their numbers; a job that writes a batch
+draws a name, unless it is given one. Tasks stage under that name, and Spark says which of them
+count.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from tidelog.client.transactions.staged_places import StagedPlace
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.options import WriteOptions
+from tidelog.spark_connector.write import staging
+from tidelog.spark_connector.write.rows import KeyPartitions, outgoing, topics_of
+from tidelog.wire.batch.compression import CODEC_NAMES
+from tidelog.wire.errors import ConfigError, TransactionGoneError
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+
+
+@final
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What one task has staged."""
+
+    name: str
+    batch_id: int
+    number: int
+    """Of the transaction; 0 if the batch was committed before."""
+    places: tuple[StagedPlace, ...]
+    row_count: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes what a job has; with a `transactionalId` once, however often the job runs."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        """Travel to the tasks; whoever commits is the same, with the same name."""
+        self._options = options
+        self._name = options.transactional_id or f"spark-{uuid.uuid4()}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
+        """Stage the rows of one task."""
+        return stage(self._options, self._name, 0, batches=iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Let what these tasks have staged become visible."""
+        commit(self._options, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop what was staged, unless it is committed: Spark also calls this after a commit."""
+        abort(self._options, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the micro-batches of a query, each once."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        """Travel to the tasks; another one commits."""
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
+        """Stage the rows of one task."""
+        query_id, batch_id = self._query_and_batch()
+        return stage(
+            self._options, self._options.transactional_id or query_id, batch_id, batches=iterator
+        )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Let what these tasks have staged become visible; nothing happens the second time."""
+        del batchId
+        commit(self._options, messages)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Drop what was staged, unless it is committed: Spark also calls this after a commit."""
+        del batchId
+        abort(self._options, messages)
+
+    @staticmethod
+    def _query_and_batch() -> tuple[str, int]:
+        context = TaskContext.get()
+        query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
+        batch_id = None if context is None else context.getLocalProperty(_BATCH_ID)
+        if not query_id or batch_id is None:
+            raise ConfigError("Spark does not say which query and batch this is")
+        return query_id, int(batch_id)
+
+
+def stage(
+    options: WriteOptions, name: str, batch_id: int, *, batches: Iterator[pa.RecordBatch]
+) -> Staged:
+    """Stage rows for a batch, and return where they are.
+
+    Raises:
+        TidelogError: Some cannot be written, or nobody could be asked; none is visible.
+    """
+    with borrowed(options.connection) as brokers:
+        task = staging.StagingTask(
+            brokers,
+            name,
+            batch_id,
+            codec=CODEC_NAMES[options.compression],
+            stage_timeout_ms=options.stage_timeout_ms,
+        )
+        row_count, known_keys = 0, KeyPartitions()
+        context = TaskContext.get()
+        sticky = 0 if context is None else context.partitionId()
+        for batch in batches:
+            if not task.number or not batch.num_rows:
+                continue  # What was committed before is not written again.
+            counts = task.partition_counts(topics_of(batch, options))
+            task.stage(outgoing(batch, options, counts, sticky=sticky, known_keys=known_keys))
+            row_count += batch.num_rows
+            sticky += 1
+        return Staged(name, batch_id, task.number, task.finish(), row_count)
+
+
+def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Commit what tasks have staged, in their order.
+
+    Raises:
+        TransactionGoneError: They have not staged for the same transaction.
+        TidelogError: It is refused, or nobody knows.
+    """
+    staged = _staged(messages)
+    numbers = {each.number for each in staged} - {0}
+    if not staged:
+        return
+    if len(numbers) > 1:
+        raise TransactionGoneError(
+            f"batch {staged[0].batch_id} of {staged[0].name!r} was begun anew while tasks staged"
+            " for it; run it again"
+        )
+    places = [place for each in staged if each.number for place in each.places]
+    with borrowed(options.connection) as brokers:
+        number = numbers.pop() if numbers else 0
+        staging.commit(brokers, staged[0].name, staged[0].batch_id, number=number, places=places)
+
+
+def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Drop what tasks have staged; what is committed stays."""
+    with borrowed(options.connection) as brokers:
+        for name, batch_id, number in {
+            (each.name, each.batch_id, each.number): None for each in _staged(messages)
+        }:
+            if number:
+                staging.abort(brokers, name, batch_id, number=number)
+
+
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    return [each for each in messages if isinstance(each, Staged)]

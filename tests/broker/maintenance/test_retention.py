@@ -1,0 +1,89 @@
+"""What a broker knows of how near its logs are to losing records."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, create_topic, produce
+from tests.broker.queues.asking import create_queue, topic_of
+from tests.broker.world import START_MS, World
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.maintenance.retention import Retention
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.server import Broker
+from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+def retention_of(world: World, broker: Broker, *, bytes_max: int) -> Retention:
+    """Return what a broker would have with such a limit."""
+    assert broker._partitions is not None
+    config = BrokerConfig(retention_disk_bytes=bytes_max)
+    return Retention(world.env, lambda: config, broker._partitions, flusher=broker._flusher)
+
+
+def partition_of(broker: Broker, topic: bytes) -> Partition:
+    assert broker._partitions is not None
+    partition = broker._partitions.replica(topic, 0)
+    assert partition is not None
+    return partition
+
+
+async def fill(client: RpcConnection, topic: bytes, count: int) -> None:
+    for _ in range(count):
+        await produce(client, topic, batch_of(b"a" * 2000))
+
+
+async def test_topics_that_compaction_keeps_and_journals_do_not_count(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB")
+        kept = await create_topic(client, "kept", cleanup_policy="compact")
+        columns = Columns(1, keys=[b"k"], values=[b"a" * 9000])
+        await produce(client, kept, encode_batch(columns, first_timestamp_ms=START_MS))
+        queue = await create_queue(broker)
+        await fill(client, topic, 3)
+        source = partition_of(broker, topic_of(broker))
+
+        retention = retention_of(world, broker, bytes_max=100_000)
+        retention.begin_round()
+
+        outlook = retention.disk_outlook(source)
+        assert outlook is not None
+        assert outlook.bytes_left(0) == 100_000 - source.log.size_bytes
+        assert retention.disk_outlook(partition_of(broker, kept)) is None
+        assert retention.disk_outlook(partition_of(broker, queue)) is None
+
+
+async def test_without_a_limit_there_is_nothing_to_know(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client)
+
+        retention = retention_of(world, broker, bytes_max=0)
+        retention.begin_round()
+
+        assert retention.disk_outlook(partition_of(broker, topic)) is None
+
+
+async def test_it_can_be_asked_before_the_first_round_and_tells_of_the_last_one(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client, segment_bytes="4KiB")
+        source = partition_of(broker, topic)
+        retention = retention_of(world, broker, bytes_max=100_000)
+
+        before = retention.disk_outlook(source)
+        await fill(client, topic, 2)
+        assert retention.disk_outlook(source) is before
+        retention.begin_round()
+        after = retention.disk_outlook(source)
+
+        assert before is not None
+        assert after is not None
+        assert before.bytes_left(0) > after.bytes_left(0)

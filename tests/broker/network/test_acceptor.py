@@ -1,0 +1,191 @@
+"""Who comes is served, as long as there is room; who is served is not cut off."""
+
+import errno
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+import tidelog.broker.network.acceptor
+from tests.broker.world import ADDRESS, World, config, settle
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.handlers.handshake import IntroductionHandler
+from tidelog.broker.network.acceptor import Acceptor, listen
+from tidelog.wire.errors import (
+    BrokerNotReadyError,
+    ConfigError,
+    ConnectionLostError,
+    OverloadedError,
+)
+from tidelog.wire.messages.cluster import PeerStatusRequest
+from tidelog.wire.messages.session import HelloRequest, MetadataRequest
+from tidelog.wire.protocol import api
+
+APIS = (api.HELLO, api.METADATA, api.PEER_STATUS)
+
+
+@asynccontextmanager
+async def accepting(world: World, **settings: object) -> AsyncGenerator[Acceptor]:
+    """Take in connections and say hello, until the end of the block."""
+    async with trio.open_nursery() as nursery:
+        acceptor = await an_acceptor(world, config(**settings), nursery)
+        nursery.start_soon(acceptor.run)
+        await settle()
+        yield acceptor
+        nursery.cancel_scope.cancel()
+
+
+async def an_acceptor(world: World, settings: BrokerConfig, nursery: trio.Nursery) -> Acceptor:
+    dispatcher = Dispatcher(nursery, APIS)
+    introduction = IntroductionHandler(settings, APIS, version="0")
+    dispatcher.serve_brokers(
+        {api.HELLO: introduction.hello, api.PEER_STATUS: introduction.peer_status}, {}
+    )
+    return Acceptor(
+        world.env,
+        settings,
+        await listen(world.env, settings),
+        dispatcher=dispatcher,
+        nursery=nursery,
+    )
+
+
+async def test_whoever_connects_is_served_and_known(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with accepting(world) as acceptor:
+        assert acceptor.address == ADDRESS
+        async with world.client() as client, world.client():
+            assert len(acceptor.connections) == 2
+            with pytest.raises(BrokerNotReadyError, match="it has just started"):
+                await client.ask(api.METADATA, MetadataRequest(None))
+        await settle()
+
+        assert len(acceptor.connections) == 0
+        assert acceptor.memory.used_bytes == 0
+
+
+async def test_when_there_are_enough_the_next_one_is_turned_away_and_told_of(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world, connections_max=1), world.client() as client:
+        with pytest.raises(ConnectionLostError):
+            async with world.client():
+                pass
+
+        (told,) = world.told("connection_refused")
+        assert told["reason"] == "there are 1 connections already"
+        await client.ask(api.HELLO, HelloRequest("again", "0"))
+
+
+async def test_clients_do_not_keep_out_the_nodes_of_the_cluster(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidelog.broker.network.acceptor, "_RESERVE_MAX", 1)
+    world = World(mock_clock)
+    settings = {"connections_max": 1, "peers": "1=h:1,2=h:2"}
+    async with accepting(world, **settings) as acceptor, world.client() as client:
+        with pytest.raises(BrokerNotReadyError):
+            await client.ask(api.METADATA, MetadataRequest(None))
+        async with world.client() as stranger:
+            with pytest.raises(OverloadedError, match="for other nodes of its cluster"):
+                await stranger.ask(api.METADATA, MetadataRequest(None))
+
+            async with world.client() as node:
+                with pytest.raises(BrokerNotReadyError, match="reading its metadata"):
+                    await node.ask(api.PEER_STATUS, PeerStatusRequest(2))
+                await settle()
+                assert stranger.is_lost, "it was in the way of a node"
+
+                with pytest.raises(ConnectionLostError):
+                    async with world.client():
+                        pass
+                assert len(acceptor.connections) == 2
+
+
+async def test_who_came_into_the_reserve_is_served_when_there_is_room(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    settings = {"connections_max": 1, "peers": "1=h:1,2=h:2"}
+    async with (
+        accepting(world, **settings),
+        world.client() as first,
+        world.client() as late,
+    ):
+        with pytest.raises(OverloadedError):
+            await late.ask(api.METADATA, MetadataRequest(None))
+
+        first.close()
+        await settle()
+
+        with pytest.raises(BrokerNotReadyError):
+            await late.ask(api.METADATA, MetadataRequest(None))
+
+
+async def test_without_descriptors_it_waits_and_goes_on(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with accepting(world):
+        world.network.listeners[ADDRESS].fail_accept(errno.EMFILE)
+        await settle()
+
+        (told,) = world.told("accept_failed")
+        assert "Too many open files" in str(told["reason"])
+        await world.pass_time(1)
+        async with world.client():
+            pass
+
+
+async def test_after_the_last_one_nobody_comes_in_and_those_inside_get_their_answers(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world) as acceptor, world.client() as client:
+        acceptor.refuse_more()
+        await settle()
+
+        with pytest.raises(ConnectionLostError):
+            async with world.client():
+                pass
+        assert (await client.ask(api.HELLO, HelloRequest("again", "0"))).node_id == 1
+        with trio.fail_after(0):
+            await acceptor.finish()  # All of them are there.
+
+
+async def test_a_cancelled_acceptor_lets_others_have_the_address(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with accepting(world):
+        pass
+
+    assert world.network.listeners == {}
+
+
+async def test_a_defect_of_one_connection_harms_no_other(
+    mock_clock: MockClock, defects: list[str]
+) -> None:
+    world = World(mock_clock)
+    async with accepting(world) as acceptor, world.client() as client:
+        stream = await world.network.connect(*ADDRESS)
+        await settle()
+        stream.break_peer(RuntimeError("a defect"))
+        await settle()
+
+        assert "a connection failed unexpectedly" in defects.pop()
+        assert len(acceptor.connections) == 1
+        await client.ask(api.HELLO, HelloRequest("again", "0"))
+
+
+async def test_an_address_in_use_is_said_with_what_to_do(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    await listen(world.env, config())
+
+    with pytest.raises(ConfigError) as refusal:
+        await listen(world.env, config())
+
+    assert str(refusal.value) == (
+        "cannot listen on broker:8433: Address already in use; is another broker running there?"
+        " choose another address with --listen"
+    )

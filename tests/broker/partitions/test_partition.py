@@ -1,0 +1,435 @@
+"""Tests of one partition and of those who wait at it."""
+
+import errno
+from typing import final
+
+import pytest
+
+from tests.broker.logs import TOPIC_ID, append, config_of, flush, open_partition_log
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.partitions.partition import Partition
+from tidelog.isr.follower_progress import FollowerReport
+from tidelog.isr.followers import Followers
+from tidelog.isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tidelog.wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    DiskFullError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    NotEnoughReplicasAfterAppendError,
+    NotLeaderError,
+)
+from tidelog.wire.messages.produce import AckLevel, Acks
+
+
+@final
+class Told:
+    """Waits for acknowledgements and for data, and writes down what it was told."""
+
+    def __init__(self) -> None:
+        self.acknowledgements: list[tuple[int, AckLevel]] = []
+        self.failures: list[tuple[int, BrokerError]] = []
+        self.wake_count = 0
+
+    def acknowledged(self, index: int, level: AckLevel) -> None:
+        self.acknowledgements.append((index, level))
+
+    def failed(self, index: int, error: BrokerError) -> None:
+        self.failures.append((index, error))
+
+    def wake(self) -> None:
+        self.wake_count += 1
+
+
+def unheard(event: str, **fields: object) -> None:
+    """Be told, and do nothing."""
+
+
+def new_partition(
+    durability: str = "fsync", events: list[tuple[str, dict[str, object]]] | None = None
+) -> Partition:
+    config = config_of(durability)
+    log = open_partition_log(FaultyDisk(), config)
+
+    def probe(event: str, **fields: object) -> None:
+        if events is not None:
+            events.append((event, fields))
+
+    partition = Partition(TOPIC_ID, 0, log, config=config, probe=probe)
+    partition.lead(3)
+    return partition
+
+
+def test_acknowledgements_come_in_the_order_of_offsets_up_to_what_is_durable() -> None:
+    partition, told = new_partition(), Told()
+    for index in (0, 1, 2):
+        end = append(partition.log, b"a")
+        partition.wait_for_ack(Acks.ALL if index % 2 else Acks.LEADER, end, told, index=index)
+    flush(partition.log)
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"b"), told, index=3)
+
+    partition.progressed()
+
+    assert sorted(told.acknowledgements) == [
+        (0, AckLevel.LEADER_DURABLE),
+        (1, AckLevel.DURABLE),
+        (2, AckLevel.LEADER_DURABLE),
+    ]
+    assert partition.waiter_count == 1
+
+
+def test_fetches_are_woken_when_the_high_watermark_moves_and_only_then() -> None:
+    partition, told = new_partition(), Told()
+    partition.wait_for_data(told)
+    append(partition.log, b"a")
+    partition.progressed()
+    assert told.wake_count == 0
+
+    flush(partition.log)
+    partition.progressed()
+    partition.progressed()
+
+    assert told.wake_count == 1
+    assert partition.waiter_count == 0
+
+
+def test_a_fetch_that_stops_waiting_is_not_woken() -> None:
+    partition, told = new_partition("replicated"), Told()
+    partition.wait_for_data(told)
+    partition.stop_waiting(told)
+    partition.stop_waiting(told)
+    append(partition.log, b"a")
+
+    partition.progressed()
+
+    assert told.wake_count == 0
+
+
+def test_a_fetch_may_wait_again_while_it_is_woken() -> None:
+    partition = new_partition("replicated")
+
+    class Insatiable:
+        wake_count = 0
+
+        def wake(self) -> None:
+            self.wake_count += 1
+            partition.wait_for_data(self)
+
+    waiter = Insatiable()
+    partition.wait_for_data(waiter)
+    for _ in range(3):
+        append(partition.log, b"a")
+        partition.progressed()
+
+    assert waiter.wake_count == 3
+
+
+def test_when_the_disk_fails_everybody_is_told_once() -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    partition, told = new_partition(events=events), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
+    partition.wait_for_ack(Acks.LEADER, append(partition.log, b"b"), told, index=1)
+    partition.wait_for_data(told)
+
+    for _ in range(2):
+        error = partition.reading_failed(OSError(errno.EIO, "Input/output error"))
+        assert isinstance(error, LogOfflineError)
+
+    assert sorted(index for index, _ in told.failures) == [0, 1]
+    assert all(isinstance(error, LogOfflineError) for _, error in told.failures)
+    assert told.wake_count == 1
+    assert partition.waiter_count == 0
+    assert [(name, fields["status"]) for name, fields in events] == [
+        ("log_status_changed", "offline")
+    ]
+
+
+def test_damage_that_a_reader_finds_is_told_once() -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    partition = new_partition(events=events)
+
+    for _ in range(2):
+        partition.damage_found(CorruptRecordError("damaged", offset=3, next_offset=5))
+
+    assert [fields["status"] for _, fields in events] == ["damaged"]
+
+
+def test_a_change_of_durability_acknowledges_what_need_not_wait_any_more() -> None:
+    partition, told = new_partition("fsync"), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
+    partition.wait_for_data(told)
+
+    partition.reconfigure(config_of("replicated"))
+
+    assert told.acknowledgements == [(0, AckLevel.REPLICATED)]
+    assert told.wake_count == 1
+    assert partition.high_watermark == 1
+
+
+def test_a_replica_that_nobody_leads_here_says_nothing_of_what_is_committed() -> None:
+    log = open_partition_log(FaultyDisk(), config_of("fsync"))
+    partition, told = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard), Told()
+    partition.wait_for_data(told)
+    append(log, b"a")
+    flush(log)
+
+    partition.progressed()
+
+    assert partition.leader is None
+    assert partition.high_watermark == 0
+    assert told.wake_count == 0
+
+
+def test_whoever_leads_knows_at_once_what_the_log_has() -> None:
+    log = open_partition_log(FaultyDisk(), config_of("fsync"))
+    append(log, b"a")
+    flush(log)
+    append(log, b"not durable yet")
+    partition = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard)
+
+    partition.lead(5)
+
+    assert partition.leader is not None
+    assert partition.leader.leader_epoch == 5
+    assert partition.high_watermark == 1
+
+
+def test_when_another_one_leads_everybody_is_told_and_what_was_committed_stays_known() -> None:
+    partition, told = new_partition(), Told()
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"b"), told, index=0)
+    partition.wait_for_data(told)
+
+    partition.resign(NotLeaderError("broker 2 leads the partition now"))
+    partition.resign(NotLeaderError("once more"))
+
+    assert [(index, str(error)) for index, error in told.failures] == [
+        (0, "broker 2 leads the partition now")
+    ]
+    assert told.wake_count == 1
+    assert partition.leader is None
+    assert partition.high_watermark == 1
+    flush(partition.log)
+    partition.progressed()
+    assert told.acknowledgements == []
+    assert partition.high_watermark == 1
+
+
+def test_a_later_epoch_of_the_same_leader_acknowledges_nothing_of_the_one_before() -> None:
+    partition, told = new_partition(), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
+
+    partition.lead(4)
+    flush(partition.log)
+    partition.progressed()
+
+    assert told.acknowledgements == []
+    assert [type(error) for _, error in told.failures] == [NotLeaderError]
+    assert partition.leader is not None
+    assert partition.leader.leader_epoch == 4
+    assert partition.high_watermark == 1
+
+
+def test_a_change_of_settings_holds_for_whoever_leads_next() -> None:
+    log = open_partition_log(FaultyDisk(), config_of("fsync"))
+    partition = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard)
+
+    partition.reconfigure(config_of("replicated"))
+    partition.lead(0)
+
+    append(log, b"a")
+    partition.progressed()
+    assert partition.high_watermark == 1
+
+
+def no_facts(node_id: int) -> BrokerFacts | None:
+    del node_id
+    return None
+
+
+class Watching:
+    """Is told of changes."""
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[int, int]] = []
+
+    def changed(self, partition: Partition) -> None:
+        self.ends.append((partition.log.log_end_offset, partition.high_watermark))
+
+
+def test_a_follower_knows_what_was_committed_when_it_led_and_leads_on_from_there() -> None:
+    partition = new_partition()
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+
+    partition.follow(2, 4)
+    assert partition.leader is None
+    follower = partition.follower
+    assert follower is not None
+    assert (follower.leader_id, partition.high_watermark) == (2, 1)
+    append(partition.log, b"b")
+
+    followers = Followers(
+        ReplicaSet((1, 2), (1, 2), 0, 2), BrokerView(1, no_facts), epoch_start_offset=2, now_ms=0
+    )
+    partition.lead(5, followers)
+
+    assert partition.follower is None
+    assert partition.high_watermark == 1, "the other one may lack what came then"
+
+
+def test_who_waits_for_all_is_told_when_too_few_are_left_in_sync() -> None:
+    """I36: appended, and perhaps kept; whoever sends it again will know."""
+    partition, told = new_partition(), Told()
+    three = ReplicaSet((1, 2, 3), (1, 2), 0, 2)
+    view = BrokerView(1, no_facts)
+    partition.lead(5, Followers(three, view, epoch_start_offset=0, now_ms=0))
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+    partition.wait_for_ack(Acks.ALL, 1, told, index=0)
+    partition.wait_for_ack(Acks.LEADER, append(partition.log, b"b"), told, index=1)
+
+    partition.replicas_changed(ReplicaSet((1, 2, 3), (1, 2), 1, 2), now_ms=0)
+    assert told.failures == []
+    partition.replicas_changed(ReplicaSet((1, 2, 3), (1,), 2, 2), now_ms=0)
+
+    ((index, error),) = told.failures
+    assert index == 0
+    assert isinstance(error, NotEnoughReplicasAfterAppendError)
+    assert str(error) == (
+        "1 of 3 replicas are in sync, and 2 must be (min_in_sync_replicas), since these records"
+        " were appended; they may be kept or not"
+    )
+    flush(partition.log)
+    partition.progressed()
+    assert told.acknowledgements == [(1, AckLevel.LEADER_DURABLE)]
+    assert partition.high_watermark == 0
+
+
+def test_what_all_have_is_acknowledged_though_too_few_are_left_in_sync() -> None:
+    partition, told = new_partition(), Told()
+    alone = ReplicaSet((1, 2, 3), (1,), 0, 1)
+    followers = Followers(alone, BrokerView(1, no_facts), epoch_start_offset=0, now_ms=0)
+    partition.lead(5, followers)
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.wait_for_ack(Acks.ALL, 1, told, index=0)
+
+    partition.progressed()
+    partition.replicas_changed(ReplicaSet((1, 2, 3), (1,), 1, 2), now_ms=0)
+
+    assert told.acknowledgements == [(0, AckLevel.DURABLE)]
+    assert told.failures == []
+
+
+def led_with(*in_sync: int) -> Partition:
+    partition = new_partition()
+    replicas = ReplicaSet((1, 2, 3), in_sync, 0, 2)
+    view = BrokerView(1, no_facts)
+    partition.lead(5, Followers(replicas, view, epoch_start_offset=0, now_ms=0))
+    return partition
+
+
+def test_fetches_are_woken_when_followers_have_what_they_wait_for() -> None:
+    partition, told = led_with(1, 2), Told()
+    append(partition.log, b"a")
+    flush(partition.log)
+    partition.progressed()
+    partition.wait_for_data(told)
+    assert partition.leader is not None
+
+    partition.leader.follower_reported(FollowerReport(2, 0, 1, 1), now_ms=0)
+    partition.progressed()
+
+    assert (partition.high_watermark, told.wake_count) == (1, 1)
+
+
+DAMAGE = CorruptRecordError("damaged", offset=0, next_offset=1)
+
+
+@pytest.mark.parametrize("error", [DAMAGE, LogOfflineError("offline"), DiskFullError("full")])
+def test_what_only_this_replica_lacks_is_to_be_had_from_the_next_leader(error: BrokerError) -> None:
+    assert isinstance(led_with(1, 2).passing(error), LeaderNotAvailableError)
+    assert led_with(1).passing(error) is error, "nobody else has more"
+
+
+def test_what_a_follower_lacks_is_to_be_had_from_the_leader() -> None:
+    partition = led_with(1, 2)
+    partition.follow(2, 6)
+
+    assert isinstance(partition.passing(DAMAGE), NotLeaderError)
+
+
+def test_what_is_the_same_at_every_replica_is_told_as_it_is() -> None:
+    error = NotLeaderError("another one leads")
+
+    assert led_with(1, 2).passing(error) is error
+
+
+def test_nobody_waits_for_a_disk_that_does_not_answer_if_others_could_lead() -> None:
+    partition, told = led_with(1, 2), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
+
+    partition.stalled()
+
+    assert [type(error) for _, error in told.failures] == [LeaderNotAvailableError]
+    assert not partition.is_whole
+    with pytest.raises(LeaderNotAvailableError, match="does not answer"):
+        partition.require_disk()
+
+
+def test_whoever_leads_alone_goes_on_with_a_disk_that_does_not_answer() -> None:
+    partition, told = led_with(1), Told()
+    partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
+
+    partition.stalled()
+
+    assert told.failures == []
+    partition.require_disk()
+
+
+def test_whoever_watches_is_told_of_all_that_happens() -> None:
+    partition, watching = new_partition(), Watching()
+    partition.watchers[watching] = None
+
+    append(partition.log, b"a")
+    partition.progressed()
+    flush(partition.log)
+    partition.progressed()
+    partition.follow(2, 4)
+    partition.progressed()
+
+    assert watching.ends == [(1, 0), (1, 1), (1, 1), (1, 1)]
+
+
+def test_the_role_does_not_change_while_the_log_is_held() -> None:
+    partition = new_partition()
+    partition.follow(2, 4)
+    partition.is_held = True
+
+    with pytest.raises(AssertionError, match="not in order"):
+        partition.lead(5)
+
+
+def test_whoever_closes_a_replica_lets_nobody_lead_follow_or_wait_and_it_is_no_news() -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    gone = NotLeaderError("this broker has no replica of it any more")
+    for is_leader in (True, False):
+        partition, told = new_partition(events=events), Told()
+        partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
+        if not is_leader:
+            partition.follow(2, 4)
+        partition.wait_for_data(told)
+
+        partition.close(gone)
+        partition.note_status("whoever was about to do something with it could not")
+
+        assert (partition.leader, partition.follower) == (None, None)
+        assert told.failures[0][1] is gone or not is_leader
+        assert (len(told.failures), told.wake_count) == (1, 1)
+        assert events == []

@@ -1,0 +1,382 @@
+"""Tests of dead letters on their way: never in both places, never in neither."""
+
+import errno
+from itertools import pairwise
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import (
+    batch_of,
+    create_topic,
+    delete_records,
+    fetch_all,
+    produce,
+    raise_if,
+    submit,
+)
+from tests.broker.queues.asking import (
+    Message,
+    create_queue,
+    look,
+    receive,
+    received,
+    settle,
+    states,
+    submit_receive,
+    submit_settle,
+    topic_of,
+)
+from tests.broker.world import START_MS, World
+from tests.broker.world import settle as let_happen
+from tests.wire.batches import with_payload
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.queue_admin import AlterQueueRequest
+from tidelog.wire.messages.queues import (
+    FIRST_SENT_HEADER,
+    ORIGIN_OFFSET_HEADER,
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    REASON_HEADER,
+    RECEIVE_COUNT_HEADER,
+    MessageState,
+    PurgeRequest,
+    SeekRequest,
+    SettleAction,
+    Settlement,
+    SettleRequest,
+)
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+async def let_move(world: World) -> None:
+    """Let everything be moved that can be, however often it has to be tried."""
+    await let_happen()
+    for _ in range(10):
+        await world.pass_time(2)
+
+
+async def headers_at(client: RpcConnection, topic_id: bytes, offset: int) -> dict[str, bytes]:
+    """Return the headers of the first record of a batch."""
+    request = FetchRequest(0, 1, 1 << 20, [PartitionFetch(topic_id, 0, offset, 1)])
+    pending = submit(client, api.FETCH, request)
+    _, data = await pending.reply_and_attachment()
+    header = parse_header(data)
+    assert header is not None
+    columns = decode_columns(header, data[: header.size], uncompressed_length_max=1 << 20)
+    assert columns.headers is not None
+    return dict(columns.headers[0])
+
+
+async def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        settings = {"dead_letter_queue": "dead", "max_receive_count": "2"}
+        queue = await create_queue(broker, **settings)  # type: ignore[arg-type]
+        await produce(client, topic_of(broker), batch_of(b"bad", b"good"))
+        first = await receive(client, queue)
+        await settle(client, queue, first[1:])
+        await settle(client, queue, first[:1], action=SettleAction.RELEASE)
+        again = await receive(client, queue)
+        assert [each.receive_count for each in again] == [2]
+        await settle(client, queue, again, action=SettleAction.RELEASE)
+
+        assert await receive(client, queue) == []
+
+        letters = await received(submit_receive(client, dead, max_wait_ms=10_000))
+        assert [each.value for each in letters] == [b"bad"]
+        assert await states(client, queue) == (0, 0, 0, 0)
+        found = await headers_at(client, topic_of(broker, "dead"), 0)
+        assert found[ORIGIN_QUEUE_HEADER] == found[ORIGIN_TOPIC_HEADER] == b"orders"
+        assert found[ORIGIN_PARTITION_HEADER] == found[ORIGIN_OFFSET_HEADER] == b"0"
+        assert found[RECEIVE_COUNT_HEADER] == b"2"
+        assert found[REASON_HEADER] == b"max_receive_count"
+
+
+async def test_what_is_too_old_for_a_queue_is_new_to_its_dead_letter_queue(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead", retention_ms="1h")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await world.pass_time(3500)
+        await rejected(client, queue, 1)
+        await world.pass_time(3500)
+
+        assert [each.value for each in await receive(client, dead)] == [b"a"]
+        found = await headers_at(client, topic_of(broker, "dead"), 0)
+        assert found[FIRST_SENT_HEADER] == str(START_MS).encode()
+
+
+async def rejected(client: RpcConnection, queue: bytes, count: int) -> list[Message]:
+    """Receive some messages and reject them."""
+    messages = await receive(client, queue, count)
+    await settle(client, queue, messages, action=SettleAction.REJECT)
+    await let_happen()
+    return messages
+
+
+async def test_dead_letters_wait_for_a_target_that_has_no_room(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+
+        await rejected(client, queue, 2)
+        assert await states(client, queue) == (1, 0, 0, 2)
+        await let_move(world)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert [r.value for r in await fetch_all(client, topic_of(broker, "dead"))] == [b"a", b"b"]
+
+
+async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        messages = await receive(client, queue)
+        world.work.hold_syncs()
+        submit_settle(client, queue, messages, action=SettleAction.REJECT)
+        await let_happen()
+        world.work.let_sync()  # That the messages are dead: now they are produced.
+        await let_happen()
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await let_move(world)
+
+        assert await states(client, queue) == (0, 0, 0, 0)
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"b"]
+
+
+async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
+    mock_clock: MockClock,
+) -> None:
+    """Nobody can repeat a batch whose beginning is gone; the target knows that it has it."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        messages = await receive(client, queue, 2)
+        world.work.hold_syncs()
+        pending = submit_settle(client, queue, messages, action=SettleAction.REJECT)
+        await let_happen()
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/queue@orders")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=1)
+        world.work.let_all_sync()
+        await pending.reply()
+        await let_happen()  # They are there, and the journal had no room to say so.
+        await delete_records(client, topic_of(broker), 1)
+
+        for _ in range(4):
+            await let_move(world)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"b"]
+
+
+async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_goes_on(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+        await rejected(client, queue, 2)
+
+        await delete_records(client, topic_of(broker), 1)
+        assert [each.value for each in await receive(client, queue, 1)] == [b"c"]
+        await let_move(world)
+
+        assert await states(client, queue) == (1, 1, 0, 0)
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"b"]
+
+
+async def test_a_purge_stops_letters_that_wait_to_be_committed(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        messages = await receive(client, queue, 2)
+        world.work.hold_syncs()
+        rejection = submit_settle(client, queue, messages, action=SettleAction.REJECT)
+        await let_happen()  # Whoever moves them waits until that is committed.
+
+        emptied = submit(client, api.PURGE, PurgeRequest(queue, [0]))
+        await let_happen()
+        world.work.let_all_sync()
+
+        await rejection.reply()
+        assert (await emptied.reply()).results[0].count == 2
+        await let_move(world)
+        assert await states(client, queue) == (0, 0, 0, 0)
+        assert await fetch_all(client, topic_of(broker, "dead")) == []
+
+
+async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await rejected(client, queue, 2)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        assert (await states(client, queue))[3] == 2
+        world.work.hold_reads()  # Of what this process did not write.
+        await alter(client, dead_letter_queue="dead")
+        await let_happen()
+        asked = submit(client, api.SEEK_QUEUE, SeekRequest(queue, 0, 2))
+        await let_happen()
+        world.work.let_all_read()
+        raise_if((await asked.reply()).results[0].error)
+        await let_move(world)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert await fetch_all(client, topic_of(broker, "dead")) == []
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+
+
+async def test_letters_keep_their_origin_when_the_queue_gets_another_target(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        for name in ("dead", "other"):
+            await create_queue(broker, name, topic=name)
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+        await rejected(client, queue, 1)
+
+        await alter(client, dead_letter_queue="other")
+        await let_move(world)
+
+        found = await headers_at(client, topic_of(broker, "dead"), 0)
+        assert found[ORIGIN_QUEUE_HEADER] == b"orders"
+
+
+async def test_without_a_target_dead_letters_are_kept_until_there_is_one(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await rejected(client, queue, 1)
+        seen = (await look(client, queue, MessageState.DEAD)).runs
+        assert [run.first_offset for run in seen] == [0]
+        await create_queue(broker, "dead", topic="dead")
+
+        await alter(client, dead_letter_queue="dead")
+        await receive(client, queue)
+        await let_move(world)
+
+        assert (await states(client, queue))[3] == 0
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a"]
+
+
+async def alter(client: RpcConnection, **settings: str) -> None:
+    await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
+
+
+async def test_a_message_that_is_too_large_for_its_target_comes_back(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, "dead", batch_bytes_max="1024")
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))
+
+        await rejected(client, queue, 3)
+        await let_move(world)
+
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"c"]
+        (kept,) = (await look(client, queue)).runs
+        assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.DELAYED)
+        assert "limit" in kept.reason
+        await world.pass_time(60)
+        (kept,) = (await look(client, queue)).runs
+        assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.VISIBLE)
+
+
+@pytest.mark.timeout(60)
+async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, "dead", batch_bytes_max="1024")
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead", max_receive_count="1")
+        await produce(client, topic_of(broker), batch_of(bytes(2000)))
+        await receive(client, queue, visibility_timeout_ms=0)
+
+        delays_ms: dict[int, str] = {}
+        while len(delays_ms) < 6:
+            await world.pass_time(20)
+            assert await receive(client, queue) == []
+            (kept,) = (await look(client, queue)).runs
+            if kept.state == MessageState.DELAYED:
+                delays_ms[kept.visible_at_ms] = kept.reason
+
+        times = sorted(delays_ms)
+        waited = [(after - at) // 60_000 for at, after in pairwise(times)]
+        assert waited == [2, 4, 8, 15, 15]
+        assert "limit" in delays_ms[times[2]]
+        assert "(refused 3 times, tried again after 4 min)" in delays_ms[times[2]]
+
+
+async def test_letters_that_nobody_can_decode_come_back_and_others_go(
+    mock_clock: MockClock,
+) -> None:
+    """Any producer can send such a batch: its checksum is right."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await produce(client, topic_of(broker), with_payload(batch_of(b"b", b"c"), b"nonsense"))
+        await produce(client, topic_of(broker), batch_of(b"d"))
+        reply = await submit_receive(client, queue).reply.reply()
+        everything = Settlement(0, reply.results[0].receipt, [(0, 4)], SettleAction.REJECT)
+        await submit(client, api.SETTLE, SettleRequest(queue, [everything])).reply()
+        await alter(client, dead_letter_queue="dead")
+
+        await let_move(world)
+
+        values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
+        assert values == [b"a", b"d"]
+        (kept,) = (await look(client, queue)).runs
+        assert (kept.first_offset, kept.count, kept.state) == (1, 2, MessageState.DELAYED)
+        assert "decoded" in kept.reason

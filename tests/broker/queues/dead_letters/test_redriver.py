@@ -1,0 +1,248 @@
+"""Tests of bringing dead letters back."""
+
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, create_topic, fetch_all, produce, raise_if, submit
+from tests.broker.queues.asking import (
+    create_queue,
+    receive,
+    settle,
+    states,
+    topic_of,
+)
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from tests.wire.batches import with_payload
+from tidelog.wire.messages.queues import (
+    ORIGIN_PARTITION_HEADER,
+    ORIGIN_TOPIC_HEADER,
+    RedriveRequest,
+    SettleAction,
+)
+from tidelog.wire.messages.redrives import DescribeRedriveRequest, RedriveDescription, RedriveStatus
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+async def redrive(
+    client: RpcConnection,
+    queue: bytes,
+    *,
+    messages_per_s: int | None = None,
+    origin_queue: str | None = None,
+    is_cancelled: bool = False,
+) -> int:
+    request = RedriveRequest(queue, [0], None, messages_per_s, origin_queue, is_cancelled)
+    reply = await submit(client, api.REDRIVE, request).reply()
+    raise_if(reply.results[0].error)
+    return reply.results[0].count
+
+
+async def describe(client: RpcConnection, queue: bytes) -> RedriveDescription:
+    """Return how far the redrive is."""
+    request = DescribeRedriveRequest(queue, [0])
+    (found,) = (await submit(client, api.DESCRIBE_REDRIVE, request).reply()).redrives
+    raise_if(found.error)
+    return found
+
+
+async def let_move(world: World, seconds: int = 10) -> None:
+    """Let everything be moved that can be in this time."""
+    await let_happen()
+    for _ in range(seconds):
+        await world.pass_time(1)
+
+
+async def reject(client: RpcConnection, queue: bytes, world: World, *, max_messages: int) -> None:
+    messages = await receive(client, queue, max_messages)
+    await settle(client, queue, messages, action=SettleAction.REJECT)
+    await let_move(world)
+
+
+async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await produce(client, topic_of(broker, "bills"), batch_of(b"c"))
+        await reject(client, orders, world, max_messages=10)
+        await reject(client, bills, world, max_messages=10)
+        assert await states(client, dead) == (3, 0, 0, 0)
+
+        assert await redrive(client, dead) == 3
+        await let_move(world)
+
+        assert await states(client, dead) == (0, 0, 0, 0)
+        report = await describe(client, dead)
+        assert (report.status, report.moved, report.to_move) == (RedriveStatus.COMPLETED, 3, 3)
+        assert (report.left, report.on_the_way, report.skipped, report.failed) == (0, 0, 0, 0)
+        assert [each.value for each in await receive(client, orders)] == [b"a", b"b"]
+        assert [each.value for each in await receive(client, bills)] == [b"c"]
+
+
+async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead", retention_ms="1h")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await reject(client, orders, world, max_messages=10)
+        await world.pass_time(9 * 3600)
+
+        await redrive(client, dead)
+        await let_move(world)
+        await world.pass_time(120)
+
+        assert [each.value for each in await receive(client, orders)] == [b"a"]
+
+
+async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await produce(client, topic_of(broker, "bills"), batch_of(b"b"))
+        await reject(client, orders, world, max_messages=10)
+        await reject(client, bills, world, max_messages=10)
+
+        await redrive(client, dead, origin_queue="bills")
+        await let_move(world)
+
+        assert [each.value for each in await receive(client, bills)] == [b"b"]
+        report = await describe(client, dead)
+        assert (report.moved, report.skipped, report.left) == (1, 1, 0)
+        assert report.origin_queue == "bills"
+        assert [each.value for each in await receive(client, dead)] == [b"a"]
+
+
+async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d", b"e"))
+        await reject(client, orders, world, max_messages=10)
+
+        await redrive(client, dead, messages_per_s=1)
+        await let_move(world, 2)
+        assert 1 <= len(await fetch_all(client, topic_of(broker))) - 5 <= 3
+        moved = await redrive(client, dead, is_cancelled=True)
+        await let_move(world)
+
+        assert moved <= 3
+        report = await describe(client, dead)
+        assert (report.status, report.moved) == (RedriveStatus.CANCELLED, moved)
+        assert (report.left, report.messages_per_s) == (5 - moved, 1)
+        assert report.ended_ms is not None
+        assert len(await fetch_all(client, topic_of(broker))) == 5 + moved
+        assert await states(client, dead) == (5 - moved, 0, 0, 0)
+
+
+async def test_a_redrive_goes_on_after_a_start(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await reject(client, orders, world, max_messages=10)
+        await redrive(client, dead, messages_per_s=1)
+        await let_move(world, 1)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await let_move(world)
+
+        values = [record.value for record in await fetch_all(client, topic_of(broker))]
+        assert values == [b"a", b"b", b"c"] * 2
+
+
+async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client, "small", batch_bytes_max="1024")
+        dead = await create_queue(broker, "dead", topic="dead")
+        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))
+        await reject(client, orders, world, max_messages=10)
+        assert (await describe(client, dead)).status is None
+
+        request = RedriveRequest(dead, [0], topic_of(broker, "small"))
+        raise_if((await submit(client, api.REDRIVE, request).reply()).results[0].error)
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.moved, report.failed, report.on_the_way) == (2, 1, 0)
+        assert await states(client, dead) == (1, 0, 0, 0)
+
+
+async def test_a_redrive_does_not_go_where_the_one_before_it_was_to_go(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        first = await create_topic(client, "first")
+        second = await create_topic(client, "second")
+        dead = await create_queue(broker, "dead", topic="dead")
+        await produce(client, topic_of(broker, "dead"), batch_of(b"a", b"b"))
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, dead) == (2, 0, 0, 0)
+        world.work.hold_reads()  # While it looks at its messages ...
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], first)).reply()
+        await let_happen()
+        await redrive(client, dead, is_cancelled=True)
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], second)).reply()
+        world.work.let_all_read()  # ... another one has begun.
+        await let_move(world)
+
+        assert await fetch_all(client, first) == []
+        assert [r.value for r in await fetch_all(client, second)] == [b"a", b"b"]
+        assert (await describe(client, dead)).moved == 2
+
+
+async def test_what_nobody_can_decode_stays_and_others_go(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        topic = await create_topic(client, "orders")
+        there = topic_of(broker, "dead")
+        await produce(client, there, with_payload(batch_of(b"a", b"b"), b"nonsense"))
+        await produce(client, there, batch_of(b"c"))
+        await produce(client, there, with_payload(batch_of(b"d"), b"nonsense"))
+
+        request = RedriveRequest(dead, [0], topic)
+        raise_if((await submit(client, api.REDRIVE, request).reply()).results[0].error)
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.status, report.skipped, report.moved) == (RedriveStatus.COMPLETED, 3, 1)
+        assert [r.value for r in await fetch_all(client, topic)] == [b"c"]
+        assert await states(client, dead) == (3, 0, 0, 0)
+
+
+async def test_strange_headers_end_no_redrive(
+    mock_clock: MockClock,
+) -> None:
+    """Any producer can set them, to whatever it likes."""
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        await create_topic(client, "orders")
+        no_text = ((ORIGIN_TOPIC_HEADER, b"\xff"),)
+        endless = ((ORIGIN_TOPIC_HEADER, b"orders"), (ORIGIN_PARTITION_HEADER, b"9" * 5000))
+        await produce(client, topic_of(broker, "dead"), batch_of(b"a", headers=no_text))
+        await produce(client, topic_of(broker, "dead"), batch_of(b"b", headers=endless))
+
+        await redrive(client, dead)
+        await let_move(world)
+
+        report = await describe(client, dead)
+        assert (report.status, report.skipped, report.moved) == (RedriveStatus.COMPLETED, 1, 1)
+        assert [r.value for r in await fetch_all(client, topic_of(broker))] == [b"b"]

@@ -1,0 +1,220 @@
+"""What was under way goes on when a broker begins to lead, and idle queues cost nothing by that."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+import errno
+
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, fetch_all, produce, submit
+from tests.broker.queues.asking import (
+    create_queue,
+    receive,
+    settle,
+    states,
+    submit_settle,
+    topic_of,
+)
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.server import Broker
+from tidelog.wire.messages.queue_admin import AlterQueueRequest
+from tidelog.wire.messages.queues import RedriveRequest, SettleAction
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+def is_loaded(broker: Broker, queue_id: bytes) -> bool:
+    """Return whether a partition of a queue takes memory."""
+    return bool(journal(broker, queue_id).watchers)
+
+
+def journal(broker: Broker, queue_id: bytes) -> Partition:
+    assert broker._partitions is not None
+    found = broker._partitions.replica(queue_id, 0)
+    assert found is not None
+    return found
+
+
+async def values_of(client: RpcConnection, topic_id: bytes) -> list[bytes | None]:
+    return [record.value for record in await fetch_all(client, topic_id)]
+
+
+async def let_move(world: World, seconds: int = 10) -> None:
+    await let_happen()
+    for _ in range(seconds):
+        await world.pass_time(1)
+
+
+async def reject_all(client: RpcConnection, queue_id: bytes) -> None:
+    await settle(client, queue_id, await receive(client, queue_id), action=SettleAction.REJECT)
+    await let_happen()
+
+
+async def reject_while_the_journal_is_full(
+    world: World, client: RpcConnection, queue_id: bytes
+) -> None:
+    messages = await receive(client, queue_id)
+    world.work.hold_syncs()
+    pending = submit_settle(client, queue_id, messages, action=SettleAction.REJECT)
+    await let_happen()
+    (path,) = {path for path, _ in world.segments() if path.startswith("topics/queue@orders")}
+    world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
+    world.work.let_all_sync()
+    await pending.reply()
+
+
+async def test_dead_letters_that_were_on_their_way_go_on_though_nobody_asks(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
+        world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=100)
+        await reject_all(client, queue)
+        assert (await states(client, queue))[3] == 2
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await let_move(world)
+
+        assert await values_of(client, topic_of(broker, "dead")) == [b"a", b"b"]
+
+
+async def test_a_redrive_goes_on_though_nobody_asks(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await reject_all(client, queue)
+        await let_move(world)
+        await submit(client, api.REDRIVE, RedriveRequest(dead, [0], messages_per_s=1)).reply()
+        await let_happen()
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await let_move(world)
+
+        assert await values_of(client, topic_of(broker)) == [b"a", b"b", b"c"] * 2
+
+
+async def test_a_queue_that_has_nothing_to_do_is_not_loaded_by_a_start(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        dead = await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await settle(client, queue, await receive(client, queue, 1))
+        await reject_all(client, queue)
+        await let_move(world)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await let_move(world)
+        assert not is_loaded(broker, queue)
+        assert not is_loaded(broker, dead)
+
+        assert await states(client, queue) == (0, 0, 0, 0)
+        assert await states(client, dead) == (2, 0, 0, 0)
+
+
+async def test_kept_dead_letters_go_when_there_is_a_place_for_them(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await reject_all(client, queue)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        await let_move(world)
+        assert not is_loaded(broker, queue)
+
+        settings = {"dead_letter_queue": "dead"}
+        await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
+        await let_move(world)
+
+        assert await values_of(client, topic_of(broker, "dead")) == [b"a", b"b"]
+
+
+async def test_kept_dead_letters_of_a_loaded_queue_go_when_there_is_a_place_for_them(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await reject_all(client, queue)
+
+        settings = {"dead_letter_queue": "dead"}
+        await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
+        await let_move(world)
+
+        assert await values_of(client, topic_of(broker, "dead")) == [b"a", b"b"]
+
+
+async def test_a_queue_whose_journal_had_no_room_goes_on_when_there_is_some(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await reject_while_the_journal_is_full(world, client, queue)
+
+        await let_move(world, 60)
+
+        assert await values_of(client, topic_of(broker, "dead")) == [b"a"]
+        assert await states(client, queue) == (0, 0, 0, 0)
+
+
+async def test_what_has_failed_goes_on_though_other_queues_have_news_all_the_time(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        await create_queue(broker, "other", topic="other")
+        queue = await create_queue(broker, dead_letter_queue="dead")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await reject_while_the_journal_is_full(world, client, queue)
+
+        await let_happen()
+        assert not is_loaded(broker, queue)
+        for number in range(20):
+            settings = {"visibility_timeout_ms": f"{10 + number}s"}
+            await submit(client, api.ALTER_QUEUE, AlterQueueRequest("other", settings, [])).reply()
+            await world.pass_time(1)
+
+        assert is_loaded(broker, queue)
+
+
+async def test_a_queue_that_is_forgotten_for_nobody_uses_it_is_not_looked_at_again(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker)
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, "another", topic="another")
+        await receive(client, queue)
+        assert is_loaded(broker, queue)
+        journal(broker, queue).log.fail("whoever looks at it says so")
+        await world.pass_time(1300)
+        await world.pass_time(1300)
+
+        assert not is_loaded(broker, queue)
+        assert world.told("queue_not_resumed") == []

@@ -1,0 +1,159 @@
+"""Tests of settling messages."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, delete_records, produce, raise_if, submit
+from tests.broker.queues.asking import (
+    count,
+    create_queue,
+    receive,
+    received,
+    settle,
+    states,
+    submit_receive,
+    submit_settle,
+    topic_of,
+)
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from tidelog.wire.errors import InvalidRequestError, LeaderNotAvailableError
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.queues import LastPurgeRequest, SettleAction, Settlement, SettleRequest
+from tidelog.wire.protocol import api
+
+TIMEOUT_S = 30
+
+
+async def test_what_was_deleted_is_gone_and_stays_in_the_log(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        other = await create_queue(broker, "billing")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        messages = await receive(client, queue)
+
+        await settle(client, queue, messages)
+
+        assert await states(client, queue) == (0, 0, 0, 0)
+        assert (await count(client, queue)).oldest_offset == 2
+        assert [message.value for message in await receive(client, other)] == [b"a", b"b"]
+
+
+async def test_a_release_wakes_a_receive_that_waits(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        messages = await receive(client, queue)
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        await settle(client, queue, messages, action=SettleAction.RELEASE)
+
+        assert [message.receive_count for message in await received(pending)] == [2]
+
+
+async def test_a_message_that_was_released_with_a_delay_comes_back_after_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        messages = await receive(client, queue)
+        await settle(client, queue, messages, action=SettleAction.RELEASE, delay_ms=7000)
+        assert await states(client, queue) == (0, 0, 1, 0)
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        await world.pass_time(6.9)
+        assert not pending.is_answered
+        await world.pass_time(0.2)
+
+        assert [message.value for message in await received(pending)] == [b"a"]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_power_cut(
+    mock_clock: MockClock, *, is_loaded: bool
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_durability="lazy")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        assert await states(client, queue) == (3, 0, 0, 0)
+        world.work.hold_syncs()
+        messages = await receive(client, queue, 2)
+
+    world = world.after_power_cut(1)
+    async with world.broker(), world.client() as client:
+        if is_loaded:  # But it knows of no records.
+            await submit(client, api.LAST_PURGE, LastPurgeRequest(queue, 0)).reply()
+
+        await settle(client, queue, messages)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert [message.value for message in await receive(client, queue)] == [b"c"]
+
+
+async def test_a_delete_by_a_lost_lease_succeeds_where_the_log_has_lost_some_of_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_durability="lazy")
+        for value in (b"a", b"b", b"c"):
+            await produce(client, topic_of(broker), batch_of(value))
+        world.work.hold_syncs()
+        messages = await receive(client, queue, 2)
+
+    world = world.after_power_cut(1)
+    async with world.broker() as broker, world.client() as client:
+        await submit(client, api.LAST_PURGE, LastPurgeRequest(queue, 0)).reply()
+        await delete_records(client, topic_of(broker), 1)
+
+        await settle(client, queue, messages)
+
+        assert await states(client, queue) == (1, 0, 0, 0)
+        assert [message.value for message in await receive(client, queue)] == [b"c"]
+
+
+async def test_what_cannot_be_settled_in_time_is_not_settled_much_later(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, receive_durability="strict")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        messages = await receive(client, queue, visibility_timeout_ms=60_000)
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        world.work.hold_reads()
+        pending = submit_settle(client, queue, messages, action=SettleAction.RELEASE, delay_ms=0)
+        await let_happen()
+        await world.pass_time(10.1)
+        world.work.let_all_read()
+
+        (result,) = (await pending.reply()).results
+        with pytest.raises(LeaderNotAvailableError, match="nothing was done"):
+            raise_if(result.error)
+        assert await states(client, queue) == (0, 1, 0, 0)
+
+
+async def test_a_request_settles_no_more_than_some_runs_in_all(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        half = [(offset, 1) for offset in range(0, LIST_LENGTH_MAX, 2)]
+        settlements = [Settlement(0, b"receipt", half, SettleAction.DELETE) for _ in range(3)]
+
+        for count in (2, 3):
+            request = SettleRequest(queue, settlements[:count])
+            pending = submit(client, api.SETTLE, request)
+            if count == 2:
+                assert len((await pending.reply()).results) == 2
+            else:
+                with pytest.raises(InvalidRequestError, match="at most 100,000 runs"):
+                    await pending.reply()

@@ -1,0 +1,121 @@
+"""Batches that are known are found without a look into their files, as long as they are right."""
+
+from tests.broker.logs import TOPIC_ID, append, config_of, open_partition_log
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.partition.batch_cache import Batch, KnownBatches
+from tidelog.logstore.disk.disk import File
+
+
+def unheard(event: str, **fields: object) -> None:
+    """Be told, and do nothing."""
+
+
+def led_partition() -> tuple[Partition, File]:
+    """Return a partition that is led here, and some file."""
+    config, disk = config_of("fsync"), FaultyDisk()
+    log = open_partition_log(disk, config)
+    partition = Partition(TOPIC_ID, 0, log, config=config, probe=unheard)
+    partition.lead(1)
+    return partition, disk.open("0/" + "0" * 20 + ".log")
+
+
+def in_a_row(file: File, *, first: int, count: int) -> list[Batch]:
+    """Return batches of ten records and a hundred bytes, one behind the other."""
+    return [
+        Batch(10 * number, 10 * number + 10, file, 100 * number, 100)
+        for number in range(first, first + count)
+    ]
+
+
+def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> None:
+    partition, file = led_partition()
+    known, batches = KnownBatches(), in_a_row(file, first=0, count=6)
+    known.learn(partition, batches)
+
+    assert known.find(partition, 15, 31, bytes_max=1 << 20) == batches[1:4]
+    assert known.find(partition, 20, 30, bytes_max=1 << 20) == batches[2:3]
+
+
+def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
+    partition, file = led_partition()
+    known, batches = KnownBatches(), in_a_row(file, first=0, count=6)
+    known.learn(partition, batches)
+
+    assert known.find(partition, 0, 60, bytes_max=250) == batches[:2]
+    assert known.find(partition, 0, 60, bytes_max=1) == batches[:1]
+
+
+def test_what_was_not_looked_at_is_not_known() -> None:
+    partition, file = led_partition()
+    known = KnownBatches()
+    known.learn(partition, in_a_row(file, first=3, count=2))
+
+    assert not known.find(partition, 29, 40, bytes_max=1 << 20)
+    assert not known.find(partition, 50, 60, bytes_max=1 << 20)
+    assert known.find(partition, 45, 60, bytes_max=1 << 20) == in_a_row(file, first=4, count=1)
+
+
+def test_batches_in_another_file_are_not_found_together() -> None:
+    partition, file = led_partition()
+    _, other = led_partition()
+    known, (first, second) = KnownBatches(), in_a_row(file, first=0, count=2)
+    known.learn(partition, [first, second._replace(file=other)])
+
+    assert known.find(partition, 0, 20, bytes_max=1 << 20) == [first]
+
+
+def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
+    partition, file = led_partition()
+    known = KnownBatches()
+    known.learn(partition, in_a_row(file, first=0, count=4))
+    known.learn(partition, in_a_row(file, first=2, count=3))
+
+    assert known.find(partition, 0, 100, bytes_max=1 << 20) == in_a_row(file, first=0, count=5)
+
+
+def test_only_some_hundreds_are_kept() -> None:
+    partition, file = led_partition()
+    known, batches = KnownBatches(), in_a_row(file, first=0, count=600)
+    for batch in batches:
+        known.learn(partition, [batch])
+
+    assert known.find(partition, 5990, 6000, bytes_max=1 << 20) == batches[-1:]
+    assert not known.find(partition, 0, 10, bytes_max=1 << 20)
+
+
+def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> None:
+    partition, file = led_partition()
+    known, batches = KnownBatches(), in_a_row(file, first=0, count=2)
+    known.learn(partition, batches)
+    partition.lead(2)
+
+    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+    known.learn(partition, batches)
+    assert known.find(partition, 0, 20, bytes_max=1 << 20)
+    partition.follow(2, 3)
+    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+    known.learn(partition, batches)
+    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+
+
+def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
+    partition, file = led_partition()
+    known = KnownBatches()
+    known.learn(partition, in_a_row(file, first=0, count=2))
+    append(partition.log, b"a")
+
+    partition.log.fail("the disk is gone")
+
+    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+
+
+def test_nothing_is_believed_of_what_was_deleted() -> None:
+    partition, file = led_partition()
+    known = KnownBatches()
+    known.learn(partition, in_a_row(file, first=0, count=2))
+    end = append(partition.log, b"a", b"b")
+
+    partition.log.delete_records(1, high_watermark=end)
+
+    assert not known.find(partition, 0, 20, bytes_max=1 << 20)

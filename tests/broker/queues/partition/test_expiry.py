@@ -1,0 +1,146 @@
+"""Tests of messages that the log has lost, and of those that are too old."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, delete_records, produce
+from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
+from tests.broker.world import START_MS, World
+from tests.queue_layer.driver import TARGET, Driver
+from tidelog.broker.queues.partition import expiry as outdated
+from tidelog.queue_layer.commands import remove as removing
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.wire.messages.queues import SettleAction
+
+
+async def test_what_the_log_has_lost_is_not_handed_out(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        for value in (b"a", b"b", b"c"):
+            await produce(client, topic_of(broker), batch_of(value))
+        leased = await receive(client, queue, 1)
+
+        await delete_records(client, topic_of(broker), 2)
+
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+        await settle(client, queue, leased)  # It is gone anyway.
+        assert await states(client, queue) == (0, 1, 0, 0)
+
+
+async def test_what_is_too_old_is_done_away_with_once_a_minute(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min")
+        await produce(client, topic_of(broker), batch_of(b"old", at_ms=START_MS - 30_000))
+        await produce(client, topic_of(broker), batch_of(b"new", at_ms=START_MS + 60_000))
+        await receive(client, queue, 1, visibility_timeout_ms=1000)
+
+        await world.pass_time(61)
+
+        assert [each.value for each in await receive(client, queue)] == [b"new"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "decisions"), [({"is_fifo": True}, 3), ({"fairness": "true"}, 3), ({}, 1)]
+)
+async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something(
+    mock_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    *,
+    decisions: int,
+) -> None:
+    monkeypatch.setattr(removing, "MESSAGES_AT_ONCE", 10)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min", **settings)
+        old = [b"%d" % number for number in range(25)]
+        await produce(client, topic_of(broker), batch_of(*old, at_ms=START_MS - 30_000))
+        await produce(client, topic_of(broker), batch_of(b"new", at_ms=START_MS + 60_000))
+        await receive(client, queue, 1, visibility_timeout_ms=1000)
+        assert broker._partitions is not None
+        journal = broker._partitions.replica(queue, 0)
+        assert journal is not None
+        end = journal.log.log_end_offset
+
+        await world.pass_time(61)
+        assert [each.value for each in await receive(client, queue)] == [b"new"]
+
+        assert journal.log.log_end_offset == end + decisions + 1
+
+
+async def test_what_the_log_has_lost_goes_in_slices_and_nothing_is_handed_out_meanwhile(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 2)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, visibility_timeout_ms="1s")
+        for number in range(10):
+            await produce(client, topic_of(broker), batch_of(b"%d" % number))
+            await receive(client, queue, 1)
+        await world.pass_time(2)
+        assert broker._partitions is not None
+        journal = broker._partitions.replica(queue, 0)
+        assert journal is not None
+        end = journal.log.log_end_offset
+
+        await delete_records(client, topic_of(broker), 9)
+        assert [each.value for each in await receive(client, queue)] == [b"9"]
+
+        assert journal.log.log_end_offset == end + 5 + 1
+        assert await states(client, queue) == (0, 1, 0, 0)
+
+
+async def test_nothing_is_too_old_of_which_nobody_knows_how_old_it_is(
+    mock_clock: MockClock,
+) -> None:
+    """What is damaged may be mended, and what is behind it waits for that."""
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1min")
+        topic = topic_of(broker)
+        for value in (b"a-old", b"damaged", b"b-old"):
+            await produce(client, topic, batch_of(value, at_ms=START_MS - 30_000))
+        await produce(client, topic, batch_of(b"new", at_ms=START_MS + 60_000))
+
+    world = world.after_crash()
+    (path,) = (path for path, data in world.segments() if b"damaged" in data)
+    world.disk.damage(path, world.disk.visible_bytes(path).index(b"damaged"), b"DAMAGED")
+    async with world.broker(), world.client() as client:
+        await world.pass_time(61)
+
+        assert [each.value for each in await receive(client, queue, 10)] == [b"b-old", b"new"]
+        assert (await states(client, queue))[:2] == (1, 2)
+
+
+def test_dead_letters_that_come_back_when_the_log_has_lost_them_are_gone() -> None:
+    driver = Driver(QueueConfig(dead_letter_target=TARGET, max_receive_count=5), records=4)
+    driver.settle(driver.take(2), SettleAction.REJECT)
+    log = SimpleNamespace(log_start_offset=3)
+    records: Any = SimpleNamespace(partition=lambda: SimpleNamespace(log=log))
+    nothing: Any = None
+    messages = outdated.OutdatedMessages(driver.queue, records, nothing, offsets=nothing)
+
+    def trim() -> None:
+        outcome = messages.trim(driver.now_ms)
+        if outcome is not None:
+            driver.do(outcome)
+
+    trim()
+    assert driver.counts() == {"visible": 1, "dead": 2}
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+    driver.do(driver.queue.move_failed(batch, 1, "no such topic", now_ms=driver.now_ms))
+    assert driver.counts() == {"visible": 2, "dead": 1}
+
+    trim()
+
+    assert driver.offsets() == [3]

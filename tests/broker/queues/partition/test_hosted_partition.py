@@ -1,0 +1,121 @@
+"""Tests of a partition of a queue, from when it is loaded."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, delete_records, produce, submit
+from tests.broker.queues.asking import (
+    create_queue,
+    receive,
+    received,
+    settle,
+    states,
+    submit_receive,
+    topic_of,
+)
+from tests.broker.world import START_MS, World
+from tests.broker.world import settle as let_happen
+from tidelog.wire.messages.queue_admin import AlterQueueRequest
+from tidelog.wire.protocol import api
+
+TIMEOUT_S = 30
+
+
+async def test_a_new_process_goes_on_where_the_old_one_was(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d"))
+        first = await receive(client, queue, 2)
+        await settle(client, queue, first[:1])
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, queue) == (2, 1, 0, 0)
+        assert [each.value for each in await receive(client, queue)] == [b"c", b"d"]
+        await settle(client, queue, first[1:])
+        assert await states(client, queue) == (0, 2, 0, 0)
+
+
+async def test_settings_are_in_force_at_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        await receive(client, queue, visibility_timeout_ms=0)
+        request = AlterQueueRequest("orders", {"visibility_timeout_ms": "5s"}, [])
+        await submit(client, api.ALTER_QUEUE, request).reply()
+        await receive(client, queue)
+
+        await world.pass_time(5.1)
+
+        assert [each.receive_count for each in await receive(client, queue)] == [3]
+
+
+async def test_another_order_of_delivery_is_made_from_the_journal(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await receive(client, queue, 1)
+
+        request = AlterQueueRequest("orders", {"lanes": "2,1"}, [])
+        await submit(client, api.ALTER_QUEUE, request).reply()
+
+        assert [each.value for each in await receive(client, queue)] == [b"b"]
+
+
+async def test_what_the_log_lost_is_gone(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
+        await receive(client, queue, 1)
+
+        await delete_records(client, topic_of(broker), 2)
+
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+        assert await states(client, queue) == (0, 1, 0, 0)
+
+
+async def test_what_is_too_old_is_handed_out_no_more(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="10min", visibility_timeout_ms="1min")
+        await produce(client, topic_of(broker), batch_of(b"a", b"b", at_ms=START_MS))
+        leased = await receive(client, queue, 1)
+        await world.pass_time(601)
+        await produce(client, topic_of(broker), batch_of(b"c", at_ms=world.clock.now_ms()))
+
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+
+        assert await states(client, queue) == (0, 1, 0, 0)
+        await settle(client, queue, leased)  # Success, as of anything that is done (b13).
+
+
+@pytest.mark.timeout(20)
+async def test_one_thing_at_a_time_is_read_for_a_partition(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, delivery_delay_ms="1h")
+        await produce(client, topic_of(broker), batch_of(b"a"))
+        waits = submit_receive(client, queue, max_wait_ms=600_000)
+        await let_happen()
+        ((path, _),) = [found for found in world.segments() if "queue@" not in found[0]]
+        world.disk.cold_paths.add(path)
+        world.work.hold_reads()
+        await produce(client, topic_of(broker), batch_of(b"b"))
+        await world.pass_time(61)  # Meanwhile it is time to look for what is too old.
+        world.work.hold_work()
+        world.work.let_all_read()
+        await let_happen()
+
+        asks = submit_receive(client, queue, max_wait_ms=0)
+        await let_happen()
+
+        assert not asks.is_answered
+        world.work.let_all()
+        assert await received(asks) == []
+        assert not waits.is_answered

@@ -1,0 +1,215 @@
+"""Tests of journals that keep for a while what no snapshot needs."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, produce, submit
+from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.queues.partition.journal import Journal
+from tidelog.broker.server import Broker
+from tidelog.queue_layer.state import snapshots
+from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import WireFormatError
+from tidelog.wire.messages.fetch import (
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetAt,
+    PartitionFetch,
+    PartitionOffsetAt,
+)
+from tidelog.wire.messages.queue_journal import (
+    Frame,
+    Received,
+    SnapshotBegan,
+    Sought,
+    Undone,
+    encode,
+)
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+HISTORY_S = 3600
+
+
+def journal(broker: Broker, queue_id: bytes) -> Partition:
+    assert broker._partitions is not None
+    found = broker._partitions.replica(queue_id, 0)
+    assert found is not None
+    return found
+
+
+async def work_through(client: RpcConnection, queue: bytes, count: int) -> None:
+    for _ in range(count):
+        messages = await receive(client, queue, 1)
+        await settle(client, queue, messages)
+
+
+async def frames_from(broker: Broker, partition: Partition, offset: int) -> list[Frame]:
+    """Return what the journal says, whole."""
+    assert broker._flusher is not None
+    reading = Journal(broker._env, broker._flusher, partition)
+    frames: list[Frame] = []
+    offsets = range(offset, partition.log.log_end_offset)
+    reader = SliceReader(broker._env)
+    await reading._read(reader, offsets, lambda frame, _: frames.append(frame))
+    return frames
+
+
+async def loaded(broker: Broker, partition: Partition) -> list[Frame]:
+    """Return what of a journal is read to serve the queue."""
+    assert broker._flusher is not None
+    frames: list[Frame] = []
+    reading = Journal(broker._env, broker._flusher, partition)
+    await reading.load(SliceReader(broker._env), frames.append)
+    return frames
+
+
+async def test_what_is_before_a_snapshot_stays_for_as_long_as_the_queue_says(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, history_ms=f"{HISTORY_S}s")
+        await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(300)]))
+        log = journal(broker, queue).log
+        await work_through(client, queue, 60)
+        await world.pass_time(HISTORY_S / 2)
+        await work_through(client, queue, 60)
+        assert log.log_start_offset == 0
+
+        middle = log.log_end_offset
+        await world.pass_time(HISTORY_S * 3 / 4)
+        await work_through(client, queue, 60)
+        await let_happen()
+
+        assert 0 < log.log_start_offset < middle
+        frames = await frames_from(broker, journal(broker, queue), log.log_start_offset)
+        assert isinstance(frames[0].entries[0], SnapshotBegan)
+        handed_out = [
+            entry.runs for frame in frames for entry in frame.entries if isinstance(entry, Received)
+        ]
+        assert [[(offset, 1)] for offset in range(60, 180)] == handed_out[-120:]
+        assert not world.told("queue_history_not_cut")
+
+
+async def test_whoever_takes_over_reads_from_the_last_snapshot_on_whatever_is_before_it(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(300)]))
+        for _ in range(100):
+            first, *_ = await receive(client, queue, 2)
+            await settle(client, queue, [first])
+        before = await states(client, queue)
+        assert journal(broker, queue).log.log_end_offset > 200
+
+        frames = await loaded(broker, journal(broker, queue))
+
+        assert isinstance(frames[0].entries[0], SnapshotBegan)
+        assert len(frames) < 60
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        assert await states(client, queue) == before == (100, 100, 0, 0)
+        assert journal(broker, queue).log.log_start_offset == 0
+        await work_through(client, queue, 60)
+        (last,) = await frames_from(
+            broker, journal(broker, queue), journal(broker, queue).log.log_end_offset - 1
+        )
+        assert last.snapshot_offset is not None
+        assert last.snapshot_offset > 200, "it goes on writing snapshots where it found the last"
+
+
+async def test_a_snapshot_that_was_not_written_whole_is_not_begun_with(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(200)]))
+        await work_through(client, queue, 40)
+        partition = journal(broker, queue)
+        whole = (await loaded(broker, partition))[0]
+        cut_off = Frame(whole.now_ms, whole.entries, Undone.NOTHING, None)
+        (last,) = await frames_from(broker, partition, partition.log.log_end_offset - 1)
+        append(partition, encode(Frame(whole.now_ms, cut_off.entries, 0, last.snapshot_offset)))
+
+        frames = await loaded(broker, partition)
+
+        assert frames[0] == whole
+        assert frames[-1].entries == whole.entries
+
+
+async def test_a_journal_that_has_no_snapshot_where_it_says_is_refused(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await work_through(client, queue, 1)
+        partition = journal(broker, queue)
+        append(partition, encode(Frame(1, [Sought(0)], Undone.NOTHING, 1)))
+
+        with pytest.raises(WireFormatError, match="it has no snapshot at offset 1"):
+            await loaded(broker, partition)
+
+
+async def test_clients_read_what_happened_as_it_is_stored(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await work_through(client, queue, 2)
+        end = journal(broker, queue).log.log_end_offset
+        places = [PartitionOffsetAt(queue, 0, at) for at in (OffsetAt.EARLIEST, OffsetAt.LATEST)]
+
+        found = await client.ask(api.LIST_HISTORY_OFFSETS, ListOffsetsRequest(places))
+        wanted = FetchRequest(0, 1, 1 << 20, [PartitionFetch(queue, 0, 0, 1 << 20)])
+        pending = submit(client, api.FETCH_HISTORY, wanted)
+        reply, attached = await pending.reply_and_attachment()
+
+        assert [each.offset for each in found.offsets] == [0, end]
+        (result,) = reply.results
+        assert (result.error, result.high_watermark, result.log_start_offset) == (None, end, 0)
+        stored = journal(broker, queue).log.read(0, bytes_max=1 << 20, high_watermark=end)
+        assert stored is not None
+        assert bytes(attached) == stored.file.read_at(stored.position, stored.length)
+
+
+async def test_the_id_of_a_topic_names_no_history_and_that_of_a_queue_no_topic(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        of_topic = FetchRequest(0, 1, 100, [PartitionFetch(topic_of(broker), 0, 0, 100)])
+        of_queue = FetchRequest(0, 1, 100, [PartitionFetch(queue, 0, 0, 100)])
+
+        (history,) = (await client.ask(api.FETCH_HISTORY, of_topic)).results
+        (records,) = (await client.ask(api.FETCH, of_queue)).results
+
+        assert history.error is not None
+        assert history.error.code == ErrorCode.UNKNOWN_QUEUE
+        assert records.error is not None
+        assert "only brokers read" in records.error.message
+
+
+def append(partition: Partition, value: bytes) -> None:
+    leader = partition.leader
+    assert leader is not None
+    batch = memoryview(encode_batch(Columns(1, values=[value]), first_timestamp_ms=1))
+    partition.log.append(batch, check_produced(batch), leader_epoch=leader.leader_epoch, now_ms=1)

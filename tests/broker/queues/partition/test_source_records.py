@@ -1,0 +1,142 @@
+"""Tests of what is handed out when: groups, priorities, delays, and what people see of it."""
+
+from trio.testing import MockClock
+
+from tests.broker.asking import produce
+from tests.broker.queues.asking import (
+    create_queue,
+    look,
+    receive,
+    received,
+    settle,
+    states,
+    submit_receive,
+    topic_of,
+)
+from tests.broker.world import START_MS, World
+from tests.broker.world import settle as let_happen
+from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, parse_header
+from tidelog.wire.messages.queues import (
+    DELIVER_AT_HEADER,
+    PRIORITY_HEADER,
+    MessageState,
+    SettleAction,
+)
+
+
+def keyed(*records: tuple[bytes, bytes]) -> bytearray:
+    """Return a batch of keys and values."""
+    keys, values = [key for key, _ in records], [value for _, value in records]
+    return encode_batch(
+        Columns(len(records), keys=keys, values=values), first_timestamp_ms=START_MS
+    )
+
+
+def with_headers(*records: tuple[bytes, Headers]) -> bytearray:
+    """Return a batch of values and headers."""
+    values, headers = [value for value, _ in records], [headers for _, headers in records]
+    columns = Columns(len(records), values=values, headers=headers)
+    return encode_batch(columns, first_timestamp_ms=START_MS)
+
+
+async def test_a_group_goes_on_when_what_was_taken_of_it_is_settled(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        topic = topic_of(broker)
+        await produce(client, topic, keyed((b"a", b"a1"), (b"b", b"b1"), (b"a", b"a2")))
+        first = await receive(client, queue, 1)
+        second = await receive(client, queue)
+        assert [each.value for each in (*first, *second)] == [b"a1", b"b1"]
+        blocked = (await look(client, queue, MessageState.BLOCKED)).runs
+        assert [(run.first_offset, run.count) for run in blocked] == [(2, 1)]
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+        assert not pending.is_answered
+
+        await settle(client, queue, first)
+
+        assert [each.value for each in await received(pending)] == [b"a2"]
+
+
+async def test_groups_are_in_order_after_a_start(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        topic = topic_of(broker)
+        await produce(client, topic, keyed((b"a", b"a1"), (b"a", b"a2"), (b"b", b"b1")))
+        first = await receive(client, queue, 1)
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert [each.value for each in await receive(client, queue)] == [b"b1"]
+        await settle(client, queue, first, action=SettleAction.RELEASE)
+        assert [each.value for each in await receive(client, queue)] == [b"a1", b"a2"]
+
+
+async def test_a_delayed_message_is_handed_out_when_its_time_has_come(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        at_ms = world.clock.now_ms() + 5000
+        late: Headers = ((DELIVER_AT_HEADER, b"%d" % at_ms),)
+        batch = with_headers((b"later", late), (b"now", ()))
+        await produce(client, topic_of(broker), batch)
+        assert [each.value for each in await receive(client, queue)] == [b"now"]
+        assert await states(client, queue) == (0, 1, 1, 0)
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        await world.pass_time(4.9)
+        assert not pending.is_answered
+        await world.pass_time(0.2)
+
+        assert [each.value for each in await received(pending)] == [b"later"]
+
+
+async def test_a_queue_with_a_delay_hands_out_nothing_before(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, delivery_delay_ms="10s")
+        await produce(client, topic_of(broker), with_headers((b"a", ()), (b"b", ())))
+        assert await receive(client, queue) == []
+
+        await world.pass_time(10.1)
+
+        assert [each.value for each in await receive(client, queue)] == [b"a", b"b"]
+
+
+async def test_the_urgent_lane_comes_first(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, lanes="4,2,1")
+        urgent: Headers = ((PRIORITY_HEADER, b"0"),)
+        low: Headers = ((PRIORITY_HEADER, b"2"),)
+        batch = with_headers((b"low", low), (b"urgent", urgent))
+        await produce(client, topic_of(broker), batch)
+
+        assert [each.value for each in await receive(client, queue, 1)] == [b"urgent"]
+
+
+async def test_a_header_that_is_no_number_is_no_reason_to_stop(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        odd: Headers = ((DELIVER_AT_HEADER, b"tomorrow"), (PRIORITY_HEADER, b""))
+        await produce(client, topic_of(broker), with_headers((b"a", odd)))
+
+        assert [each.value for each in await receive(client, queue)] == [b"a"]
+
+
+def test_a_batch_says_whether_it_has_fields_for_queues() -> None:
+    plain: Headers = (("trace", b"1"),)
+    late: Headers = ((DELIVER_AT_HEADER, b"1"),)
+
+    for headers, has_fields in (((), False), (plain, False), ((*plain, *late), True)):
+        header = parse_header(with_headers((b"a", headers)))
+        assert header is not None
+        assert header.has_queue_fields is has_fields

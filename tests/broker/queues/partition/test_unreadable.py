@@ -1,0 +1,176 @@
+"""Tests of queues with damaged messages: of a FIFO queue their groups wait, and nobody else."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, delete_records, produce
+from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
+from tests.broker.world import START_MS, World
+from tidelog.broker.server import Broker
+from tidelog.wire.batch.record_batch import SYNC_MARKER, Columns, encode_batch, parse_header
+from tidelog.wire.errors import CorruptRecordError
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+def mend(broker: Broker, good: bytes, end: int) -> None:
+    """Let the first batch of a segment be what it was."""
+    assert broker._partitions is not None
+    partition = broker._partitions.replica(topic_of(broker), 0)
+    assert partition is not None
+    start = good.index(SYNC_MARKER.to_bytes(4, "little"))
+    header = parse_header(good, start)
+    assert header is not None
+    batch = memoryview(bytearray(good[start : start + header.size]))
+    partition.log.refill(0, end, batch, now_ms=START_MS)
+
+
+async def send(client: RpcConnection, topic: bytes, *messages: bytes) -> None:
+    """Send messages, each in a batch of its own and to the group of its first letter."""
+    for value in messages:
+        columns = Columns(1, keys=[value[:1]], values=[value])
+        await produce(client, topic, encode_batch(columns, first_timestamp_ms=START_MS))
+
+
+def damage(world: World, value: bytes) -> None:
+    """Let a value rot on the disk; it has to be read from there from now on."""
+    (path,) = (path for path, data in world.segments() if value in data)
+    at = world.disk.visible_bytes(path).index(value)
+    world.disk.damage(path, at, bytes(reversed(value)))
+    world.disk.cold_paths.add(path)
+
+
+async def taken(client: RpcConnection, queue: bytes) -> list[bytes | None]:
+    """Receive messages and delete them until there is nothing, or an error."""
+    values: list[bytes | None] = []
+    try:
+        while messages := await receive(client, queue, 1):
+            values += [each.value for each in messages]
+            await settle(client, queue, messages)
+    except CorruptRecordError:
+        values.append(None)
+    return values
+
+
+async def test_only_the_group_of_a_damaged_message_waits_if_groups_are_known(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        topic = topic_of(broker)
+        await send(client, topic, b"a-one", b"b-one", b"a-two", b"c-one", b"b-two")
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, queue) == (5, 0, 0, 0)
+        damage(world, b"a-one")
+
+        assert await taken(client, queue) == [b"b-one", b"c-one", b"b-two", None]
+        assert await states(client, queue) == (2, 0, 0, 0)
+        (event,) = world.told("messages_unreadable")
+        assert event["queue"] == "orders"
+        await send(client, topic, b"a-three", b"b-three")
+        assert await taken(client, queue) == [b"b-three", None]
+
+
+async def test_a_group_goes_on_where_it_stopped_when_the_loss_is_accepted(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        topic = topic_of(broker)
+        await send(client, topic, b"a-one", b"b-one", b"a-two")
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await states(client, queue) == (3, 0, 0, 0)
+        damage(world, b"a-one")
+        assert await taken(client, queue) == [b"b-one", None]
+
+        await delete_records(client, topic, 1)
+
+        assert await taken(client, queue) == [b"a-two"]
+        assert await states(client, queue) == (0, 0, 0, 0)
+        assert world.told("messages_gone") == [
+            {"severity": "warning", "queue": "orders", "count": 1, "unseen": 0}
+        ]
+
+
+async def test_a_group_goes_on_in_order_when_its_message_was_mended(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        await send(client, topic_of(broker), b"a-one", b"b-one", b"a-two")
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        assert await states(client, queue) == (3, 0, 0, 0)
+        (good,) = (data for _, data in world.segments() if b"a-one" in data)
+        damage(world, b"a-one")
+        assert await taken(client, queue) == [b"b-one", None]
+
+        mend(broker, good, 1)
+
+        assert await taken(client, queue) == [b"a-one", b"a-two"]
+
+
+async def test_nothing_is_handed_out_behind_damage_of_which_nobody_knows_the_group(
+    mock_clock: MockClock,
+) -> None:
+    """Order is never broken silently: it may be of any group."""
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        topic = topic_of(broker)
+        await send(client, topic, b"a-one", b"b-one", b"c-one", b"b-two")
+    damage(world, b"b-one")
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        assert await taken(client, queue) == [b"a-one", None]
+        with pytest.raises(CorruptRecordError, match="reading can go on at 2"):
+            await receive(client, queue)
+
+        await delete_records(client, topic, 2)
+
+        assert await taken(client, queue) == [b"c-one", b"b-two"]
+
+
+async def test_messages_of_a_standard_queue_are_handed_out_past_a_damaged_batch_of_any_size(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        topic = topic_of(broker)
+        values = [b"a-%d" % number for number in range(50)]
+        await produce(client, topic, batch_of(*values))
+        await produce(client, topic, batch_of(b"b-one", b"b-two"))
+
+    world = world.after_crash()
+    async with world.broker() as broker, world.client() as client:
+        held = await receive(client, queue, 1, visibility_timeout_ms=1000)
+        (good,) = (data for _, data in world.segments() if b"a-7" in data)
+        damage(world, b"a-7")
+
+        assert [each.value for each in await receive(client, queue)] == [b"b-one", b"b-two"]
+        with pytest.raises(CorruptRecordError):
+            await receive(client, queue)
+        await world.pass_time(2)
+        with pytest.raises(CorruptRecordError):
+            await receive(client, queue)
+        await settle(client, queue, held)
+        assert await states(client, queue) == (49, 2, 0, 0)
+        assert len(world.told("messages_unreadable")) == 1
+        await produce(client, topic_of(broker), batch_of(b"c"))
+        assert [each.value for each in await receive(client, queue)] == [b"c"]
+
+        mend(broker, good, 50)
+
+        messages = await receive(client, queue, 100)
+        assert sorted(each.offset for each in messages) == list(range(1, 50))
+        assert await receive(client, queue) == []

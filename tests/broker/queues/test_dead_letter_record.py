@@ -1,0 +1,111 @@
+"""Tests of what a message becomes on its way to another topic."""
+
+from tidelog.broker.partitions.mover_ids import producer_id_of
+from tidelog.broker.queues.dead_letter_record import (
+    Origin,
+    Record,
+    as_dead_letter,
+    as_it_was,
+    batch_of,
+    fitting,
+    records_in,
+)
+from tidelog.queue_layer.state.pending_dead_letters import DeadLetters
+from tidelog.wire.batch.record_batch import check_produced, parse_header
+from tidelog.wire.messages.queues import (
+    DELIVER_AT_HEADER,
+    FIRST_RECEIVED_HEADER,
+    FIRST_SENT_HEADER,
+    ORIGIN_OFFSET_HEADER,
+    ORIGIN_QUEUE_HEADER,
+    PRIORITY_HEADER,
+    REASON_HEADER,
+)
+
+ORIGIN = Origin("billing", "orders", 3)
+LETTERS = DeadLetters(10, 1, 5, 1000, 2000, "no such customer")
+
+
+def record(offset: int, size: int = 1) -> Record:
+    return Record(offset, 1000 + offset, b"k", bytes(size), (("trace", b"7"),))
+
+
+def test_a_dead_letter_says_where_it_comes_from_and_keeps_what_it_was() -> None:
+    sent = record(10)._replace(
+        headers=(("trace", b"7"), (DELIVER_AT_HEADER, b"5"), (PRIORITY_HEADER, b"2"))
+    )
+
+    letter = as_dead_letter(sent, ORIGIN, LETTERS)
+
+    headers = dict(letter.headers)
+    assert headers["trace"] == b"7"
+    assert headers[PRIORITY_HEADER] == b"2"
+    assert DELIVER_AT_HEADER not in headers
+    assert headers[ORIGIN_QUEUE_HEADER] == b"billing"
+    assert headers[ORIGIN_OFFSET_HEADER] == b"10"
+    assert headers[FIRST_RECEIVED_HEADER] == b"1000"
+    assert headers[REASON_HEADER] == b"no such customer"
+    assert letter[:4] == sent[:4]
+
+
+def test_a_letter_that_dies_again_says_where_it_died_last() -> None:
+    once = as_dead_letter(record(10), ORIGIN, LETTERS)
+
+    twice = as_dead_letter(once, Origin("letters", "letters", 0), LETTERS)
+
+    names = [name for name, _ in twice.headers]
+    assert len(names) == len(set(names))
+    assert dict(twice.headers)[ORIGIN_QUEUE_HEADER] == b"letters"
+
+
+def test_what_goes_back_is_as_it_was_and_says_when_it_was_sent() -> None:
+    back = as_it_was(as_dead_letter(record(10), ORIGIN, LETTERS))
+
+    assert back == record(10)._replace(headers=(("trace", b"7"), (FIRST_SENT_HEADER, b"1010")))
+
+
+def test_however_often_it_is_moved_a_message_says_when_it_was_first_sent() -> None:
+    once = as_dead_letter(record(10), ORIGIN, LETTERS)._replace(timestamp_ms=5000)
+
+    back = as_it_was(once)._replace(timestamp_ms=6000)
+    twice = as_dead_letter(back, ORIGIN, LETTERS)
+
+    assert [value for name, value in twice.headers if name == FIRST_SENT_HEADER] == [b"1010"]
+
+
+def test_a_time_that_is_none_is_not_believed() -> None:
+    for strange in (b"", b"soon", b"-1", b"9" * 5000):
+        sent = record(10)._replace(headers=((FIRST_SENT_HEADER, strange),))
+
+        assert as_it_was(sent).headers == ((FIRST_SENT_HEADER, b"1010"),)
+
+
+def test_a_batch_is_cut_by_its_records_alone_and_never_empty() -> None:
+    assert fitting([record(1, 1 << 20), record(2)]) == 1
+    assert fitting([record(1), record(2, 1 << 20)]) == 1
+    assert fitting([record(number) for number in range(100)]) == 100
+
+
+def test_the_same_records_are_the_same_batch_and_come_out_again_as_new_ones() -> None:
+    records = [record(5), record(7)]
+
+    first, second = (
+        batch_of(records, now_ms=9000, producer_id=9, producer_epoch=1, base_sequence=40)
+        for _ in range(2)
+    )
+
+    assert first == second
+    check_produced(memoryview(first))
+    header = parse_header(first)
+    assert header is not None
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 1, 40)
+    found = list(records_in(bytes(first), header, [1, 5]))
+    assert found == [record(7)._replace(offset=1, timestamp_ms=9000)]
+
+
+def test_each_partition_of_each_queue_moves_under_an_identity_of_its_own() -> None:
+    ids = {producer_id_of(bytes([queue]) * 16, number) for queue in range(9) for number in range(9)}
+
+    assert len(ids) == 81
+    assert producer_id_of(b"q" * 16, 3) == producer_id_of(b"q" * 16, 3)
+    assert all(1 << 62 <= each < 1 << 63 for each in ids)

@@ -1,0 +1,92 @@
+"""Tests of finding partitions of queues, and of waiting there."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import batch_of, produce, submit
+from tests.broker.queues.asking import (
+    create_queue,
+    receive,
+    received,
+    states,
+    submit_receive,
+    topic_of,
+)
+from tests.broker.world import World
+from tests.broker.world import settle as let_happen
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.server import Broker
+from tidelog.wire.errors import UnknownPartitionError, UnknownQueueError, UnknownTopicIdError
+from tidelog.wire.messages.queue_admin import DeleteQueueRequest
+from tidelog.wire.protocol import api
+
+
+def journal(broker: Broker, queue_id: bytes) -> Partition:
+    assert broker._partitions is not None
+    found = broker._partitions.replica(queue_id, 0)
+    assert found is not None
+    return found
+
+
+async def test_a_queue_that_nobody_uses_is_forgotten(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"a", b"b"))
+        await receive(client, queue, 1)
+        assert journal(broker, queue).watchers
+
+        await world.pass_time(1300)
+        await world.pass_time(1300)
+
+        assert not journal(broker, queue).watchers
+        again = await receive(client, queue)
+        assert sorted((each.offset, each.receive_count) for each in again) == [(0, 2), (1, 1)]
+
+
+async def test_a_queue_that_is_deleted_wakes_those_who_wait(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        await submit(client, api.DELETE_QUEUE, DeleteQueueRequest("orders")).reply()
+
+        with pytest.raises(UnknownQueueError, match="was deleted"):
+            await received(pending)
+        with pytest.raises(UnknownQueueError):
+            await receive(client, queue)
+
+
+async def test_a_queue_that_is_not_known_yet_may_be_asked_for_again(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+
+        with pytest.raises(UnknownTopicIdError):
+            await receive(client, b"another queue...")
+        with pytest.raises(UnknownPartitionError):
+            await receive(client, queue, partitions=(1,))
+
+
+async def test_a_queue_that_was_only_counted_is_forgotten_at_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        counted = await create_queue(broker)
+        used = await create_queue(broker, "used", topic="used")
+        await receive(client, used)
+
+        for queue in (counted, used):
+            assert await states(client, queue) == (0, 0, 0, 0)
+        assert journal(broker, counted).watchers
+        for _ in range(3):
+            await world.pass_time(4)
+
+        assert not journal(broker, counted).watchers
+        assert journal(broker, used).watchers

@@ -1,0 +1,203 @@
+"""A leader serves those who are replicas, and looks only at what is going on."""
+
+# Counts what nobody else has to see.
+# pyright: reportPrivateUsage=false
+
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+import trio
+
+from tests.broker.replication.three_brokers import (
+    NODES,
+    TOPIC,
+    ThreeBrokers,
+    connected,
+    live,
+    make_topic,
+    produce,
+)
+from tests.coordinator.raft_life import until
+from tests.simulation.machine.process import Process
+from tidelog.broker.replication import fetch_server as serving
+from tidelog.client.client import Client
+from tidelog.isr.fetch_session import LeaderSession
+from tidelog.wire.errors import BrokerError, InvalidRequestError, StaleBrokerEpochError
+from tidelog.wire.messages.replication import (
+    FollowedPartition,
+    ReplicaDurableRequest,
+    ReplicaFetchRequest,
+    ReplicaIdentity,
+    ReplicaPosition,
+)
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+async def refusal(
+    connection: RpcConnection, asked: Api[Request, Reply], request: Request
+) -> type[Exception] | None:
+    """Return with what a broker refuses a request, `None` if it does not."""
+    try:
+        await connection.ask(asked, request)
+    except BrokerError as error:
+        return type(error)
+    return None
+
+
+def test_a_client_cannot_claim_to_be_a_replica() -> None:
+    """I63, CVE-2018-1288: it would have records committed that no replica has."""
+
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.with_client(make_topic)
+        await until(lambda: brokers.in_sync() == set(NODES))
+        leader, follower = await brokers.leads(), brokers.followers()[0]
+        known = brokers.state(leader).brokers[follower]
+        cluster_id = brokers.brokers[leader].cluster_id
+        true_name = ReplicaIdentity(cluster_id, follower, known.broker_epoch, known.incarnation_id)
+        lies = [
+            (ReplicaIdentity(cluster_id, follower, known.broker_epoch, ""), StaleBrokerEpochError),
+            (
+                ReplicaIdentity(cluster_id, follower, known.broker_epoch - 1, known.incarnation_id),
+                StaleBrokerEpochError,
+            ),
+            (ReplicaIdentity(cluster_id, 9, 1, known.incarnation_id), StaleBrokerEpochError),
+            (
+                ReplicaIdentity("other", follower, known.broker_epoch, known.incarnation_id),
+                InvalidRequestError,
+            ),
+        ]
+
+        refusals: list[type[Exception] | None] = []
+        done = trio.Event()
+
+        async def lie(process: Process) -> None:
+            async with connected(process, leader) as connection:
+                for name, _ in lies:
+                    fetch = ReplicaFetchRequest(name, False, 0, 1, [], [], [])
+                    refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
+                    report = ReplicaDurableRequest(name, [], False)
+                    refusals.append(await refusal(connection, api.REPLICA_DURABLE, report))
+                fetch = ReplicaFetchRequest(true_name, False, 0, 1, [], [], [])
+                refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
+                # Nobody answers it. The connection would be lost upon an answer.
+                connection.submit(
+                    api.REPLICA_DURABLE, ReplicaDurableRequest(true_name, [], False), None
+                )
+                await connection.ask(api.METADATA, MetadataRequest(None))
+            done.set()
+
+        brokers.world.add_node("liar").start(lie)
+        await done.wait()
+
+        expected = [error for _, error in lies for _ in range(2)]
+        # The true name is believed; but a session has to be begun before anything is fetched.
+        assert refusals == [*expected, InvalidRequestError]
+
+    live(1, main)
+
+
+def test_a_position_beyond_the_log_of_the_leader_moves_nothing() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.with_client(make_topic)
+        leader, follower = await brokers.leads(), brokers.followers()[0]
+        known = brokers.state(leader).brokers[follower]
+        topic = brokers.state(leader).catalog.topic(TOPIC)
+        name = ReplicaIdentity(
+            brokers.brokers[leader].cluster_id, follower, known.broker_epoch, known.incarnation_id
+        )
+        partition = brokers.partition(leader)
+        assert partition is not None
+        assert partition.leader is not None
+        request = ReplicaFetchRequest(
+            name,
+            True,
+            0,
+            1000,
+            [FollowedPartition(0, topic.topic_id, 0, partition.leader.leader_epoch)],
+            [ReplicaPosition(0, 1000, 0, 1000)],
+            [],
+        )
+        parts: list[object] = []
+        done = trio.Event()
+
+        async def ask(process: Process) -> None:
+            async with connected(process, leader) as connection:
+                reply = await connection.ask(api.REPLICA_FETCH, request)
+                parts.append(reply.results[0].diverging or reply.results[0].error)
+
+            done.set()
+
+        brokers.world.add_node("strange").start(ask)
+        await done.wait()
+
+        assert parts[0] is not None
+        assert brokers.high_watermark() == 0
+
+    live(2, main)
+
+
+def test_a_leader_looks_at_busy_partitions_and_not_at_idle_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[int] = []
+    look = serving.ReplicaServer._look
+
+    def counted(
+        self: serving.ReplicaServer, number: int, *rest: object, remaining: int
+    ) -> serving.Found:
+        looks.append(number)
+        return look(self, number, *rest, remaining=remaining)  # type: ignore[arg-type]  # passed on as they are
+
+    monkeypatch.setattr(serving.ReplicaServer, "_look", counted)
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await client.admin.create_topic(TOPIC, partitions=60, replication_factor=3)
+            await produce(client, 5)
+            await until(lambda: brokers.is_settled(60))
+            looks.clear()
+            await produce(client, 20)
+
+        await brokers.with_client(work)
+
+        # Two followers; each hears of a batch, and then of what is committed.
+        assert 40 <= len(looks) < 250
+
+    live(3, main)
+
+
+def test_when_an_answer_is_full_nothing_more_is_looked_at_and_all_have_their_turn() -> None:
+    """Each look may read an index from the disk."""
+    core, looked_at = LeaderSession(), list[int]()
+    name = ReplicaIdentity("a cluster", 2, 1, "an incarnation")
+    followed = [FollowedPartition(number, b"t" * 16, number, 0) for number in range(10)]
+    positions = [ReplicaPosition(number, 0, None, 0) for number in range(10)]
+    request = ReplicaFetchRequest(name, True, 0, 100, followed, positions, [])
+    core.take(request)
+
+    def look(number: int, *_: object, **__: object) -> serving.Found:
+        looked_at.append(number)
+        part: Any = SimpleNamespace(length=60)
+        return serving.Found(number, part=part)
+
+    server: Any = object.__new__(serving.ReplicaServer)
+    server._look = look
+    for entry in core.partitions.values():
+        entry.is_reported = True
+    session: Any = SimpleNamespace(core=core, is_held_up=False)
+    served: list[int] = []
+    for _ in range(10):
+        found = server.collect(session, request)
+        served += [item.number for item in found]
+        for item in found:
+            core.told(item.number, high_watermark=0, log_start_offset=0, awaits_report=True)
+
+    assert served == list(range(10))
+    assert len(looked_at) < 2 * 10, "the one for which there was no room is looked at again"

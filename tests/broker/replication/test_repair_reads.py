@@ -1,0 +1,148 @@
+"""A leader gives its followers batches again, and looks at its own bytes when they doubt them."""
+
+import pytest
+import trio
+
+from tests.broker.replication.damage import (
+    flip,
+    is_damaged,
+    make_topic,
+    produce,
+    segments,
+    with_records,
+)
+from tests.broker.replication.three_brokers import (
+    NODES,
+    TOPIC,
+    Acknowledged,
+    ThreeBrokers,
+    connected,
+    host_of,
+    live,
+)
+from tests.coordinator.raft_life import until
+from tests.logstore.logs import records_in
+from tests.simulation.machine.process import Process
+from tidelog.broker.replication import fetch_server as serving
+from tidelog.client.client import Client
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import (
+    BrokerError,
+    FencedLeaderEpochError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    StaleBrokerEpochError,
+)
+from tidelog.wire.messages.replication import ReplicaIdentity, ReplicaReadReply, ReplicaReadRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.write_buffer import FileRegion
+
+
+def test_a_leader_that_sent_damaged_bytes_looks_at_them_and_another_one_leads() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            leader, follower = await brokers.leads(), brokers.followers()[0]
+            heal = brokers.world.network.partition([host_of(leader)], [host_of(follower)])
+            acknowledged |= await produce(client, 3, start=120)
+            newest = segments(brokers, leader)[-1]
+            size = len(brokers.machines[leader].disk.durable_bytes(newest))
+            flip(brokers, leader, newest, position=size - 100)
+            heal()
+
+            await brokers.leads(other_than=leader)
+            await until(lambda: brokers.in_sync() == set(NODES), 30)
+            await brokers.check(acknowledged)
+
+        await with_records(brokers, go_on)
+
+    live(5, main)
+
+
+def test_a_corrupt_answer_is_asked_for_again_once_in_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces: list[float] = []
+    piece_of = serving._piece  # pyright: ignore[reportPrivateUsage]
+
+    def damaged(part: LogSlice) -> BytesLike | FileRegion:
+        pieces.append(trio.current_time())
+        if len(pieces) > 8:
+            return piece_of(part)
+        data = bytearray(part.read())
+        data[-1] ^= 1
+        return bytes(data)
+
+    async def main(brokers: ThreeBrokers) -> None:
+        async def work(client: Client) -> None:
+            await make_topic(client)
+            await until(lambda: brokers.in_sync() == set(NODES))
+            leader = await brokers.leads()
+            monkeypatch.setattr(serving, "_piece", damaged)
+            acknowledged = await produce(client, 3)
+
+            assert brokers.leader() == leader, "its bytes are in order"
+            assert not is_damaged(brokers, leader)
+            await brokers.check(acknowledged)
+
+        await brokers.with_client(work)
+
+    live(6, main)
+
+    # Two followers asked once a second each.
+    assert pieces[7] - pieces[0] > 2.5
+
+
+def test_a_follower_reads_whole_batches_from_where_it_wants_to_where_it_wants() -> None:
+    async def main(brokers: ThreeBrokers) -> None:
+        async def go_on(client: Client, acknowledged: Acknowledged) -> None:
+            del client
+            leader, follower = await brokers.leads(), brokers.followers()[0]
+            partition = brokers.partition(leader)
+            assert partition is not None
+            assert partition.leader is not None
+            known = brokers.state(leader).brokers[follower]
+            cluster_id = brokers.brokers[leader].cluster_id
+            name = ReplicaIdentity(cluster_id, follower, known.broker_epoch, known.incarnation_id)
+            liar = ReplicaIdentity(cluster_id, follower, known.broker_epoch, "")
+            epoch = partition.leader.leader_epoch
+            topic_id = brokers.state(leader).catalog.topic(TOPIC).topic_id
+            got: list[list[int]] = []
+            refusals: list[type[BrokerError]] = []
+
+            def take(reply: ReplicaReadReply, attachment: memoryview) -> list[int]:
+                assert reply.log_start_offset == 0
+                found = records_in(bytes(attachment))
+                assert all(acknowledged[offset] == value for offset, value in found.items())
+                return sorted(found)
+
+            async def read(process: Process) -> None:
+                async with connected(process, leader) as connection:
+                    for offset, end, size in ((50, 55, 1 << 20), (51, 60, 1), (119, 120, 1)):
+                        request = ReplicaReadRequest(name, topic_id, 0, epoch, offset, end, size)
+                        got.append(await connection.call(api.REPLICA_READ, request, take=take))
+                    for request in (
+                        ReplicaReadRequest(liar, topic_id, 0, epoch, 0, 1, 1),
+                        ReplicaReadRequest(name, topic_id, 0, epoch - 1, 0, 1, 1),
+                        ReplicaReadRequest(name, topic_id, 0, epoch + 1, 0, 1, 1),
+                        ReplicaReadRequest(name, topic_id, 0, epoch, 0, 121, 1),
+                    ):
+                        try:
+                            await connection.call(api.REPLICA_READ, request, take=take)
+                        except BrokerError as error:
+                            refusals.append(type(error))
+
+            await brokers.world.add_node("reader").start(read).ended.wait()
+
+            # What a segment has comes first; the rest is asked for next.
+            assert got == [[50, 51], [51], [119]]
+            assert refusals == [
+                StaleBrokerEpochError,
+                FencedLeaderEpochError,
+                NotLeaderError,
+                OffsetOutOfRangeError,
+            ]
+
+        await with_records(brokers, go_on)
+
+    live(8, main)

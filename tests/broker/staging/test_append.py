@@ -1,0 +1,105 @@
+"""Appending what is committed to one partition."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import create_topic
+from tests.broker.world import World
+from tests.logstore.logs import records_in
+from tests.simulation.staged_batches.stagers import begin, replica, stage
+from tidelog.broker.server import Broker
+from tidelog.broker.staging.append import Appending
+from tidelog.wire.errors import NotLeaderError
+from tidelog.wire.messages.transactions import StagedPiece
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+def appending_of(world: World, broker: Broker) -> Appending:
+    assert broker._partitions is not None
+    return Appending(world.env, broker._partitions, broker._flusher, partition=replica(broker))
+
+
+def values(broker: Broker) -> list[bytes]:
+    log = replica(broker).log
+    part = log.read(0, bytes_max=1 << 20, high_watermark=log.log_end_offset)
+    return [] if part is None else list(records_in(part.read()).values())
+
+
+async def stage_some(broker: Broker, client: RpcConnection) -> list[StagedPiece]:
+    """Stage ten batches of two producers; return the pieces, the second producer first."""
+    await create_topic(client)
+    number = (await begin(client)).number
+    staging = replica(broker, "staged@orders")
+    for sequence in range(5):
+        for producer in (1, 2):
+            value = b"%d/%d" % (producer, sequence)
+            await stage(client, staging, number, value, producer_id=producer, sequence=sequence)
+    return [StagedPiece(2, 1, 10, 5), StagedPiece(1, 0, 9, 5)]
+
+
+WANTED = [b"%d/%d" % (producer, place) for producer in (2, 1) for place in range(5)]
+
+
+async def test_pieces_are_appended_in_their_order_and_once(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        pieces = await stage_some(broker, client)
+        staging = replica(broker, "staged@orders")
+
+        assert await appending_of(world, broker).carry_out(3, pieces, staging)
+        assert await appending_of(world, broker).carry_out(3, pieces, staging)
+
+        assert values(broker) == WANTED
+        assert replica(broker).high_watermark == 10
+        assert await appending_of(world, broker).carry_out(4, pieces, staging)
+        assert values(broker) == WANTED * 2, "another commit of the same"
+
+
+@pytest.mark.parametrize("done", range(1, 10))
+async def test_a_leader_goes_on_where_the_one_before_it_stopped(
+    mock_clock: MockClock, done: int
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        pieces = await stage_some(broker, client)
+        staging = replica(broker, "staged@orders")
+        # What the first leader had appended is the beginning of the same commit.
+        head = appending_of(world, broker)
+        cut = min(done, 5)
+        parts = [StagedPiece(2, 1, 2 * cut, cut)]
+        if done > 5:
+            parts.append(StagedPiece(1, 0, 2 * (done - 5) - 1, done - 5))
+        assert await head.carry_out(3, parts, staging)
+        assert len(values(broker)) == done
+
+        assert await appending_of(world, broker).carry_out(3, pieces, staging)
+
+        assert values(broker) == WANTED
+
+
+async def test_who_does_not_lead_any_more_appends_nothing(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        pieces = await stage_some(broker, client)
+        appending = appending_of(world, broker)
+        replica(broker).follow(2, 9)
+
+        with pytest.raises(NotLeaderError):
+            await appending.carry_out(3, pieces, replica(broker, "staged@orders"))
+
+        assert replica(broker).log.log_end_offset == 0
+
+
+async def test_if_some_is_lost_nothing_is_appended(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        pieces = await stage_some(broker, client)
+        lost = [pieces[0], StagedPiece(1, 0, 9, 6)]
+        staging = replica(broker, "staged@orders")
+
+        assert not await appending_of(world, broker).carry_out(3, lost, staging)
+
+        assert replica(broker).log.log_end_offset == 0

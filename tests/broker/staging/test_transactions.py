@@ -1,0 +1,139 @@
+"""Staged writes as a client of one broker sees them."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.asking import create_topic, delete_topic, fetch, submit
+from tests.broker.world import World
+from tests.simulation.staged_batches.stagers import begin, commit, replica, stage
+from tidelog.wire.errors import (
+    InvalidTopicError,
+    StagedRecordsLostError,
+    StaleTransactionError,
+    TransactionGoneError,
+    UnknownTopicError,
+)
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.transactions import (
+    AbortTransactionRequest,
+    ListTransactionsRequest,
+    StagedPart,
+    StagedPiece,
+    TransactionStatus,
+)
+from tidelog.wire.protocol import api
+
+
+async def test_what_is_committed_is_readable_when_the_answer_comes(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic_id = await create_topic(client)
+        begun = await begin(client)
+        staging = replica(broker, "staged@orders")
+        piece = await stage(client, staging, begun.number, b"a", b"b")
+        assert (begun.status, begun.topic_ids) == (TransactionStatus.OPEN, [topic_id])
+        assert replica(broker).high_watermark == 0
+
+        reply = await commit(client, begun.number, StagedPart(topic_id, 0, [piece]))
+        again = await commit(client, begun.number)
+
+        assert (reply.was_committed, again.was_committed) == (False, True)
+        assert replica(broker).high_watermark == 2
+        assert (await begin(client)).status == TransactionStatus.COMPLETE
+
+
+async def test_who_leads_a_staging_log_is_found_by_its_name_and_nobody_reads_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client)
+        before = await submit(client, api.METADATA, MetadataRequest(["staged@orders"])).reply()
+        begun = await begin(client)
+        after = await submit(client, api.METADATA, MetadataRequest(["staged@orders"])).reply()
+        staging = replica(broker, "staged@orders")
+        await stage(client, staging, begun.number, b"a")
+
+        assert before.topics[0].error is not None
+        assert "nothing was staged yet" in before.topics[0].error.message
+        assert after.topics[0].topic_id == staging.topic_id
+        assert after.topics[0].partitions[0].leader_id == 1
+        with pytest.raises(InvalidTopicError, match="only brokers read"):
+            await fetch(client, staging.topic_id)
+
+
+async def test_nothing_is_staged_for_what_is_over_or_where_it_does_not_belong(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        await create_topic(client)
+        number = (await begin(client)).number
+        with pytest.raises(InvalidTopicError, match="staging logs only"):
+            await stage(client, replica(broker), number, b"a")
+        aborted = await submit(
+            client, api.ABORT_TRANSACTION, AbortTransactionRequest("job", 0, number)
+        ).reply()
+
+        assert not aborted.is_committed
+        with pytest.raises(TransactionGoneError, match="is over"):
+            await stage(client, replica(broker, "staged@orders"), number, b"a")
+        with pytest.raises(TransactionGoneError, match="begin and stage anew"):
+            await commit(client, number)
+
+
+async def test_a_commit_that_names_what_is_not_there_is_said_to_have_lost_it(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic_id = await create_topic(client)
+        number = (await begin(client)).number
+        await stage(client, replica(broker, "staged@orders"), number, b"a", b"b")
+        wrong = StagedPart(topic_id, 0, [StagedPiece(1, 0, 9, 3)])
+
+        with pytest.raises(StagedRecordsLostError):
+            await commit(client, number, wrong)
+
+        assert replica(broker).log.log_end_offset == 0, "nothing of it was appended"
+        assert world.told("staged_records_lost")
+        number = (await begin(client, 1)).number
+        piece = await stage(client, replica(broker, "staged@orders"), number, b"c", producer_id=2)
+        await commit(client, number, StagedPart(topic_id, 0, [piece]), batch_id=1)
+        assert replica(broker).high_watermark == 1
+
+
+async def test_names_are_listed_with_what_is_open_and_what_was_last(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client)
+        await commit(client, (await begin(client, 7, name="b")).number, batch_id=7, name="b")
+        await begin(client, 8, name="b")
+        await begin(client, 1, name="a")
+
+        reply = await submit(client, api.LIST_TRANSACTIONS, ListTransactionsRequest(None)).reply()
+        some = await submit(
+            client, api.LIST_TRANSACTIONS, ListTransactionsRequest(["a", "c"])
+        ).reply()
+
+        assert [
+            (each.name, each.open_batch_id, each.last_batch_id, each.last_status)
+            for each in reply.transactions
+        ] == [("a", 1, None, None), ("b", 8, 7, TransactionStatus.COMPLETE)]
+        assert [each.name for each in some.transactions] == ["a"]
+
+
+async def test_a_commit_does_not_wait_for_a_topic_that_is_deleted(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic_id = await create_topic(client)
+        number = (await begin(client)).number
+        piece = await stage(client, replica(broker, "staged@orders"), number, b"a")
+        await delete_topic(client)
+
+        with pytest.raises(UnknownTopicError):
+            await commit(client, number, StagedPart(topic_id, 0, [piece]))
+        await create_topic(client, "other")
+        await begin(client, 5, "other")
+        with pytest.raises(StaleTransactionError):
+            await begin(client, 4, "other")

@@ -1,0 +1,74 @@
+"""Administration of the cluster through the client, carried out by a real broker."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.world import World
+from tests.client.worlds import client_of
+from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, UnknownTopicError
+from tidelog.wire.messages.cluster_admin import LeaderElected
+
+
+async def test_a_broker_that_is_alone_describes_itself(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", 3)
+
+        found = await client.admin.describe_cluster(with_partitions=True)
+
+    (node,) = found.nodes
+    assert (found.controller_id, found.partition_count, found.partitions) == (1, 3, [])
+    assert (node.role, node.status, node.leader_count) == ("voter", "alive", 3)
+
+
+async def test_leaders_of_a_topic_of_some_partitions_and_of_all_are_elected(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", 2)
+        both = [LeaderElected("orders", number, 1, 1) for number in range(2)]
+
+        assert await client.admin.elect_leaders("orders") == both
+        assert await client.admin.elect_leaders([("orders", 1)]) == both[1:]
+        assert await client.admin.elect_leaders() == []
+
+
+async def test_a_topic_that_is_not_there_has_no_leaders(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        with pytest.raises(UnknownTopicError, match="there is no topic 'orders'"):
+            await client.admin.elect_leaders("orders", accept_data_loss=True)
+
+
+async def test_settings_of_the_cluster_are_changed_and_told(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        changed = await client.admin.alter_cluster(set={"reassignment_bytes_per_s": 20_000_000})
+        described = await client.admin.describe_cluster()
+        reset = await client.admin.alter_cluster(reset=["reassignment_bytes_per_s"])
+
+        with pytest.raises(InvalidConfigError, match="there is no cluster setting 'colour'"):
+            await client.admin.alter_cluster(set={"colour": "red"})
+
+    assert changed["reassignment_bytes_per_s"] == "20000000"
+    assert described.config == changed
+    assert reset["reassignment_bytes_per_s"] == "unlimited"
+
+
+async def test_the_only_broker_can_neither_be_emptied_nor_taken_out(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        with pytest.raises(InvalidRequestError, match="the last one that takes replicas"):
+            await client.admin.drain(1)
+        with pytest.raises(InvalidRequestError, match="is alive"):
+            await client.admin.unregister_broker(1)
+        with pytest.raises(InvalidRequestError, match="there is no broker 2"):
+            await client.admin.replace_broker(1, 2)
+        await client.admin.end_drain(1)
+
+        assert await client.admin.drain(1, plan_only=True) == []
+        assert not await client.admin.unregister_broker(9)
+        assert await client.admin.describe_moves() == []

@@ -1,0 +1,88 @@
+"""Where queues are served is asked once, and again when somebody doubts it."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.fronts import fronted_client, fronted_cluster
+from tidelog.client.admin.queue_metadata import leader_of
+from tidelog.client.queue.context import QueueShared
+from tidelog.wire.errors import UnknownPartitionError, UnknownQueueError
+from tidelog.wire.protocol import api
+
+
+async def test_many_who_ask_at_once_ask_together(autojump_clock: MockClock) -> None:
+    async with (
+        fronted_cluster(autojump_clock, (1, 2)) as cluster,
+        fronted_client(cluster) as client,
+    ):
+        await client.admin.create_queue("work", topic="orders")
+        cluster.leaders[1] = (2, 0)
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        front = cluster.fronts[1]
+        before = len(front.asked)
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(shared.directory.find, "work")
+        assert front.asked[before:].count(api.DESCRIBE_QUEUES) == 1  # type: ignore[arg-type]
+
+        found = await shared.directory.find("work")
+        assert [leader_of(found, number) for number in (0, 1)] == [1, 2]
+        with pytest.raises(UnknownPartitionError, match="has 2 partitions, there is no 2"):
+            leader_of(found, 2)
+
+        cluster.leaders[1] = (1, 1)
+        assert await shared.directory.find("work") is found
+        shared.directory.doubt(found)
+        newer = await shared.directory.find("work")
+        assert leader_of(newer, 1) == 1
+        shared.directory.doubt(found)
+        assert await shared.directory.find("work") is newer, "that is known better already"
+
+
+async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        for _ in range(2):
+            with pytest.raises(UnknownQueueError, match="'work'"):
+                await shared.directory.find("work")
+        await client.admin.create_queue("work", topic="orders")
+        assert (await shared.directory.find("work")).topic == "orders"
+
+
+async def test_settings_that_were_changed_are_known_after_a_while(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
+        await client.admin.create_queue("work", topic="orders")
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        assert (await shared.directory.find("work")).config["receive_wait_ms"] == "0"
+        await client.admin.alter_queue("work", set={"receive_wait": 7})
+        await trio.sleep(31)
+        await shared.directory.find("work")
+        await trio.sleep(1)
+        assert (await shared.directory.find("work")).config["receive_wait_ms"] == "7000ms"
+        asked = len(cluster.fronts[1].asked)
+        await trio.sleep(1000)
+        assert api.DESCRIBE_QUEUES not in cluster.fronts[1].asked[asked:], "nobody needs it"
+
+
+async def test_a_queue_that_is_doubted_while_it_is_about_to_be_asked_for_is_asked_for_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
+        await client.admin.create_queue("work", topic="orders")
+        shared = QueueShared(vars(client)["_queues"].cluster)
+        found = await shared.directory.find("work")
+        await trio.sleep(31)
+        before = len(cluster.fronts[1].asked)
+
+        await shared.directory.find("work")
+        shared.directory.doubt(found)
+        assert await shared.directory.find("work") is not found
+
+        await trio.sleep(1)
+        asked = cluster.fronts[1].asked[before:]
+        assert asked.count(api.DESCRIBE_QUEUES) == 1  # type: ignore[arg-type]

@@ -1,0 +1,175 @@
+"""Queues are administered through the client, by a real broker."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.world import START_MS, World
+from tests.client.worlds import client_of
+from tidelog.client.admin.queues import Setting, name_of_setting, settings_as_text
+from tidelog.wire.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    QueueExistsError,
+    UnknownQueueError,
+    UnknownTopicError,
+)
+
+
+async def test_a_queue_from_its_creation_to_its_end(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        admin = client.admin
+
+        made = await admin.create_queue("orders", partitions=3, visibility_timeout=60)
+        (queue,) = await admin.describe_queues(["orders"])
+
+        assert (queue.queue_id, queue.topic_id) == (made.queue_id, made.topic_id)
+        assert (queue.name, queue.topic, queue.is_fifo) == ("orders", "orders", False)
+        assert queue.created_at_ms >= START_MS
+        assert queue.config["visibility_timeout_ms"] == "60000ms"
+        assert queue.config_overrides == ["visibility_timeout_ms"]
+        assert [(each.leader_id, each.start_offset) for each in queue.partitions] == [(1, 0)] * 3
+        assert await admin.list_topics() == ["orders"]
+        settings = await admin.alter_queue(
+            "orders", set={"max_receive_count": 5}, reset=["visibility_timeout"]
+        )
+        assert settings["max_receive_count"] == "5"
+        assert settings["visibility_timeout_ms"] == "30s"
+        with pytest.raises(InvalidRequestError, match="has queues: orders"):
+            await admin.delete_topic("orders")
+        await admin.delete_queue("orders")
+        assert await admin.list_queues() == []
+        assert await admin.list_topics() == ["orders"]
+
+
+async def test_queues_on_one_topic_start_where_they_were_told(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        await client.admin.create_topic("orders", 2)
+        async with client.producer() as producer:
+            for number in range(5):
+                at = START_MS + number
+                await producer.send("orders", b"%d" % number, partition=0, timestamp_ms=at)
+        await client.admin.delete_records("orders", 0, 1)
+
+        await client.admin.create_queue("all", topic="orders")
+        await client.admin.create_queue("new", topic="orders", start="latest")
+        await client.admin.create_queue("since", topic="orders", start=START_MS + 3)
+        await client.admin.create_queue("future", topic="orders", start=START_MS + 10**6)
+
+        queues = await client.admin.describe_queues()
+        starts = {queue.name: [each.start_offset for each in queue.partitions] for queue in queues}
+    assert starts == {"all": [1, 0], "new": [5, 0], "since": [3, 0], "future": [5, 0]}
+
+
+async def test_creating_a_queue_again_is_no_error_unless_it_is_another_one(
+    autojump_clock: MockClock,
+) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        first = await client.admin.create_queue("orders", lanes="4,1")
+
+        again = await client.admin.create_queue("orders", lanes=[4, 1], start="latest")
+
+        assert again == first
+        with pytest.raises(QueueExistsError, match="its lanes is 4,1, not none"):
+            await client.admin.create_queue("orders")
+
+
+async def test_a_topic_that_was_made_anew_is_seen_as_it_is(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        await client.admin.create_topic("orders", 3)
+        await client.admin.list_offsets("orders", "latest")
+        await client.admin.delete_topic("orders")
+        await client.admin.create_topic("orders", 2)
+
+        await client.admin.create_queue("q", topic="orders")
+
+        (queue,) = await client.admin.describe_queues(["q"])
+    assert len(queue.partitions) == 2
+
+
+async def test_what_is_wrong_is_said(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        admin = client.admin
+        await admin.create_queue("dead")
+        await admin.create_queue("q", dead_letter_queue="dead", max_receive_count=3)
+
+        with pytest.raises(UnknownTopicError, match="no topic 'ordres'"):
+            await admin.create_queue("billing", topic="ordres")
+        with pytest.raises(UnknownQueueError, match="no queue 'nope'"):
+            await admin.describe_queues(["nope"])
+        with pytest.raises(InvalidConfigError, match="would come back"):
+            await admin.alter_queue("dead", set={"dead_letter_queue": "q"})
+        with pytest.raises(InvalidRequestError, match="takes the dead letters of q"):
+            await admin.delete_queue("dead")
+        (dead,) = await admin.describe_queues(["dead"])
+        assert dead.dead_letters_of == ["q"]
+        await admin.delete_queue("dead", cut_ties=True, with_topic=True)
+        (queue,) = await admin.describe_queues(["q"])
+        assert queue.config["dead_letter_queue"] == "none"
+        assert await admin.list_topics() == ["q"]
+
+
+async def test_nobody_reads_or_writes_a_journal(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        await client.admin.create_queue("q")
+        journal = "queue@q"
+
+        with pytest.raises(InvalidTopicError, match="the journal of queue 'q', which only brokers"):
+            await client.admin.list_offsets(journal, "earliest")
+        with pytest.raises(InvalidTopicError, match="which only brokers read and write"):
+            await client.admin.delete_records(journal, 0, None)
+        for ask in (client.admin.delete_topic, client.admin.create_topic):
+            with pytest.raises(InvalidTopicError):
+                await ask(journal)
+        with pytest.raises(InvalidTopicError, match="see `tidelog queue describe q`"):
+            await client.admin.describe_topics([journal])
+        async with client.producer() as producer:
+            with pytest.raises(InvalidTopicError, match="which only brokers read and write"):
+                await producer.send(journal, b"forged")
+        with pytest.raises(InvalidTopicError, match="which only brokers read and write"):
+            async with client.consumer(journal, auto_offset_reset="earliest"):
+                pass
+
+
+async def test_a_queue_is_there_after_a_restart(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_queue("q", fifo=True, partitions=2, retry_backoff=[1, 2.5])
+        (before,) = await client.admin.describe_queues()
+    async with client_of(world) as client:
+        (after,) = await client.admin.describe_queues()
+
+    assert after.config == before.config
+    assert (after.queue_id, after.is_fifo) == (before.queue_id, True)
+    assert after.config["deduplication_scope"] == "group"
+    assert after.config["retry_backoff"] == "1000ms,2500ms"
+
+
+@pytest.mark.parametrize(
+    ("given", "travels_as"),
+    [
+        ({"visibility_timeout": 30}, {"visibility_timeout_ms": "30000ms"}),
+        ({"delivery_delay": 0.25}, {"delivery_delay_ms": "250ms"}),
+        ({"visibility_timeout": "30"}, {"visibility_timeout_ms": "30000ms"}),
+        ({"delivery_delay": " 0.25 "}, {"delivery_delay_ms": "250ms"}),
+        ({"receive_wait": "-1"}, {"receive_wait_ms": "-1000ms"}),
+        ({"receive_wait_ms": "30"}, {"receive_wait_ms": "30"}),
+        ({"retention": "14d"}, {"retention_ms": "14d"}),
+        ({"retention_ms": 60_000}, {"retention_ms": "60000"}),
+        ({"fencing": True, "fairness": False}, {"fencing": "on", "fairness": "off"}),
+        ({"max_receive_count": 5, "send_rate": None}, {"max_receive_count": "5"}),
+        ({"retry_backoff": "none"}, {"retry_backoff": "none"}),
+    ],
+)
+def test_durations_are_seconds_in_programs(
+    given: dict[str, Setting], travels_as: dict[str, str]
+) -> None:
+    assert settings_as_text(given) == travels_as
+
+
+def test_the_same_is_not_said_twice() -> None:
+    with pytest.raises(InvalidConfigError, match="retention_ms is given twice"):
+        settings_as_text({"retention": 60, "retention_ms": "1min"})
+
+    assert name_of_setting("receive_wait") == "receive_wait_ms"
+    assert name_of_setting("lanes") == "lanes"

@@ -1,0 +1,258 @@
+"""Administration of topics through the client, carried out by a real broker."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.world import ADDRESS, World
+from tests.client.worlds import client_of
+from tidelog.client.client import connect
+from tidelog.wire.errors import (
+    InvalidTopicError,
+    OffsetOutOfRangeError,
+    PartitionFullError,
+    UnknownTopicError,
+)
+
+
+async def test_a_created_topic_is_described_with_its_settings_and_extent(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", 2, retention_ms=3_600_000, durability="fsync")
+
+        (topic,) = await client.admin.describe_topics(["orders"])
+
+    assert topic.config["retention_ms"] == "3600000"
+    assert topic.config_overrides == ["durability", "retention_ms"]
+    assert [(part.log_start_offset, part.high_watermark) for part in topic.partitions] == [
+        (0, 0),
+        (0, 0),
+    ]
+
+
+async def test_topics_are_listed_by_name(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("b")
+        await client.admin.create_topic("a")
+
+        assert await client.admin.list_topics() == ["a", "b"]
+
+
+async def test_validating_creates_nothing(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        reply = await client.admin.create_topic("orders", 3, validate_only=True)
+
+        assert reply.partition_count == 3
+        assert await client.admin.list_topics() == []
+
+
+async def test_settings_are_set_and_reset(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", segment_ms="1h")
+
+        settings = await client.admin.alter_topic(
+            "orders", set={"retention_ms": "2h"}, reset=["segment_ms"]
+        )
+
+    assert settings["retention_ms"] == "2h"
+    assert settings["segment_ms"] == "7d"
+
+
+async def test_a_deleted_topic_is_unknown(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        await client.admin.delete_topic("orders")
+
+        with pytest.raises(UnknownTopicError):
+            await client.admin.describe_topics(["orders"])
+
+
+async def test_deleted_records_move_the_start_of_the_log(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.producer() as producer:
+            await producer.send_many("orders", [b"v"] * 10)
+
+        reply = await client.admin.delete_records("orders", 0, 4)
+        everything = await client.admin.delete_records("orders", 0, None)
+
+        assert reply.log_start_offset == 4
+        assert everything.log_start_offset == 10
+        with pytest.raises(OffsetOutOfRangeError):
+            await client.admin.delete_records("orders", 0, 11)
+
+
+async def test_more_partitions_are_there_when_that_returns_and_asking_again_adds_none(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", 2)
+
+        planned = await client.admin.add_partitions("orders", 5, validate_only=True)
+        (before,) = await client.admin.describe_topics(["orders"])
+        grown = await client.admin.add_partitions("orders", 5)
+        again = await client.admin.add_partitions("orders", 5)
+        (after,) = await client.admin.describe_topics(["orders"])
+
+    assert planned == grown
+    assert (grown.partition_count, grown.added, again.added) == (5, 3, 0)
+    assert (len(before.partitions), len(after.partitions)) == (2, 5)
+    assert {part.status for part in after.partitions} == {"online"}
+
+
+async def test_a_topic_never_gets_fewer_partitions(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", 2)
+
+        for validate_only in (True, False):
+            with pytest.raises(InvalidTopicError, match="cannot have fewer"):
+                await client.admin.add_partitions("orders", 1, validate_only=validate_only)
+        with pytest.raises(UnknownTopicError):
+            await client.admin.add_partitions("nope", 3)
+
+
+async def test_a_producer_that_runs_finds_new_partitions_when_what_it_knows_is_old(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    keys = [b"%d" % number for number in range(50)]
+    async with client_of(world, metadata_max_age=60) as client, client.producer() as producer:
+        await client.admin.create_topic("orders", 1)
+        await producer.send_many("orders", keys, keys=keys)
+        async with connect("{}:{}".format(*ADDRESS), env=world.env) as other:
+            await other.admin.add_partitions("orders", 2)
+        at_once = [await producer.send("orders", key, key=key) for key in keys]
+        await trio.sleep(61)
+        await producer.send("orders", b"asks", key=b"again")
+        await trio.sleep(1)
+        later = [await producer.send("orders", key, key=key) for key in keys]
+
+    assert {receipt.partition for receipt in at_once} == {0}
+    assert {receipt.partition for receipt in later} == {0, 1}
+
+
+async def test_what_topics_take_is_said_of_each_partition(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("empty")
+        await client.admin.create_topic("orders", 2)
+        async with client.producer() as producer:
+            await producer.send("orders", b"v", partition=1, timestamp_ms=12_345)
+
+        empty, orders = await client.admin.topic_usage()
+        with pytest.raises(UnknownTopicError):
+            await client.admin.topic_usage(["nope"])
+
+    assert [each.oldest_ms for each in empty.partitions] == [None]
+    assert (orders.name, orders.partition_count, orders.replication_factor) == ("orders", 2, 1)
+    assert [each.oldest_ms for each in orders.partitions] == [None, 12_345]
+    assert [each.segment_count for each in orders.partitions] == [1, 1]
+    assert [each.dirty_ratio for each in orders.partitions] == [None, None]
+
+
+async def test_a_queue_hands_out_messages_of_new_partitions(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        await client.admin.create_queue("billing", topic="orders")
+        queue = client.queue("billing")
+        assert await queue.receive(wait=0) == []
+
+        grown = await client.admin.add_partitions("orders", 3)
+        async with client.producer() as producer:
+            await producer.send("orders", b"new", partition=2)
+        with trio.fail_after(120):
+            while not (received := await queue.receive(wait=20)):
+                pass
+        (described,) = await client.admin.describe_queues(["billing"], with_counts=True)
+
+    assert grown.queues == ["billing"]
+    assert [(message.partition, message.value) for message in received] == [(2, b"new")]
+    assert [part.start_offset for part in described.partitions] == [0, 0, 0]
+    assert described.counts is not None
+    assert described.counts.leased == 1
+
+
+async def test_a_topic_with_a_fifo_queue_keeps_its_partitions(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_queue("billing", topic="orders", partitions=2, fifo=True)
+
+        for validate_only in (True, False):
+            with pytest.raises(InvalidTopicError, match="FIFO queues: billing"):
+                await client.admin.add_partitions("orders", 3, validate_only=validate_only)
+        (topic,) = await client.admin.describe_topics(["orders"])
+
+    assert len(topic.partitions) == 2
+
+
+async def test_members_of_a_group_are_given_new_partitions(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.consumer(
+            "orders", group_id="billing", auto_offset_reset="earliest"
+        ) as consumer:
+            async with client.producer() as producer:
+                await producer.send("orders", b"old")
+                first = await anext(aiter(consumer))
+                await client.admin.add_partitions("orders", 2)
+            async with client.producer() as producer:
+                await producer.send("orders", b"new", partition=1)
+            second = await anext(aiter(consumer))
+
+    assert [(each.partition, each.value) for each in (first, second)] == [(0, b"old"), (1, b"new")]
+
+
+async def test_a_producer_is_told_at_once_that_a_partition_is_full_and_goes_on_when_it_is_not(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client, client.producer() as producer:
+        limits = {"segment_bytes": "4KiB", "partition_bytes_max": "8KiB"}
+        await client.admin.create_topic("orders", config=limits)
+        began_at = trio.current_time()
+
+        await producer.send_many("orders", [bytes(3000)] * 2)
+        with pytest.raises(PartitionFullError, match="partition_bytes_max") as caught:
+            await producer.send("orders", bytes(3000))
+        took_s = trio.current_time() - began_at
+        (full,) = await client.admin.describe_topics(["orders"])
+        await client.admin.alter_topic("orders", set={"partition_bytes_max": "16KiB"})
+        receipt = await producer.send("orders", b"more")
+
+    assert not getattr(caught.value, "__notes__", [])
+    assert took_s < 1
+    assert 4096 < full.partitions[0].size_bytes <= 8192
+    assert receipt.offset == full.partitions[0].high_watermark
+
+
+async def test_members_of_a_group_find_new_partitions_that_another_client_has_added(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.consumer(
+            "orders", group_id="billing", auto_offset_reset="earliest"
+        ) as consumer:
+            async with connect("{}:{}".format(*ADDRESS), env=world.env) as other:
+                async with other.producer() as producer:
+                    await producer.send("orders", b"old")
+                    first = await anext(aiter(consumer))
+                    await other.admin.add_partitions("orders", 2)
+                async with other.producer() as producer:
+                    await producer.send("orders", b"new", partition=1)
+            with trio.fail_after(60):
+                second = await anext(aiter(consumer))
+
+    assert [(each.partition, each.value) for each in (first, second)] == [(0, b"old"), (1, b"new")]

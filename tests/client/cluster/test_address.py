@@ -1,0 +1,45 @@
+"""Addresses as users write them."""
+
+import pytest
+
+from tidelog.client.cluster.address import Address, parse_addresses
+from tidelog.wire.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("localhost:9000", Address("localhost", 9000)),
+        ("localhost", Address("localhost", 8433)),
+        ("10.0.0.1:1", Address("10.0.0.1", 1)),
+        ("[::1]:65535", Address("::1", 65535)),
+        ("[fe80::1]", Address("fe80::1", 8433)),
+    ],
+)
+def test_an_address_is_a_host_and_maybe_a_port(text: str, address: Address) -> None:
+    assert parse_addresses(text) == [address]
+
+
+def test_several_addresses_are_separated_by_commas() -> None:
+    found = parse_addresses(" a:1, b ,c:3,")
+
+    assert found == [Address("a", 1), Address("b", 8433), Address("c", 3)]
+
+
+@pytest.mark.parametrize("address", [Address("a", 1), Address("::1", 8433)])
+def test_what_an_address_prints_is_read_back_as_that_address(address: Address) -> None:
+    assert parse_addresses(str(address)) == [address]
+
+
+@pytest.mark.parametrize(
+    "text", ["::1", "a:b:1", ":1", "[::1", "[::1]x", "http://a:1", "a:0", "a:65536", "a:-1", "a:²"]
+)
+def test_what_is_no_address_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ConfigError, match="is not a broker address"):
+        parse_addresses(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", ",", " , "])
+def test_no_address_at_all_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigError, match="write host:port, for instance localhost:8433"):
+        parse_addresses(text)

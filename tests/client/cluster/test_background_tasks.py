@@ -1,0 +1,331 @@
+"""Tasks of a client, and what becomes of those who rely on them when it is closed."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.fronts import fronted_client, fronted_cluster
+from tidelog.client.client import Client
+from tidelog.client.cluster.background_tasks import ClientTasks
+from tidelog.wire.protocol import api
+
+Call = Callable[[], Awaitable[object]]
+
+
+@asynccontextmanager
+async def tasks_of() -> AsyncGenerator[ClientTasks, None]:
+    async with trio.open_nursery() as nursery:
+        tasks = ClientTasks(nursery)
+        yield tasks
+        tasks.close()
+
+
+async def outcome(call: Call) -> object:
+    try:
+        return await call()
+    except trio.ClosedResourceError as error:
+        return str(error)
+
+
+async def test_tasks_begin_until_the_client_is_closed_and_end_then() -> None:
+    begun: list[str] = []
+
+    async def begin(name: str) -> None:
+        begun.append(name)
+        await trio.sleep_forever()
+
+    async with tasks_of() as tasks:
+        assert tasks.start_soon(begin, "in time")
+        await trio.testing.wait_all_tasks_blocked()
+        tasks.close()
+        assert not tasks.start_soon(begin, "too late")
+
+    assert begun == ["in time"]
+
+
+async def test_who_waits_when_the_client_is_closed_is_told_and_who_was_served_is_not() -> None:
+    served, unserved = trio.Event(), trio.Event()
+    outcomes: list[object] = []
+
+    async def wait_for(event: trio.Event) -> None:
+        outcomes.append(await outcome(lambda: tasks.wait(event)))
+
+    async with trio.open_nursery() as nursery, tasks_of() as tasks:
+        for event in (served, unserved, unserved):
+            nursery.start_soon(wait_for, event)
+        with trio.move_on_after(0):  # One of several gives up; the others are told all the same.
+            await tasks.wait(unserved)
+        await trio.testing.wait_all_tasks_blocked()
+        served.set()
+        tasks.close()
+
+    assert sorted(map(str, outcomes)) == ["None", "the client is closed", "the client is closed"]
+    with pytest.raises(trio.ClosedResourceError):
+        await tasks.wait(unserved)
+
+
+async def test_a_call_is_cancelled_when_the_client_is_closed_also_if_it_waits_for_tasks() -> None:
+    cancelled: list[str] = []
+
+    async def wait() -> None:
+        try:
+            async with trio.open_nursery() as inner:
+                inner.start_soon(tasks.wait, trio.Event())
+                await trio.sleep_forever()
+        finally:
+            cancelled.append("inside")
+
+    async def call() -> None:
+        assert await outcome(lambda: tasks.until_closed(wait)) == "the client is closed"
+        cancelled.append("outside")
+
+    async def seven() -> int:
+        return 7
+
+    async with trio.open_nursery() as nursery, tasks_of() as tasks:
+        assert await tasks.until_closed(seven) == 7
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+
+    assert cancelled == ["inside", "outside"]
+    assert await outcome(lambda: tasks.until_closed(seven)) == "the client is closed"
+
+
+async def test_a_client_whose_nursery_is_cancelled_is_closed_before_others_cleaned_up() -> None:
+    with trio.CancelScope() as scope:
+        async with tasks_of() as tasks:
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked()
+                assert await outcome(lambda: tasks.wait(trio.Event())) == "the client is closed"
+
+
+async def test_a_task_that_finds_the_client_closed_ends_quietly_and_another_error_does_not() -> (
+    None
+):
+    async def find_it_closed() -> None:
+        tasks.close()
+        async with trio.open_nursery() as inner:
+            inner.start_soon(tasks.wait, trio.Event())
+
+    async with tasks_of() as tasks:
+        tasks.start_soon(find_it_closed)
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def close_something_else() -> None:
+        raise trio.ClosedResourceError("a file")
+
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(trio.ClosedResourceError, match="a file"), flatten_subgroups=True
+    ):
+        async with tasks_of() as tasks:
+            tasks.start_soon(close_something_else)
+            await trio.sleep_forever()
+
+
+# -- what callers of a client see -----------------------------------------------------------------
+
+
+async def send(client: Client) -> Call:
+    queue = client.queue("work")
+    await queue.send(b"before")
+    return lambda: queue.send(b"late")
+
+
+async def send_large(client: Client) -> Call:
+    queue = client.queue("work")
+    await queue.send(b"before")
+    return lambda: queue.send(bytes(3 << 20))
+
+
+async def send_to_a_queue_not_known(client: Client) -> Call:
+    return lambda: client.queue("work").send(b"late")
+
+
+async def receive(client: Client) -> Call:
+    queue = client.queue("work")
+    await queue.counts()
+    return lambda: queue.receive(wait=20)
+
+
+async def delete(client: Client) -> Call:
+    queue = client.queue("work")
+    await queue.send(b"before")
+    (message,) = await queue.receive(wait=20)
+    return message.delete
+
+
+async def administer(client: Client) -> Call:
+    return client.admin.list_topics
+
+
+async def produce(client: Client) -> Call:
+    async def send_one() -> None:
+        async with client.producer() as producer:
+            await producer.send("orders", b"late")
+
+    return send_one
+
+
+async def produce_by_a_producer_that_is_open(client: Client) -> Call:
+    producer = client.producer(buffer_bytes_max=32 << 20)
+    await producer.__aenter__()
+    await producer.send("orders", b"before")
+
+    async def send_much() -> None:
+        for _ in range(40):
+            await producer.send_many("orders", [bytes(1 << 20)])
+
+    return send_much
+
+
+async def flush(client: Client) -> Call:
+    producer = client.producer()
+    await producer.__aenter__()
+    await producer.send("orders", b"before")
+    producer.send_nowait("orders", b"late")
+    return producer.flush
+
+
+async def consume(client: Client) -> Call:
+    async def read() -> None:
+        async with client.consumer("orders", auto_offset_reset="latest") as consumer:
+            async for _ in consumer:
+                pass
+
+    return read
+
+
+async def consume_in_a_group(client: Client) -> Call:
+    async def read() -> None:
+        async with client.consumer("orders", group_id="readers") as consumer:
+            async for _ in consumer:
+                pass
+
+    return read
+
+
+async def work(client: Client) -> Call:
+    queue = client.queue("work")
+    await queue.send(b"before")
+
+    async def handle(_: object) -> None:
+        await trio.sleep(1)
+
+    return lambda: queue.work(handle)
+
+
+async def count(client: Client) -> Call:
+    async def describe() -> object:
+        return await client.admin.describe_queues(with_counts=True)
+
+    return describe
+
+
+async def be_busy(client: Client) -> Call:
+    consumer = client.consumer("orders", group_id="busy")
+    await consumer.__aenter__()
+    return lambda: consumer.announce_busy(30)
+
+
+CALLS = [
+    send,
+    send_large,
+    send_to_a_queue_not_known,
+    receive,
+    delete,
+    administer,
+    produce,
+    produce_by_a_producer_that_is_open,
+    flush,
+    consume,
+    consume_in_a_group,
+    work,
+    count,
+    be_busy,
+]
+
+
+@pytest.mark.parametrize("prepare", CALLS)
+@pytest.mark.parametrize("how", ["at once", "frozen", "cancelled"])
+async def test_what_is_under_way_when_the_client_is_closed_fails_and_so_does_what_comes_later(
+    autojump_clock: MockClock, prepare: Callable[[Client], Awaitable[Call]], how: str
+) -> None:
+    outcomes: list[object] = []
+
+    async def note(call: Call) -> None:
+        outcomes.append(await outcome(call))
+
+    async with (
+        fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster,
+        trio.open_nursery() as nursery,
+    ):
+        calls: list[Call] = []
+        with trio.CancelScope() as scope:
+            async with fronted_client(cluster, (1,)) as client:
+                await client.admin.create_queue("work", topic="orders")
+                call = await prepare(client)
+                calls.append(call)
+                cluster.fronts[1].is_frozen = how != "at once"
+                for _ in range(3):
+                    nursery.start_soon(note, call)
+                if how == "at once":
+                    for _ in range(3):
+                        await trio.lowlevel.checkpoint()
+                else:
+                    await trio.sleep(0.5)
+                if how == "cancelled":
+                    scope.cancel()
+                    with trio.CancelScope(shield=True):  # Somebody takes his time to clean up.
+                        await trio.sleep(0.5)
+        nursery.start_soon(note, calls[0])
+
+    assert outcomes == ["the client is closed"] * 4
+
+
+async def test_a_program_that_is_cancelled_ends_as_cancelled_although_it_has_messages_to_give_back(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster:
+        async with fronted_client(cluster, (1,)) as client:
+            await client.admin.create_queue("work", topic="orders")
+            await client.queue("work").send(bytes(9 << 20))
+
+        async def never(node_id: int, request: object) -> object:
+            del node_id, request
+            await trio.sleep_forever()
+
+        async def own_client(task_status: trio.TaskStatus[Client]) -> None:
+            async with fronted_client(cluster, (1,)) as client:
+                task_status.started(client)
+                await trio.sleep_forever()
+
+        cluster.answers[api.FETCH] = never  # type: ignore[index]
+        async with trio.open_nursery() as nursery:
+            client = await nursery.start(own_client)
+            nursery.start_soon(client.queue("work").receive, 10)
+            await trio.sleep(0.5)
+            nursery.cancel_scope.cancel()
+
+    assert nursery.cancel_scope.cancelled_caught
+
+
+async def test_a_producer_of_a_closed_client_takes_nothing_and_lets_other_errors_pass(
+    autojump_clock: MockClock,
+) -> None:
+    async with fronted_cluster(autojump_clock, (1,), {"orders": 1}) as cluster:
+        async with fronted_client(cluster, (1,)) as client:
+            producer = client.producer(linger=60)
+            await producer.__aenter__()
+            await producer.send("orders", b"before", partition=0)
+            producer.send_nowait("orders", b"in an open batch", partition=0)
+
+        with pytest.raises(trio.ClosedResourceError):
+            producer.send_nowait("orders", b"late", partition=0)
+        error = ValueError("mine")
+        await producer.__aexit__(ValueError, error, None)
+
+    assert error.__notes__ == ["besides, records could not be delivered: the client is closed"]

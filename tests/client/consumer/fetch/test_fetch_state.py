@@ -1,0 +1,180 @@
+"""What a consumer reads: positions, fetches under way, and what was fetched ahead."""
+
+from random import Random
+
+import pytest
+
+from tests.client.consumer.fetch.test_fetched_batches import encoded
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.fetch_state import Fetch, Subscription
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    NoPositionError,
+    OffsetOutOfRangeError,
+    WireFormatError,
+)
+from tidelog.wire.messages.fetch import PartitionFetched
+
+AT = TopicPartition("orders", 0)
+OTHER = TopicPartition("orders", 1)
+ID = b"i" * 16
+
+
+def subscription(*partitions: TopicPartition) -> Subscription:
+    made = Subscription(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+    made.assign(dict.fromkeys(partitions, ID))
+    for at in partitions:
+        made.seek(at, 10)
+    return made
+
+
+def plan(made: Subscription, now: float = 0.0) -> list[Fetch]:
+    return made.plan(now, lambda _: 1)
+
+
+def land(made: Subscription, fetch: Fetch, content: bytes, *, high_watermark: int = 99) -> None:
+    result = PartitionFetched(len(content), high_watermark, 0)
+    made.landed(fetch, [result], memoryview(content), now=0.0)
+
+
+def test_a_partition_without_a_position_asks_for_one() -> None:
+    made = Subscription(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+    made.assign({AT: ID})
+
+    assert made.unplaced == [AT]
+    assert plan(made) == []
+    with pytest.raises(NoPositionError, match="orders/0 has no position"):
+        made.take(None, 0.0)
+
+
+def test_a_partition_is_in_one_fetch_at_a_time() -> None:
+    made = subscription(AT)
+
+    (fetch,) = plan(made)
+
+    assert [part.fetch_offset for part in fetch.request.partitions] == [10]
+    assert plan(made) == []
+
+
+def test_what_was_fetched_is_handed_out_once_and_the_position_is_behind_it() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    land(made, fetch, encoded(10) + encoded(12))
+
+    first, second = made.take(None, 0.0), made.take(None, 0.0)
+
+    assert first is not None
+    assert second is not None
+    assert [*first.offsets, *second.offsets] == [10, 11, 12, 13]
+    assert made.take(None, 0.0) is None
+    assert made.position(AT) == 14
+    assert made.buffered_bytes == 0
+
+
+def test_the_next_fetch_begins_behind_what_is_in_memory() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    land(made, fetch, encoded(10))
+
+    (following,) = plan(made)
+
+    assert [part.fetch_offset for part in following.request.partitions] == [12]
+
+
+def test_a_seek_drops_what_was_fetched_ahead_and_late_replies() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    land(made, fetch, encoded(10))
+    (late,) = plan(made)
+
+    made.seek(AT, 50)
+    land(made, late, encoded(12))
+
+    assert made.take(None, 0.0) is None
+    assert made.buffered_bytes == 0
+    assert made.position(AT) == 50
+
+
+def test_reading_until_an_end_stops_in_the_middle_of_a_batch_and_keeps_the_rest() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    land(made, fetch, encoded(10))
+
+    part = made.take({AT: 11}, 0.0)
+
+    assert part is not None
+    assert list(part.offsets) == [10]
+    assert made.is_done({AT: 11})
+    rest = made.take(None, 0.0)
+    assert rest is not None
+    assert list(rest.offsets) == [11]
+
+
+def test_what_is_given_back_is_handed_out_first() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    land(made, fetch, encoded(10) + encoded(12))
+    first = made.take(None, 0.0)
+    assert first is not None
+
+    made.give_back(first.between(11, None))
+
+    again = made.take(None, 0.0)
+    assert again is not None
+    assert list(again.offsets) == [11]
+
+
+def test_a_lost_connection_is_waited_out_and_metadata_is_asked_for() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+
+    made.failed(fetch, ConnectionLostError("gone"), 0.0)
+
+    assert plan(made, 0.0) == []
+    assert made.take_stale_topics() == {"orders"}
+    assert 0.0 < made.next_retry(0.0) < 1.0
+    assert len(plan(made, 10.0)) == 1
+
+
+def test_an_error_that_no_retry_cures_is_raised_and_leaves_the_position() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+    error = OffsetOutOfRangeError("out", log_start_offset=20, log_end_offset=30)
+    made.landed(fetch, [PartitionFetched(0, 30, 20, error.to_wire())], memoryview(b""), now=0.0)
+
+    with pytest.raises(OffsetOutOfRangeError):
+        made.take(None, 0.0)
+
+    assert made.position(AT) == 10
+
+
+def test_a_reply_that_does_not_belong_to_the_fetch_is_refused() -> None:
+    made = subscription(AT)
+    (fetch,) = plan(made)
+
+    with pytest.raises(WireFormatError, match="1 partitions brought 1 results of 5 bytes"):
+        made.landed(fetch, [PartitionFetched(5, 0, 0)], memoryview(b""), now=0.0)
+
+
+def test_partitions_that_stay_assigned_keep_their_position() -> None:
+    made = subscription(AT)
+
+    made.assign({AT: ID, OTHER: ID})
+
+    assert made.position(AT) == 10
+    assert made.unplaced == [OTHER]
+
+
+def test_a_topic_made_again_begins_without_a_position() -> None:
+    made = subscription(AT)
+
+    made.assign({AT: b"j" * 16})
+
+    assert made.position(AT) is None
+
+
+def test_what_is_not_assigned_cannot_be_sought() -> None:
+    with pytest.raises(ValueError, match="orders/1 is not assigned"):
+        subscription(AT).seek(OTHER, 0)

@@ -1,0 +1,88 @@
+"""A fetch's bytes: nothing is believed before its checksums are right."""
+
+import pytest
+
+from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.record_batch import (
+    HEADER_SIZE,
+    Columns,
+    encode_batch,
+    stamp_leader,
+    stamp_replica,
+)
+from tidelog.wire.errors import CorruptRecordError
+
+AT = TopicPartition("orders", 0)
+LIMIT = 1 << 20
+
+
+def encoded(base_offset: int) -> bytes:
+    batch = encode_batch(Columns(2, values=[b"a", b"b"]), first_timestamp_ms=1)
+    stamp_leader(memoryview(batch), base_offset=base_offset, leader_epoch=0)
+    stamp_replica(memoryview(batch), durable_position=0)
+    return bytes(batch)
+
+
+FIRST, SECOND = encoded(10), encoded(12)
+
+
+def chunk_of(content: bytes) -> FetchedChunk:
+    return FetchedChunk(AT, content, high_watermark=99)
+
+
+def offsets_of(chunk: FetchedChunk, position: int) -> list[int]:
+    found: list[int] = []
+    while (batch := chunk.take(position, uncompressed_bytes_max=LIMIT)) is not None:
+        found += batch.offsets
+    return found
+
+
+@pytest.mark.parametrize(
+    ("position", "offsets"),
+    [(10, [10, 11, 12, 13]), (11, [11, 12, 13]), (12, [12, 13]), (13, [13]), (14, [])],
+)
+def test_records_below_the_position_are_left_out(position: int, offsets: list[int]) -> None:
+    chunk = chunk_of(FIRST + SECOND)
+
+    assert offsets_of(chunk, position) == offsets
+    assert chunk.is_used_up
+    assert chunk.passed_offset == 14
+
+
+def test_the_offset_behind_the_chunk_is_known_before_it_is_read() -> None:
+    assert chunk_of(FIRST + SECOND).next_offset() == 14
+    assert chunk_of(FIRST + SECOND[:-1]).next_offset() is None
+
+
+@pytest.mark.parametrize("at", range(8, HEADER_SIZE))
+def test_a_flipped_bit_in_a_header_is_found_and_the_next_batch_named(at: int) -> None:
+    content = bytearray(FIRST + SECOND)
+    content[at] ^= 1
+
+    with pytest.raises(CorruptRecordError, match="seek to 12") as caught:
+        chunk_of(bytes(content)).take(10, uncompressed_bytes_max=LIMIT)
+
+    assert (caught.value.detail("offset"), caught.value.detail("next_offset")) == (10, 12)
+
+
+@pytest.mark.parametrize("at", range(HEADER_SIZE, len(FIRST)))
+def test_a_flipped_bit_in_a_payload_is_found_and_the_next_batch_named(at: int) -> None:
+    content = bytearray(FIRST + SECOND)
+    content[at] ^= 1
+
+    with pytest.raises(CorruptRecordError, match="payload") as caught:
+        chunk_of(bytes(content)).take(10, uncompressed_bytes_max=LIMIT)
+
+    assert caught.value.detail("next_offset") == 12
+
+
+def test_good_batches_before_damage_are_handed_out() -> None:
+    chunk = chunk_of(FIRST + SECOND[:-1])
+
+    batch = chunk.take(10, uncompressed_bytes_max=LIMIT)
+
+    assert batch is not None
+    assert batch.base_offset == 10
+    with pytest.raises(CorruptRecordError):
+        chunk.take(12, uncompressed_bytes_max=LIMIT)

@@ -1,0 +1,182 @@
+"""What is read of partitions that come and go; the rest is shown by consumers and members."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.worlds import orders_client
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.fetcher import Reader
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.errors import PartitionNotOwnedError
+
+FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@asynccontextmanager
+async def a_reader(time: MockClock) -> AsyncGenerator[Reader, None]:
+    """Read two partitions with three records each; both are staged."""
+    async with orders_client(time, 2) as client:
+        async with client.producer() as producer:
+            for partition in range(2):
+                await producer.send_many("orders", [b"a", b"b", b"c"], partition=partition)
+        cluster = vars(client)["_cluster"]
+        reader = Reader(cluster, ConsumerConfig(), is_member=True)
+        reader.open()
+        topic_id = (await cluster.topic("orders")).topic_id
+        reader.stage(FIRST, topic_id, 1)
+        reader.stage(SECOND, topic_id, 0)
+        yield reader
+        reader.close()
+
+
+async def test_what_is_staged_is_not_read_yet_but_can_be_sought(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        assert reader.assignment == [FIRST, SECOND]
+        assert (reader.position(FIRST), reader.processed(FIRST)) == (1, None)
+        with trio.move_on_after(5) as scope:
+            await reader.take(None)
+        assert scope.cancelled_caught
+        reader.seek(FIRST, 2)
+
+        reader.begin([FIRST])
+
+        record = await anext(reader.records(None))
+        assert (record.partition, record.offset) == (0, 2)
+
+
+async def test_of_what_is_stopped_nothing_more_is_handed_out_and_its_position_is_known(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([FIRST])
+        records = reader.records(None)
+        await anext(records)
+
+        reader.stop([FIRST, SECOND])
+
+        assert (reader.position(FIRST), reader.processed(FIRST)) == (2, 1)
+        with trio.move_on_after(5):
+            await anext(records)
+        assert reader.in_hand is None
+        assert (reader.processed(FIRST), reader.processed(SECOND)) == (2, 0)
+        reader.forget([FIRST, SECOND])
+        assert reader.processed(FIRST) is None
+        with pytest.raises(ValueError, match="not assigned"):
+            reader.position(FIRST)
+
+
+async def test_what_was_lost_while_it_was_in_hand_cannot_be_vouched_for(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([FIRST])
+        await anext(reader.records(None))
+        reader.stop([FIRST])
+        reader.forget([FIRST])
+
+        with pytest.raises(PartitionNotOwnedError, match="orders/0 was lost"):
+            reader.vouch()
+
+
+async def test_what_is_in_hand_is_handed_out_again_after_a_rewind(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([SECOND])
+        records = reader.records(None)
+        await anext(records)
+        await anext(records)
+
+        reader.rewind()
+
+        assert reader.in_hand is None
+        assert (await anext(records)).offset == 1
+
+
+async def test_an_interruption_costs_no_record(autojump_clock: MockClock) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([SECOND])
+        found: list[int] = []
+        records = reader.records({SECOND: 3})
+        async for record in records:
+            found.append(record.offset)
+            reader.interrupt()
+
+        assert found == [0, 1, 2]
+
+
+async def test_records_are_held_back_while_they_may_not_be_handed_out(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        may = False
+        reader.may_hand_out = lambda: may
+        reader.begin([FIRST])
+        with trio.move_on_after(5) as scope:
+            await reader.take(None)
+        assert scope.cancelled_caught
+
+        may = True
+        reader.wake()
+
+        assert await reader.take(None) is not None
+
+
+async def test_an_error_that_was_left_for_the_application_is_raised(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([FIRST])
+        reader.failure = ValueError("in a callback")
+
+        with pytest.raises(ValueError, match="in a callback"):
+            await reader.take(None)
+
+
+async def test_a_member_reads_until_the_ends_of_what_it_still_has(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader:
+        reader.begin([FIRST, SECOND])
+        records = reader.records({FIRST: 3, SECOND: 3})
+        reader.stop([FIRST])
+
+        assert [record.partition async for record in records] == [1, 1, 1]
+
+
+async def test_a_member_that_has_nothing_yet_waits_for_its_share(
+    autojump_clock: MockClock,
+) -> None:
+    async with a_reader(autojump_clock) as reader, trio.open_nursery() as nursery:
+
+        async def begin_later() -> None:
+            await trio.sleep(5)
+            reader.begin([FIRST])
+            await trio.sleep(5)
+            reader.begin([SECOND])
+
+        nursery.start_soon(begin_later)
+
+        found = [record async for record in reader.records({FIRST: 3, SECOND: 3})]
+
+        assert len(found) == 5
+
+
+async def test_whoever_waits_for_hands_to_be_free_is_told(autojump_clock: MockClock) -> None:
+    async with a_reader(autojump_clock) as reader, trio.open_nursery() as nursery:
+        reader.begin([FIRST])
+        records = reader.records(None)
+        await anext(records)
+        nursery.start_soon(reader.wait_put_down)
+        await trio.testing.wait_all_tasks_blocked()
+        reader.interrupt()
+
+        await anext(records)
+
+        assert reader.in_hand == FIRST

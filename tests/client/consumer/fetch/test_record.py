@@ -1,0 +1,155 @@
+"""Fetched batches: columns, records, and parts of them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tidelog.client.consumer.fetch.record import Record, RecordBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
+from tidelog.wire.batch.record_batch import (
+    Columns,
+    encode_batch,
+    parse_header,
+    stamp_leader,
+    stamp_replica,
+)
+from tidelog.wire.batch.sparse_batch import encode_empty
+from tidelog.wire.errors import CorruptRecordError
+
+AT = TopicPartition("orders", 2)
+HEADERS = (("name", b"value"),)
+
+
+def batch_of(
+    columns: Columns,
+    *,
+    base_offset: int = 10,
+    limit: int = 1 << 20,
+    decoder: ColumnDecoder = ALL_COLUMNS,
+) -> RecordBatch:
+    encoded = encode_batch(columns, first_timestamp_ms=1000)
+    stamp_leader(memoryview(encoded), base_offset=base_offset, leader_epoch=0)
+    stamp_replica(memoryview(encoded), durable_position=0)
+    header = parse_header(encoded)
+    assert header is not None
+    return RecordBatch(
+        AT, header, encoded, high_watermark=99, uncompressed_bytes_max=limit, decoder=decoder
+    )
+
+
+FULL = Columns(
+    3,
+    timestamp_deltas=[0, 5, 3],
+    keys=[b"a", None, b"c"],
+    values=[b"1", b"2", None],
+    headers=[(), HEADERS, ()],
+)
+VALUES_ONLY = Columns(3, values=[b"1", b"2", b"3"])
+
+
+def test_every_record_has_its_place_its_time_and_what_was_sent() -> None:
+    records = batch_of(FULL).records()
+
+    assert records == [
+        Record("orders", 2, 10, 1000, b"a", b"1", ()),
+        Record("orders", 2, 11, 1005, None, b"2", HEADERS),
+        Record("orders", 2, 12, 1003, b"c", None, ()),
+    ]
+
+
+def test_columns_that_were_not_sent_are_there_all_the_same() -> None:
+    batch = batch_of(VALUES_ONLY)
+
+    assert len(batch) == 3
+    assert list(batch.offsets) == [10, 11, 12]
+    assert list(batch.timestamps_ms) == [1000] * 3
+    assert list(batch.keys) == [None] * 3
+    assert list(batch.headers) == [()] * 3
+    assert [record.value for record in batch] == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("likely", [(), ("values",), ("keys", "headers")])
+def test_a_column_that_nobody_was_likely_to_ask_for_is_there_all_the_same(
+    likely: tuple[str, ...],
+) -> None:
+    batch = batch_of(FULL, decoder=ColumnDecoder(likely))
+
+    assert list(batch.offsets) == [10, 11, 12]
+    part = batch.between(11, None)
+    assert list(batch.values) == [b"1", b"2", None]
+    assert batch.records() == batch_of(FULL).records()
+    assert list(part.keys) == [None, b"c"]
+    assert part.records() == batch_of(FULL).between(11, None).records()
+
+
+def test_a_part_has_the_records_between_two_offsets() -> None:
+    part = batch_of(FULL).between(11, 12)
+
+    assert (part.base_offset, part.next_offset, len(part)) == (11, 12, 1)
+    assert part.records() == [Record("orders", 2, 11, 1005, None, b"2", HEADERS)]
+
+
+def test_a_part_that_is_everything_is_the_batch_itself() -> None:
+    batch = batch_of(FULL)
+
+    assert batch.between(0, None) is batch
+    assert batch.between(10, 13) is batch
+
+
+def test_a_part_behind_the_end_is_empty() -> None:
+    part = batch_of(FULL).between(13, None)
+
+    assert (len(part), part.records()) == (0, [])
+
+
+def test_gaps_left_by_compaction_are_no_records() -> None:
+    batch = batch_of(Columns(3, values=[b"1", b"2", b"3"], offset_deltas=[0, 4, 9]))
+
+    assert batch.next_offset == 20
+    assert list(batch.offsets) == [10, 14, 19]
+    assert list(batch.between(11, 19).values) == [b"2"]
+
+
+def test_a_batch_of_which_nothing_is_left_has_no_records_and_tells_where_to_go_on() -> None:
+    encoded = encode_empty(base_offset=10, end_offset=1_000_000, leader_epoch=0)
+    header = parse_header(encoded)
+    assert header is not None
+
+    batch = RecordBatch(AT, header, encoded, high_watermark=99, uncompressed_bytes_max=99)
+
+    for part in (batch, batch.between(500, 700), batch.between(500, None)):
+        assert (len(part), part.records(), list(part.offsets), list(part.keys)) == (0, [], [], [])
+    assert batch.between(500, 700).next_offset == 700
+    assert batch.next_offset == 1_000_000
+
+
+def test_a_payload_larger_than_the_limit_is_not_unpacked() -> None:
+    batch = batch_of(VALUES_ONLY, limit=5)
+
+    with pytest.raises(CorruptRecordError):
+        batch.records()
+
+
+def test_only_a_whole_batch_tells_that_its_values_are_equally_long() -> None:
+    batch = batch_of(VALUES_ONLY)
+
+    even = batch.even_bytes("values")
+    assert even is not None
+    assert bytes(even.content) == b"\xc4\x011\xc4\x012\xc4\x013"
+    assert batch.between(11, None).even_bytes("values") is None
+    assert (batch.size_of("keys"), batch.size_of("values")) == (None, 10)
+
+
+def size_of_values(batch: RecordBatch) -> int | None:
+    return batch.size_of("values")
+
+
+@pytest.mark.parametrize("ask", [RecordBatch.records, size_of_values])
+def test_what_cannot_be_read_says_where_it_is_whoever_asks(
+    ask: Callable[[RecordBatch], object],
+) -> None:
+    with pytest.raises(CorruptRecordError, match="orders/2: the batch at offset 10") as caught:
+        ask(batch_of(VALUES_ONLY, limit=5))
+
+    assert caught.value.next_offset == 13

@@ -1,0 +1,84 @@
+"""Which replica a consumer reads: the leader, a follower in sync, or one that is near."""
+
+import pytest
+
+from tidelog.client.cluster.metadata import MetadataCache
+from tidelog.client.config import ConsumerConfig
+from tidelog.client.consumer.fetch.replica_choice import follower_to_read
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.messages.session import (
+    BrokerAddress,
+    MetadataReply,
+    PartitionMetadata,
+    TopicMetadata,
+)
+
+DOMAINS = {1: "a", 2: "b", 3: "c", 4: "b"}
+FOLLOWERS = ConsumerConfig(read_from="followers")
+
+
+def metadata(
+    leader_id: int | None, in_sync: list[int] | None, *, without: int = 0
+) -> MetadataCache:
+    """Return what is known of a topic with four such partitions."""
+    cache = MetadataCache()
+    brokers = [
+        BrokerAddress(node_id, f"host-{node_id}", 8433, domain)
+        for node_id, domain in DOMAINS.items()
+        if node_id != without
+    ]
+    partitions = [PartitionMetadata(number, leader_id, 7, in_sync) for number in range(4)]
+    cache.apply(MetadataReply("cluster", brokers, [TopicMetadata("orders", b"i" * 16, partitions)]))
+    return cache
+
+
+def chosen(known: MetadataCache, config: ConsumerConfig, partitions: int = 4) -> list[int | None]:
+    """Return the follower of each partition."""
+    return [
+        follower_to_read(known, TopicPartition("orders", number), config)
+        for number in range(partitions)
+    ]
+
+
+def nearest(domain: str) -> ConsumerConfig:
+    return ConsumerConfig(read_from="nearest", failure_domain=domain)
+
+
+def test_the_leader_is_read_unless_something_else_is_said() -> None:
+    assert chosen(metadata(1, [1, 2, 3]), ConsumerConfig()) == [None] * 4
+
+
+def test_partitions_are_spread_over_the_followers_that_are_in_sync() -> None:
+    assert chosen(metadata(1, [1, 3, 2]), FOLLOWERS) == [2, 3, 2, 3]
+    assert chosen(metadata(1, [1, 3]), FOLLOWERS) == [3] * 4
+
+
+@pytest.mark.parametrize("in_sync", [[1], [], None])
+def test_without_a_follower_in_sync_the_leader_is_read(in_sync: list[int] | None) -> None:
+    assert chosen(metadata(1, in_sync), FOLLOWERS) == [None] * 4
+
+
+def test_a_broker_that_nobody_knows_is_not_chosen() -> None:
+    assert chosen(metadata(1, [1, 2, 3], without=2), FOLLOWERS) == [3] * 4
+
+
+def test_the_nearest_is_in_the_same_failure_domain() -> None:
+    assert chosen(metadata(1, [1, 2, 3]), nearest("b")) == [2] * 4
+    assert chosen(metadata(1, [1, 2, 3, 4]), nearest("b")) == [2, 4, 2, 4]
+
+
+def test_a_leader_that_is_near_is_read_itself() -> None:
+    assert chosen(metadata(2, [1, 2, 3, 4]), nearest("b")) == [None] * 4
+
+
+def test_where_nobody_is_near_the_leader_is_read() -> None:
+    assert chosen(metadata(1, [1, 3]), nearest("b")) == [None] * 4
+
+
+def test_without_a_leader_a_follower_can_still_be_read() -> None:
+    assert chosen(metadata(None, [2]), FOLLOWERS) == [2] * 4
+
+
+def test_of_a_topic_that_is_not_known_nothing_is_known() -> None:
+    assert chosen(MetadataCache(), FOLLOWERS) == [None] * 4
+    assert chosen(metadata(1, [1, 2]), FOLLOWERS, partitions=5)[4] is None

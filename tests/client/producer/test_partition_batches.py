@@ -1,0 +1,264 @@
+"""Batches of one partition: never out of order, never twice, whatever goes wrong."""
+
+import pytest
+
+from tests.client.queues import adopted, fill, queue_of
+from tidelog.client.producer.partition_batches import Identity, PartitionQueue
+from tidelog.client.producer.producer_batch import ProducerBatch
+from tidelog.wire.batch.record_batch import check_produced
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    DeliveryTimeoutError,
+    DuplicateSequenceError,
+    InvalidBatchError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    OutOfOrderSequenceError,
+    OverloadedError,
+    RecordTooLargeError,
+)
+from tidelog.wire.messages.produce import AckLevel
+
+
+def start(queue: PartitionQueue, now: float = 0.0) -> ProducerBatch:
+    assert queue.can_send(now, only_full=False, is_urgent=True)
+    return queue.start()
+
+
+def can_send(queue: PartitionQueue, now: float = 0.0) -> bool:
+    return queue.can_send(now, only_full=False, is_urgent=True)
+
+
+def test_batches_get_sequences_that_count_records() -> None:
+    queue = queue_of()
+    for order, count in enumerate((2, 3, 1)):
+        fill(queue, order, count=count)
+    adopted(queue)
+
+    sequences = [start(queue).base_sequence for _ in range(3)]
+
+    assert sequences == [0, 2, 5]
+
+
+def test_nothing_is_sent_before_there_is_an_identity() -> None:
+    queue = queue_of()
+    fill(queue, 0)
+
+    assert not can_send(queue)
+    assert queue.wants_identity
+
+
+def test_no_more_than_five_batches_are_under_way() -> None:
+    queue = queue_of()
+    for order in range(6):
+        fill(queue, order)
+    adopted(queue)
+
+    for _ in range(5):
+        start(queue)
+
+    assert not can_send(queue)
+
+
+def test_without_idempotence_one_batch_is_under_way_to_keep_order() -> None:
+    queue = queue_of(is_idempotent=False)
+    fill(queue, 0)
+    fill(queue, 1)
+    first = start(queue)
+
+    assert not can_send(queue)
+
+    queue.acknowledge(first, 0, AckLevel.DURABLE)
+    assert can_send(queue)
+
+
+def test_after_a_lost_connection_batches_are_sent_again_in_order_with_the_same_bytes() -> None:
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    fill(queue, 0)
+    fill(queue, 1)
+    adopted(queue)
+    first, second = start(queue), start(queue)
+    bytes_before = bytes(first.encoded), bytes(second.encoded)
+
+    queue.refuse(first, ConnectionLostError("gone"), 0.0)
+    assert not can_send(queue, 10.0)  # The second has yet to come back.
+    queue.refuse(second, ConnectionLostError("gone"), 0.0)
+
+    assert not can_send(queue, 0.0)  # Not before the backoff is over.
+    assert [start(queue, 10.0), start(queue, 10.0)] == [first, second]
+    assert (bytes(first.encoded), bytes(second.encoded)) == bytes_before
+    assert settled == []
+
+
+def test_a_duplicate_of_what_may_be_there_is_a_success_at_an_unknown_offset() -> None:
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    fill(queue, 0)
+    batch = start(adopted(queue))
+    queue.refuse(batch, ConnectionLostError("gone"), 0.0)
+    assert start(queue, now=10.0) is batch
+
+    queue.refuse(batch, DuplicateSequenceError("long ago"), 10.0)
+
+    assert settled == [batch]
+    assert (batch.failure, batch.base_offset) == (None, None)
+
+
+def test_a_duplicate_of_what_was_never_there_is_no_success() -> None:
+    """A broker that took a later batch in its place would say so."""
+    queue = queue_of()
+    fill(queue, 0)
+    batch = start(adopted(queue))
+    queue.refuse(batch, NotEnoughReplicasError("later"), 0.0)
+    assert start(queue, now=10.0) is batch
+
+    queue.refuse(batch, DuplicateSequenceError("long ago"), 10.0)
+
+    assert isinstance(batch.failure, DuplicateSequenceError)
+
+
+def test_a_refused_last_batch_leaves_its_sequence_to_the_next() -> None:
+    queue = queue_of()
+    fill(queue, 0)
+    fill(queue, 1)
+    adopted(queue)
+    first = start(queue)
+
+    queue.refuse(first, InvalidBatchError("no"), 0.0)
+
+    assert isinstance(first.failure, InvalidBatchError)
+    assert start(queue).base_sequence == 0
+
+
+def test_a_refused_batch_before_others_makes_them_begin_a_new_epoch() -> None:
+    queue = queue_of()
+    fill(queue, 0)
+    fill(queue, 1)
+    adopted(queue)
+    first, second = start(queue), start(queue)
+
+    queue.refuse(first, InvalidBatchError("no"), 0.0)
+    queue.refuse(second, OutOfOrderSequenceError("gap", expected_sequence=0), 0.0)
+
+    assert queue.wants_identity
+    queue.adopt(Identity(7, 1))
+    again = start(queue, 10.0)
+    header = check_produced(memoryview(again.encoded))
+    assert again is second
+    assert (header.producer_epoch, header.base_sequence) == (1, 0)
+
+
+def test_the_loss_of_acknowledged_records_is_said_once_and_later_batches_go_on() -> None:
+    queue = queue_of()
+    fill(queue, 0, count=2)
+    fill(queue, 1)
+    adopted(queue)
+    queue.acknowledge(start(queue), 0, AckLevel.REPLICATED)
+    second = start(queue)
+
+    queue.refuse(second, OutOfOrderSequenceError("lost", expected_sequence=1), 0.0)
+    fill(queue, 2)
+
+    assert isinstance(second.failure, OutOfOrderSequenceError)
+    assert queue.wants_identity
+    queue.adopt(Identity(7, 1))
+    assert check_produced(memoryview(start(queue, 10.0).encoded)).base_sequence == 0
+
+
+def test_a_batch_of_unknown_fate_is_not_risked_under_a_new_epoch() -> None:
+    queue = queue_of()
+    fill(queue, 0)
+    fill(queue, 1)
+    adopted(queue)
+    first, second = start(queue), start(queue)
+    queue.refuse(second, ConnectionLostError("gone"), 0.0)
+    queue.refuse(first, InvalidBatchError("no"), 0.0)
+
+    queue.adopt(Identity(7, 1))
+
+    assert isinstance(second.failure, ConnectionLostError)
+    assert "may or may not be in the log" in str(second.failure)
+
+
+@pytest.mark.parametrize(
+    ("error", "fate"),
+    [
+        (OverloadedError("busy"), "are not in the log"),
+        (ConnectionLostError("gone"), "may or may not be in the log"),
+    ],
+)
+def test_a_batch_that_nobody_takes_fails_in_time_and_says_what_is_known(
+    error: Exception, fate: str
+) -> None:
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    fill(queue, 0, deadline=5.0)
+    batch = start(adopted(queue))
+    queue.refuse(batch, error, 1.0)
+
+    queue.expire(5.0)
+
+    assert settled == [batch]
+    assert isinstance(batch.failure, DeliveryTimeoutError)
+    assert fate in str(batch.failure)
+
+
+@pytest.mark.parametrize(
+    ("refusals", "fate"),
+    [
+        ((NotEnoughReplicasError("1 of 3"),), "could not be delivered in time and are not in"),
+        (
+            (NotEnoughReplicasAfterAppendError("left"), NotEnoughReplicasError("1 of 3")),
+            "may or may not be in the log",
+        ),
+    ],
+)
+def test_what_was_appended_with_too_few_in_sync_is_said_to_be_unknown(
+    refusals: tuple[Exception, ...], fate: str
+) -> None:
+    """I36: whoever is refused before the append is sure, whoever is told afterwards is not."""
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    fill(queue, 0)
+    adopted(queue)
+    now = 0.0
+    for refusal in refusals:
+        queue.refuse(start(queue, now), refusal, now)
+        now += 10.0
+
+    queue.expire(1000.0)
+
+    (batch,) = settled
+    assert isinstance(batch.failure, DeliveryTimeoutError)
+    assert fate in str(batch.failure)
+
+
+def test_a_batch_that_is_too_large_is_split_until_it_fits() -> None:
+    queue = queue_of()
+    fill(queue, 0, count=4)
+    batch = start(adopted(queue))
+    error = RecordTooLargeError("large", size_bytes=9, limit_bytes=8)
+
+    queue.refuse(batch, error, 0.0)
+
+    first, second = start(queue, 10.0), start(queue, 10.0)
+    assert [first.record_count, second.record_count] == [2, 2]
+    assert [first.base_sequence, second.base_sequence] == [0, 2]
+    queue.acknowledge(first, 10, AckLevel.DURABLE)
+    queue.acknowledge(second, 12, AckLevel.DURABLE)
+    assert batch.is_settled
+    assert [fate.offset for fate in batch.fates(0, 4)] == [10, 12]
+
+
+def test_failing_everything_settles_what_is_not_under_way() -> None:
+    settled: list[ProducerBatch] = []
+    queue = queue_of(settled)
+    for order in range(3):
+        fill(queue, order)
+    under_way = start(adopted(queue))
+
+    queue.fail_all(InvalidBatchError("deleted"))
+
+    assert len(settled) == 2
+    assert under_way not in settled

@@ -1,0 +1,61 @@
+"""Keys land where they always landed; the rest is spread."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.client.producer.partitioner import murmur2, next_sticky, partition_for_key
+
+
+@pytest.mark.parametrize(
+    ("key", "signed_hash"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_the_hash_is_that_of_kafka(key: bytes, signed_hash: int) -> None:
+    """The vectors of Kafka's own UtilsTest, whose hash is a signed number."""
+    assert murmur2(key) == signed_hash & 0xFFFF_FFFF
+
+
+@given(st.binary(), st.integers(1, 1000))
+def test_a_key_has_one_partition_of_those_that_there_are(key: bytes, count: int) -> None:
+    partition = partition_for_key(key, count)
+
+    assert 0 <= partition < count
+    assert partition == partition_for_key(key, count)
+
+
+def test_keys_are_spread_evenly() -> None:
+    counts = [0] * 8
+    for number in range(8000):
+        counts[partition_for_key(f"user-{number}".encode(), 8)] += 1
+
+    assert min(counts) > 850
+    assert max(counts) < 1150
+
+
+def test_the_sticky_partition_goes_round() -> None:
+    visited = [0]
+    for _ in range(6):
+        visited.append(next_sticky(visited[-1], [True] * 3))
+
+    assert visited == [0, 1, 2, 0, 1, 2, 0]
+
+
+def test_partitions_without_a_leader_are_passed_over() -> None:
+    assert next_sticky(0, [True, False, False, True]) == 3
+    assert next_sticky(3, [False, False, True, True]) == 2
+
+
+def test_without_any_leader_the_ring_goes_on_all_the_same() -> None:
+    assert next_sticky(1, [False, False]) == 0
+
+
+def test_the_only_partition_stays() -> None:
+    assert next_sticky(0, [True]) == 0

@@ -1,0 +1,221 @@
+"""Sending through the client to a real broker, on virtual time."""
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.world import START_MS, World
+from tests.client.worlds import client_of, orders_client
+from tidelog.client.client import Client
+from tidelog.client.consumer.fetch.record import Record
+from tidelog.client.producer.partitioner import partition_for_key
+from tidelog.client.producer.receipt import Receipt
+from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.wire.errors import (
+    DeliveryTimeoutError,
+    RecordTooLargeError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from tidelog.wire.messages.produce import AckLevel
+
+
+async def everything(client: Client) -> list[Record]:
+    async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+        ends = await consumer.end_offsets()
+        return [record async for record in consumer.records(ends)]
+
+
+async def test_a_receipt_says_where_the_record_is_and_how_safe(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        async with client.producer() as producer:
+            receipt = await producer.send(
+                "orders", b"v", key=b"k", headers=[("h", b"x")], timestamp_ms=START_MS + 5
+            )
+
+        (record,) = await everything(client)
+        assert receipt.partition == partition_for_key(b"k", 3) == record.partition
+        assert (receipt.offset, receipt.ack_level) == (0, AckLevel.DURABLE)
+        assert (record.value, record.key, record.headers) == (b"v", b"k", (("h", b"x"),))
+        assert record.timestamp_ms == receipt.timestamp_ms == START_MS + 5
+
+
+async def test_a_record_without_a_timestamp_gets_the_time_of_sending(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        async with client.producer() as producer:
+            receipt = await producer.send("orders", b"v")
+
+        (record,) = await everything(client)
+        assert record.timestamp_ms == receipt.timestamp_ms
+        assert 0 <= record.timestamp_ms - START_MS < 60_000
+
+
+async def test_records_of_one_key_stay_in_order(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        keys = [b"a", b"b", b"c"]
+        async with client.producer() as producer:
+            for number in range(300):
+                producer.send_nowait("orders", b"%d" % number, key=keys[number % 3])
+            await producer.flush()
+
+        records = await everything(client)
+        assert len(records) == 300
+        for place, key in enumerate(keys):
+            values = [int(record.value or b"") for record in records if record.key == key]
+            assert values == list(range(place, 300, 3))
+
+
+async def test_records_without_a_key_are_spread(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        async with client.producer(batch_bytes_max=1000) as producer:
+            for _ in range(300):
+                producer.send_nowait("orders", b"v" * 50)
+            await producer.flush()
+
+        partitions = [record.partition for record in await everything(client)]
+        assert min(partitions.count(partition) for partition in range(3)) > 50
+
+
+async def test_receipts_of_many_cover_all_of_them(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        values = [b"%d" % number for number in range(100)]
+        keys = [b"k%d" % (number % 7) for number in range(100)]
+        async with client.producer() as producer:
+            receipts = await producer.send_many("orders", values, keys=keys)
+
+        found = {
+            (record.partition, record.offset): record.value for record in await everything(client)
+        }
+        places: list[int] = []
+        for receipt in receipts:
+            assert receipt.offset is not None
+            for step, index in enumerate(receipt.indexes):
+                assert found[receipt.partition, receipt.offset + step] == values[index]
+                places.append(index)
+        assert sorted(places) == list(range(100))
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+async def test_compressed_records_are_read_as_they_were_sent(
+    autojump_clock: MockClock, compression: str
+) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        values: Sequence[bytes] = [b"the same again " * 20] * 50
+        async with client.producer(compression=compression) as producer:  # type: ignore[arg-type]
+            await producer.send_many("orders", values)
+
+        assert [record.value for record in await everything(client)] == values
+
+
+async def test_a_full_buffer_blocks_until_there_is_room(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        async with client.producer(buffer_bytes_max=10_000, batch_bytes_max=1000) as producer:
+            sent = 0
+            while sent < 1000:
+                try:
+                    producer.send_nowait("orders", b"v" * 100)
+                except trio.WouldBlock:
+                    break
+                sent += 1
+            await producer.wait_writable()
+            producer.send_nowait("orders", b"v" * 100)
+            await producer.flush()
+            assert producer.statistics().buffered_bytes == 0
+
+        assert 10 < sent < 100
+        assert len(await everything(client)) == sent + 1
+
+
+async def test_with_acks_0_nothing_is_known_of_the_record(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        async with client.producer(acks=0) as producer:
+            receipt = await producer.send("orders", b"v")
+
+        assert (receipt.offset, receipt.ack_level) == (None, None)
+
+
+async def test_an_unknown_topic_is_said_to_whoever_sends(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client, client.producer() as producer:
+        with pytest.raises(UnknownTopicError, match="nope"):
+            await producer.send("nope", b"v")
+
+
+async def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_by_flush(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock, 3) as client, client.producer() as producer:
+        producer.send_nowait("nope", b"v")
+
+        with pytest.raises(UnknownTopicError):
+            await producer.flush()
+
+
+async def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_at_the_end(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        with pytest.raises(UnknownTopicError):
+            async with client.producer() as producer:
+                producer.send_nowait("nope", b"v")
+
+
+async def test_a_partition_that_is_not_there_is_refused(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client, client.producer() as producer:
+        with pytest.raises(UnknownPartitionError):
+            await producer.send("orders", b"v", partition=3)
+
+
+async def test_a_record_above_the_topics_limit_is_refused_and_harms_no_other(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        async with client.producer() as producer:
+            with pytest.raises(RecordTooLargeError):
+                await producer.send("orders", b"x" * (2 << 20), partition=0)
+            receipt = await producer.send("orders", b"v", partition=0)
+
+        assert receipt.offset == 0
+
+
+async def test_a_record_that_nobody_takes_fails_in_time(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders", 1)
+        world.work.hold_syncs()
+        async with client.producer(delivery_timeout=5.0) as producer:
+            with pytest.raises(DeliveryTimeoutError):
+                await producer.send("orders", b"v")
+        world.work.let_all_sync()
+
+
+async def test_a_closed_producer_says_how_to_open_one(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock, 3) as client:
+        producer = client.producer()
+
+        with pytest.raises(trio.ClosedResourceError, match="async with"):
+            await producer.flush()
+
+
+async def test_records_of_one_call_have_a_fate_each(autojump_clock: MockClock) -> None:
+    async with (
+        orders_client(autojump_clock, 2) as client,
+        client.producer(batch_bytes_max=500, buffer_bytes_max=2_000) as producer,
+    ):
+        small = [
+            OutgoingRecord("orders", b"%d" % n, partition=n % 2, headers=(("n", b"%d" % n),))
+            for n in range(40)
+        ]
+        huge = OutgoingRecord("orders", b"x" * 3_000)
+
+        results = await producer.send_records("orders", [*small[:20], huge, *small[20:]])
+
+        failure = results.pop(20)
+        assert isinstance(failure, RecordTooLargeError)
+        places = [(each.partition, each.offset) for each in results if isinstance(each, Receipt)]
+        assert places == [(n % 2, n // 2) for n in range(40)]
+        assert await producer.send_records("orders", []) == []
+        assert producer.statistics().unsettled_record_count == 0

@@ -1,0 +1,135 @@
+"""One batch on its way: columns appear when needed, bytes stay the same, fates reach records."""
+
+import pytest
+
+from tidelog.client.producer.producer_batch import Fate, ProducerBatch
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, check_produced
+from tidelog.wire.messages.produce import AckLevel
+
+LIMIT = 1 << 20
+
+
+def open_batch() -> ProducerBatch:
+    return ProducerBatch(0, timestamp_ms=1000, linger_until=0.0, deadline=1.0)
+
+
+def encode(batch: ProducerBatch, codec: Codec = Codec.NONE) -> None:
+    batch.encode(codec, producer_id=7, producer_epoch=1, base_sequence=40)
+
+
+def columns_of(batch: ProducerBatch) -> Columns:
+    header = check_produced(memoryview(batch.encoded))
+    return decode_columns(header, batch.encoded, uncompressed_length_max=LIMIT)
+
+
+def filled(count: int) -> ProducerBatch:
+    batch = open_batch()
+    for number in range(count):
+        batch.append_keyed(b"k%d" % number, b"v%d" % number)
+    return batch
+
+
+def test_values_alone_make_no_other_column() -> None:
+    batch = open_batch()
+    batch.append_value(b"a")
+    batch.append_value(None)
+    encode(batch)
+
+    columns = columns_of(batch)
+
+    assert (columns.values, columns.keys) == ([b"a", None], None)
+    assert (columns.headers, columns.timestamp_deltas) == (None, None)
+
+
+def test_columns_that_come_late_are_padded() -> None:
+    batch = open_batch()
+    batch.append_value(b"a")
+    batch.append_keyed(b"k", b"b")
+    batch.append_headers((("name", b"x"),))
+    batch.append_timestamp(1007)
+    batch.append_value(b"c")
+    batch.append_value(b"d")
+    encode(batch)
+
+    columns = columns_of(batch)
+
+    assert columns.values == [b"a", b"b", b"c", b"d"]
+    assert columns.keys == [None, b"k", None, None]
+    assert columns.headers == [(), (), (("name", b"x"),), ()]
+    assert columns.timestamp_deltas == [0, 0, 7, 0]
+
+
+def test_records_after_a_mark_have_the_later_time() -> None:
+    batch = open_batch()
+    batch.append_value(b"a")
+    batch.mark_time(1050)
+    batch.append_value(b"b")
+    encode(batch)
+
+    assert columns_of(batch).timestamp_deltas == [0, 50]
+
+
+def test_an_encoded_batch_carries_identity_and_sequence() -> None:
+    batch = filled(3)
+    encode(batch)
+
+    header = check_produced(memoryview(batch.encoded))
+
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 40)
+    assert (header.record_count, batch.count) == (3, 3)
+
+
+def test_a_settled_batch_tells_the_fate_of_each_record_and_lets_go_of_its_bytes() -> None:
+    batch = filled(3)
+    encode(batch)
+
+    batch.settle(None, 100, AckLevel.DURABLE)
+
+    assert list(batch.fates(1, 3)) == [Fate(1, 3, None, 101, AckLevel.DURABLE)]
+    assert not batch.encoded
+    assert batch.failed_count(0, 3) == 0
+
+
+def test_a_batch_has_one_fate() -> None:
+    batch = filled(1)
+    batch.settle(None, 0, AckLevel.DURABLE)
+
+    with pytest.raises(AssertionError, match="one fate"):
+        batch.settle(None, 0, AckLevel.DURABLE)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
+def test_halves_of_a_split_batch_have_its_records_and_sequences(codec: Codec) -> None:
+    batch = filled(5)
+    batch.append_timestamp(1009)
+    batch.append_value(b"last")
+    encode(batch, codec)
+    whole = columns_of(batch)
+
+    first, second = batch.split(codec)
+
+    parts = [columns_of(first), columns_of(second)]
+    assert [*(parts[0].values or ()), *(parts[1].values or ())] == whole.values
+    assert [*(parts[0].keys or ()), *(parts[1].keys or ())] == whole.keys
+    assert check_produced(memoryview(first.encoded)).base_sequence == 40
+    assert check_produced(memoryview(second.encoded)).base_sequence == 43
+    assert check_produced(memoryview(second.encoded)).max_timestamp_ms == 1009
+
+
+def test_the_fates_of_halves_are_those_of_the_whole() -> None:
+    batch = filled(4)
+    encode(batch)
+    failure = ValueError("too large")
+    first, second = batch.split(Codec.NONE)
+    first.settle(None, 100, AckLevel.DURABLE)
+    second.settle(failure, None, None)
+
+    batch.settle(None, None, None)
+
+    assert list(batch.fates(1, 4)) == [
+        Fate(1, 2, None, 101, AckLevel.DURABLE),
+        Fate(2, 4, failure, None, None),
+    ]
+    assert [batch.failed_count(0, end) for end in (2, 3, 4)] == [0, 1, 2]

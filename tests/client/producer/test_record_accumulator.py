@@ -1,0 +1,488 @@
+"""Records in, batches out, whatever brokers and connections do."""
+
+import random
+from collections.abc import Callable
+from typing import final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.client.model_broker import FAILURES, ModelBroker
+from tidelog.client.cluster.backoff import Backoff
+from tidelog.client.cluster.clock import Instant
+from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionQueue
+from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, Fate
+from tidelog.client.producer.record_accumulator import Accumulator, Appended, Limits
+from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.errors import (
+    ConnectionLostError,
+    DeliveryTimeoutError,
+    InvalidBatchError,
+    RecordTooLargeError,
+    UnexpectedServerError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+
+TOPIC = "orders"
+RECORDS_PER_BATCH = 200 // (RECORD_OVERHEAD_BYTES + len(b"000000"))
+
+
+@final
+class Bench:
+    """An accumulator, a model of brokers, and time that the test moves."""
+
+    def __init__(
+        self,
+        *,
+        partition_count: int = 2,
+        is_idempotent: bool = True,
+        batch_bytes_max: int = 200,
+        buffer_bytes_max: int = 2_000,
+        linger: float = 0.0,
+    ) -> None:
+        entropy = random.Random(7)
+        rules = DeliveryRules(
+            codec=Codec.NONE,
+            is_idempotent=is_idempotent,
+            in_flight_max=5,
+            backoff=Backoff(0.1, 1.0, entropy),
+        )
+        limits = Limits(batch_bytes_max, buffer_bytes_max, linger, delivery_timeout=60.0)
+        self.accumulator = Accumulator(limits, rules, entropy)
+        self.broker = ModelBroker(self.accumulator, partition_count)
+        self.now = 1000.0
+        self.is_reachable = True
+        self.appended: list[tuple[bytes, Appended]] = []
+        self._next_epoch = 0
+        self._next_value = 0
+
+    @property
+    def at(self) -> Instant:
+        return Instant(self.now, int(self.now * 1000))
+
+    def append(self, key: bytes | None = None, partition: int | None = None) -> bool:
+        """Append the next record; its value is its number."""
+        value = b"%06d" % self._next_value
+        appended = self.accumulator.append(OutgoingRecord(TOPIC, value, key, partition), self.at)
+        if appended is not None:
+            self._next_value += 1
+            self.appended.append((value, appended))
+        return appended is not None
+
+    def append_many(self, count: int) -> None:
+        """Append records in one go, as many as fit."""
+        values = [b"%06d" % (self._next_value + step) for step in range(count)]
+        records = ManyRecords(values)
+        while records.remaining_count:
+            first = records.taken_count
+            appended = self.accumulator.append_many(TOPIC, None, records, at=self.at)
+            if appended is None:
+                break
+            for step in range(appended.count):
+                place = appended.place + step
+                one = Appended(appended.queue, appended.batch, place, 1)
+                self.appended.append((values[first + step], one))
+        self._next_value += records.taken_count
+
+    def node_of(self, queue: PartitionQueue) -> int | None:
+        del queue
+        return 1 if self.is_reachable else None
+
+    def send(self, *, only_full: bool = False) -> None:
+        """Submit what is to be sent, as the shell does."""
+        while requests := self.accumulator.collect(self.now, self.node_of, only_full=only_full):
+            for departures in requests.values():
+                self.broker.receive(departures)
+
+    def reply(self) -> None:
+        """Let one reply come, and send what it makes possible."""
+        self.broker.reply(self.now)
+        self.send()
+
+    def turn_reachability(self) -> None:
+        """Let the leaders be out of reach, or in reach again."""
+        self.is_reachable = not self.is_reachable
+        self.accumulator.schedule.leaders_changed()
+
+    def grant_identity(self) -> None:
+        """Answer the question for an identity, if there is one."""
+        if self.accumulator.identity_to_ask() is not None:
+            self._next_epoch += 1
+            self.accumulator.grant(Identity(1, self._next_epoch))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.accumulator.wake(self.at)
+
+    def finish(self) -> None:
+        """Let everything be settled, without further faults."""
+        self.is_reachable = True
+        self.accumulator.schedule.leaders_changed()
+        self.accumulator.close_all()
+        for _ in range(300):
+            self.grant_identity()
+            self.send()
+            while not self.broker.is_idle:
+                self.broker.execute()
+                self.broker.reply(self.now)
+            if self.accumulator.unsettled_record_count == 0:
+                return
+            self.pass_time(1.6)
+        raise AssertionError("some records are never settled")
+
+
+def check_fates(bench: Bench, *, is_idempotent: bool) -> None:
+    """Compare what the producer was told with what the logs hold."""
+    logs = [partition.values for partition in bench.broker.partitions]
+    for value, appended in bench.appended:
+        log = logs[appended.queue.partition]
+        (fate,) = appended.batch.fates(appended.place, appended.place + 1)
+        if fate.failure is None and fate.offset is not None:
+            assert log[fate.offset] == value
+        elif fate.failure is None:
+            assert value in log
+        else:
+            assert isinstance(fate.failure, HONEST_FAILURES), "nothing fails for the sake of others"
+            assert may_be_in_the_log(fate.failure) or value not in log
+    for log in logs:
+        if is_idempotent:
+            assert log == sorted(set(log)), "each record once, in the order of sending"
+        else:
+            first_seen = list(dict.fromkeys(log))
+            assert first_seen == sorted(first_seen), "in the order of sending, repeats aside"
+    assert bench.accumulator.buffered_bytes == 0
+    assert bench.accumulator.unsettled_record_count == 0
+
+
+HONEST_FAILURES = (
+    ConnectionLostError,
+    DeliveryTimeoutError,
+    InvalidBatchError,
+    RecordTooLargeError,
+    UnexpectedServerError,
+)
+"""What a record may fail with: what the model said of just this record, or that it was late, or
+that its connection was lost."""
+
+
+def may_be_in_the_log(failure: Exception | None) -> bool:
+    """Return whether a failure says that the record may be in the log all the same."""
+    told = [str(failure), *getattr(failure, "__notes__", [])]
+    return any(
+        "may or may not be in the log" in line or "may be in the log" in line for line in told
+    )
+
+
+def fate_of(appended: Appended) -> Fate:
+    (fate,) = appended.batch.fates(appended.place, appended.place + appended.count)
+    return fate
+
+
+STEPS = st.sampled_from(
+    [("append", number) for number in range(4)]
+    + [("fill", number) for number in (1, 2, 6)]
+    + [("execute", number) for number in (1, 1, 2, 6)]
+    + [("fail", number) for number in (*range(len(FAILURES)), *range(len(FAILURES)))]
+    + [("reply", number) for number in (1, 1, 2, 6)]
+    + [("time", number) for number in (1, 1, 2, 4, 60)]
+    + [("late", number) for number in (1, 6)]
+    + [("lose", 0), ("close", 0), ("reach", 0)]
+)
+
+
+def do_step(bench: Bench, step: str, number: int) -> None:
+    """Do one step of a story, then what the shell does after anything that happens."""
+    broker = bench.broker
+    repetitions = number if step in {"execute", "reply", "late"} else 1
+    do: dict[str, Callable[[], object]] = {
+        "append": lambda: bench.append(key=b"key-%d" % number if number else None),
+        "fill": lambda: bench.append_many(number * RECORDS_PER_BATCH),
+        "execute": broker.execute,
+        "fail": lambda: broker.execute(FAILURES[number]),
+        "reply": bench.reply,
+        "time": lambda: bench.pass_time(number),
+        "lose": lambda: broker.lose_connection(bench.now),
+        "late": broker.let_late_arrive,
+        "close": bench.accumulator.close_all,
+        "reach": bench.turn_reachability,
+    }
+    for _ in range(repetitions):
+        do[step]()
+    bench.grant_identity()
+    bench.send()
+
+
+@pytest.mark.parametrize("is_idempotent", [True, False], ids=["idempotent", "not idempotent"])
+@settings(max_examples=200)
+@given(steps=st.lists(STEPS, min_size=30, max_size=100))
+def test_whatever_happens_every_record_gets_a_true_fate_and_order_is_kept(
+    is_idempotent: bool, steps: list[tuple[str, int]]
+) -> None:
+    bench = Bench(is_idempotent=is_idempotent)
+    bench.accumulator.set_topic(TOPIC, [True, True], bench.at)
+
+    for step, number in steps:
+        if not is_idempotent:
+            bench.broker.drop_late()  # Without idempotence nothing protects against these.
+        do_step(bench, step, number)
+    bench.finish()
+
+    check_fates(bench, is_idempotent=is_idempotent)
+
+
+def known_topic(bench: Bench, partition_count: int = 2) -> Accumulator:
+    bench.accumulator.set_topic(TOPIC, [True] * partition_count, bench.at)
+    bench.accumulator.grant(Identity(1, 0))
+    return bench.accumulator
+
+
+def test_a_full_buffer_takes_no_record_until_one_is_acknowledged() -> None:
+    bench = Bench(buffer_bytes_max=400)
+    known_topic(bench)
+    while bench.append():
+        pass
+    assert bench.accumulator.free_bytes < RECORD_OVERHEAD_BYTES + 6
+
+    bench.finish()
+
+    assert bench.accumulator.buffered_bytes == 0
+    assert bench.append()
+
+
+def test_what_a_batch_does_not_use_is_given_back_when_it_is_closed() -> None:
+    bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=4_000)
+    known_topic(bench)
+    bench.append()
+    assert bench.accumulator.buffered_bytes > 500, "room for more is reserved"
+
+    bench.accumulator.close_all()
+
+    assert bench.accumulator.buffered_bytes == RECORD_OVERHEAD_BYTES + 6
+
+
+def test_batches_that_linger_are_sent_when_the_buffer_is_full() -> None:
+    bench = Bench(buffer_bytes_max=400, linger=10.0)
+    known_topic(bench)
+    bench.append(partition=0)
+    bench.send()
+    assert bench.broker.is_idle
+
+    while bench.append(partition=1):
+        pass
+    bench.send()
+
+    assert not bench.appended[0][1].queue.has_open
+
+
+def test_a_batch_lingers_until_it_is_due() -> None:
+    bench = Bench(linger=0.5)
+    known_topic(bench)
+    bench.append()
+    bench.send()
+    assert bench.broker.is_idle
+    assert bench.accumulator.next_wake <= bench.now + 0.5
+
+    bench.pass_time(0.5)
+    bench.send()
+
+    assert not bench.broker.is_idle
+
+
+def test_records_without_a_key_fill_one_batch_and_then_go_to_the_next_partition() -> None:
+    bench = Bench()
+    known_topic(bench)
+
+    for _ in range(3 * RECORDS_PER_BATCH):
+        bench.append()
+
+    partitions = [appended.queue.partition for _, appended in bench.appended]
+    first, second = partitions[0], partitions[RECORDS_PER_BATCH]
+    assert first != second
+    assert partitions == (
+        [first] * RECORDS_PER_BATCH + [second] * RECORDS_PER_BATCH + [first] * RECORDS_PER_BATCH
+    )
+
+
+def test_records_of_a_key_stay_together() -> None:
+    bench = Bench()
+    known_topic(bench)
+
+    for number in range(30):
+        bench.append(key=b"key-%d" % (number % 3))
+
+    homes = {
+        number % 3: {appended.queue.partition for _, appended in bench.appended[number % 3 :: 3]}
+        for number in range(3)
+    }
+    assert all(len(partitions) == 1 for partitions in homes.values())
+
+
+def test_a_partition_that_is_not_there_is_refused() -> None:
+    bench = Bench()
+    known_topic(bench)
+
+    with pytest.raises(UnknownPartitionError, match="2 partitions, 0 to 1; there is no 2"):
+        bench.append(partition=2)
+
+
+def test_records_for_an_unknown_topic_wait_and_are_routed_in_order() -> None:
+    bench = Bench(partition_count=1)
+    records = [OutgoingRecord(TOPIC, b"%d" % number) for number in range(9)]
+    for record in records:
+        assert bench.accumulator.append_unrouted(record, bench.at)
+    waiting_bytes = bench.accumulator.buffered_bytes
+    assert waiting_bytes == sum(record.size for record in records)
+
+    bench.accumulator.set_topic(TOPIC, [True], bench.at)
+    bench.finish()
+
+    assert bench.broker.partitions[0].values == [record.value for record in records]
+    assert bench.accumulator.buffered_bytes == 0
+
+
+def test_records_that_were_taken_are_routed_although_the_buffer_is_overdrawn() -> None:
+    bench = Bench(partition_count=1)
+    records = [OutgoingRecord(TOPIC, b"%d" % number) for number in range(3)]
+    for record in records:
+        assert bench.accumulator.append_unrouted(record, bench.at)
+    overdraft = bench.accumulator.free_bytes + 1000
+    bench.accumulator.buffered_bytes += overdraft
+
+    bench.accumulator.set_topic(TOPIC, [True], bench.at)
+
+    bench.accumulator.buffered_bytes -= overdraft
+    bench.finish()
+    assert bench.broker.partitions[0].values == [record.value for record in records]
+    assert bench.accumulator.buffered_bytes == 0
+
+
+def test_records_for_an_unknown_topic_fail_in_time() -> None:
+    bench = Bench()
+    bench.accumulator.append_unrouted(OutgoingRecord(TOPIC, b"v"), bench.at)
+    assert bench.accumulator.next_wake == bench.now + 60.0
+
+    bench.pass_time(60.0)
+
+    assert isinstance(bench.accumulator.take_failure(), DeliveryTimeoutError)
+    assert bench.accumulator.buffered_bytes == 0
+
+
+def test_records_of_a_topic_that_vanishes_fail_with_the_reason() -> None:
+    bench = Bench()
+    known_topic(bench)
+    bench.append()
+    reason = UnknownTopicError("it was deleted")
+
+    bench.accumulator.fail_topic(TOPIC, reason)
+
+    assert bench.accumulator.failed_record_count == 1
+    assert bench.accumulator.take_failure() is reason
+    assert not bench.accumulator.knows(TOPIC)
+    assert bench.accumulator.buffered_bytes == 0
+
+
+def test_a_topic_that_was_unknown_for_a_moment_goes_on_with_its_sequences() -> None:
+    """I78e: else brokers take new records for those that they have, and these are lost."""
+    bench = Bench(partition_count=1)
+    known_topic(bench, 1)
+    bench.append()
+    bench.grant_identity()
+    bench.send()
+    bench.accumulator.fail_topic(TOPIC, UnknownTopicError("this broker has not heard of it yet"))
+    bench.accumulator.set_topic(TOPIC, [True], bench.at)
+
+    bench.append()
+    bench.finish()
+
+    assert bench.broker.partitions[0].values == [b"000000", b"000001"]
+
+
+def test_while_a_failure_waits_to_be_raised_the_fast_path_is_closed() -> None:
+    bench = Bench()
+    known_topic(bench)
+    bench.append()
+    bench.accumulator.fail_topic(TOPIC, UnknownTopicError("it was deleted"))
+    bench.accumulator.set_topic(TOPIC, [True, True], bench.at)
+    assert bench.accumulator.queues_by_topic == {}
+
+    bench.accumulator.take_failure()
+
+    assert list(bench.accumulator.queues_by_topic) == [TOPIC]
+
+
+def test_a_failure_that_somebody_waits_for_is_not_kept() -> None:
+    bench = Bench()
+    known_topic(bench)
+    bench.append()
+    bench.appended[0][1].batch.awaited_count += 1
+
+    bench.accumulator.fail_topic(TOPIC, UnknownTopicError("it was deleted"))
+
+    assert bench.accumulator.take_failure() is None
+
+
+@pytest.mark.parametrize("is_settled_first", [False, True])
+def test_a_failure_that_somebody_waits_for_no_more_is_kept(is_settled_first: bool) -> None:
+    bench = Bench()
+    accumulator = known_topic(bench)
+    bench.append()
+    appended, failure = bench.appended[0][1], UnknownTopicError("it was deleted")
+    appended.batch.awaited_count += 1
+    if is_settled_first:
+        accumulator.fail_topic(TOPIC, failure)
+        accumulator.stop_awaiting(appended)
+    else:
+        accumulator.stop_awaiting(appended)
+        accumulator.fail_topic(TOPIC, failure)
+
+    assert (accumulator.failed_record_count, accumulator.take_failure()) == (1, failure)
+
+
+def test_a_limit_that_a_broker_names_holds_for_the_batches_that_follow() -> None:
+    bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=10_000)
+    known_topic(bench, 1)
+    bench.append_many(20)
+    ((_, (departure, *_)),) = bench.accumulator.collect(bench.now, bench.node_of).items()
+
+    error = RecordTooLargeError("too large", size_bytes=900, limit_bytes=100)
+    bench.accumulator.refuse(departure, error, bench.now)
+    bench.append_many(4)
+
+    assert [appended.batch.count for _, appended in bench.appended[-4:]] == [2, 2, 2, 2]
+
+
+def test_an_identity_that_is_there_serves_every_partition_that_has_not_used_it() -> None:
+    bench = Bench()
+    accumulator = known_topic(bench)
+    for partition in (0, 1):
+        bench.append(partition=partition)
+        bench.send()
+
+    assert accumulator.identity_to_ask() is None
+    assert [appended.queue.identity for _, appended in bench.appended] == [Identity(1, 0)] * 2
+
+
+def test_a_partition_with_a_gap_asks_for_the_next_epoch_and_others_keep_theirs() -> None:
+    bench = Bench()
+    accumulator = known_topic(bench)
+    for partition in (0, 1, 1):
+        bench.append(partition=partition)
+        accumulator.close_all()
+    bench.send()
+
+    bench.broker.execute()
+    bench.broker.execute(InvalidBatchError)
+    bench.broker.execute()
+    for _ in range(3):
+        bench.broker.reply(bench.now)
+    bench.send()
+    assert accumulator.identity_to_ask() == Identity(1, 0)
+    accumulator.grant(Identity(1, 1))
+    bench.finish()
+
+    healthy, failed, later = (appended.queue.identity for _, appended in bench.appended)
+    assert (healthy, failed, later) == (Identity(1, 0), Identity(1, 1), Identity(1, 1))
+    assert bench.broker.partitions[1].values == [b"000002"]

@@ -1,0 +1,147 @@
+"""From the accumulator to a real broker and back."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.world import World, settle
+from tests.client.worlds import client_of, orders_client
+from tidelog.client.client import connect
+from tidelog.client.producer.producer import Producer
+from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.wire.errors import DeliveryTimeoutError, RecordTooLargeError, UnknownTopicError
+
+
+async def test_batches_of_several_partitions_share_a_request(autojump_clock: MockClock) -> None:
+    async with (
+        orders_client(autojump_clock, 8) as client,
+        client.producer() as producer,
+    ):
+        await producer.send("orders", b"first", partition=0)
+        for partition in range(8):
+            producer.send_nowait("orders", b"v", partition=partition)
+        await producer.flush()
+
+        topics = await client.admin.describe_topics(["orders"])
+
+    ends = [part.log_end_offset for part in topics[0].partitions]
+    assert ends == [2, 1, 1, 1, 1, 1, 1, 1]
+
+
+async def test_while_a_batch_is_under_way_the_next_one_fills(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.producer() as producer:
+            await producer.send("orders", b"first")
+            world.work.hold_syncs()
+            producer.send_nowait("orders", b"alone")
+            await settle()
+            for _ in range(100):
+                producer.send_nowait("orders", b"together")
+            await settle()
+            under_way = producer.statistics().in_flight_request_count
+            world.work.let_all_sync()
+            await producer.flush()
+
+        async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+            ends = await consumer.end_offsets()
+            sizes = [len(batch) async for batch in consumer.batches(ends)]
+
+    assert under_way == 1
+    assert sizes == [1, 1, 100]
+
+
+async def test_what_is_not_answered_in_time_fails_and_nothing_is_left_behind(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.producer(delivery_timeout=3.0) as producer:
+            world.work.hold_syncs()
+            with pytest.raises(DeliveryTimeoutError):
+                await producer.send("orders", b"v")
+            statistics = producer.statistics()
+            world.work.let_all_sync()
+
+    assert statistics.unsettled_record_count == 0
+    assert statistics.buffered_bytes == 0
+
+
+async def test_records_for_a_topic_that_is_not_there_fail_and_leave_others_alone(
+    autojump_clock: MockClock,
+) -> None:
+    async with orders_client(autojump_clock) as client, client.producer() as producer:
+        producer.send_nowait("nope", b"v")
+        receipt = await producer.send("orders", b"v")
+        with pytest.raises(UnknownTopicError):
+            await producer.flush()
+
+    assert receipt.offset == 0
+
+
+async def test_a_cancelled_send_still_arrives(autojump_clock: MockClock) -> None:
+    async with orders_client(autojump_clock) as client, client.producer() as producer:
+        await producer.send("orders", b"first")
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await producer.send("orders", b"second")
+        await producer.flush()
+
+        topics = await client.admin.describe_topics(["orders"])
+
+    assert topics[0].partitions[0].log_end_offset in (1, 2)
+
+
+async def send_one(producer: Producer, value: bytes) -> None:
+    await producer.send("orders", value, partition=0)
+
+
+async def send_column(producer: Producer, value: bytes) -> None:
+    await producer.send_many("orders", [value], partition=0)
+
+
+@pytest.mark.parametrize("send", [send_one, send_column])
+async def test_a_cancelled_send_that_fails_at_once_is_told_to_who_flushes(
+    autojump_clock: MockClock, send: Callable[[Producer, bytes], Awaitable[None]]
+) -> None:
+    world = World(autojump_clock)
+    async with (
+        world.broker(frame_bytes_max=2 << 20),
+        connect("broker:8433", env=world.env) as client,
+    ):
+        await client.admin.create_topic("orders")
+        async with client.producer(batch_bytes_max=4_000_000) as producer:
+            await producer.send("orders", b"first", partition=0)
+            with trio.CancelScope() as scope:
+                scope.cancel()
+                await send(producer, bytes(3_000_000))
+            assert scope.cancelled_caught
+
+            with pytest.raises(RecordTooLargeError) as caught:
+                await producer.flush()
+
+    assert caught.value.__notes__ == [
+        "records that nobody waited for and that were not acknowledged: 1"
+    ]
+
+
+async def test_a_record_that_was_refused_before_its_sender_was_cancelled_is_told_to_who_flushes(
+    autojump_clock: MockClock,
+) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        await client.admin.create_topic("orders")
+        async with client.producer(buffer_bytes_max=1 << 20) as producer:
+            await producer.send("orders", b"first")
+            records = [OutgoingRecord("orders", bytes(size)) for size in (2 << 20, 1)]
+            world.work.hold_syncs()
+            with trio.move_on_after(1):
+                await producer.send_records("orders", records)
+            world.work.let_all_sync()
+
+            with pytest.raises(RecordTooLargeError):
+                await producer.flush()

@@ -1,0 +1,108 @@
+"""The history of a queue is read where its journals are led."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.client.queue_world import fill, queue_of, work_queue
+from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
+from tidelog.queue_layer.state import snapshots
+from tidelog.wire.errors import UnknownQueueError
+from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetched
+from tidelog.wire.protocol import api
+
+
+def shown(events: list[HistoryEvent]) -> list[tuple[str, int | None, int, str]]:
+    return [(each.kind, each.offset, each.receive_count, each.holder) for each in events]
+
+
+async def test_a_message_is_followed_from_its_first_receive_to_its_end(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        await fill(queue, 3)
+        worker = client.queue("work", holder="worker 7")
+        first, *others = await worker.receive(3)
+        await first.release()
+        (again,) = await client.queue("work", holder="worker 8").receive(1)
+        await again.delete()
+        for message in others:
+            await message.delete()
+
+        events = await queue.history(message_id=first.message_id)
+
+        assert [each for each in shown(events) if each[1] is not None] == [
+            ("receive", 0, 1, "worker 7"),
+            ("release", 0, 1, "worker 7"),
+            ("receive", 0, 2, "worker 8"),
+            ("delete", 0, 2, "worker 8"),
+        ]
+        assert events[0].kind is EventKind.SEEK
+        assert [each.kind for each in await queue.history(2)] == [EventKind.DELETE] * 2
+
+
+async def test_events_of_all_partitions_come_by_time(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=3) as (_, queue):
+        await fill(queue, 30)
+        while messages := await queue.receive(4):
+            for message in messages:
+                await message.delete()
+
+        events = await queue.history()
+
+        deleted = {
+            (each.partition, each.offset) for each in events if each.kind is EventKind.DELETE
+        }
+        assert len(deleted) == 30
+        times = [each.time_ms for each in events]
+        assert times == sorted(times)
+        assert {each.partition for each in events} == {0, 1, 2}
+
+
+async def test_who_begins_in_the_middle_knows_what_came_before(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 40)
+        for _ in range(2):
+            for message in await queue.receive(40):
+                await message.release()
+        whole = await queue.history(10_000)
+
+        for event in whole[::10]:
+            found = await queue.history(10_000, since_ms=event.time_ms)
+            assert found == whole[-len(found) :]
+        assert await queue.history(since_ms=whole[-1].time_ms + 60_000) == []
+
+
+async def test_a_new_leader_that_does_not_know_yet_what_is_committed_is_asked_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 3)
+        await queue.delete_batch(await queue.receive(3))
+        whole = await queue.history()
+        asked = 0
+
+        async def know_little(node_id: int, request: object) -> object:
+            nonlocal asked
+            del node_id
+            assert isinstance(request, FetchRequest)
+            asked += 1
+            if asked == 2:
+                del cluster.answers[api.FETCH_HISTORY]  # type: ignore[arg-type]
+            return FetchReply([PartitionFetched(0, 0, 0)])
+
+        cluster.answers[api.FETCH_HISTORY] = know_little  # type: ignore[index]
+
+        assert await queue.history() == whole
+        assert asked == 2
+
+
+async def test_bad_input_is_refused(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        with pytest.raises(ValueError, match="no message id"):
+            await queue.history(message_id="seven")
+        with pytest.raises(UnknownQueueError):
+            await client.queue("nope").history()
+        assert await queue.history(message_id="9-0") == []

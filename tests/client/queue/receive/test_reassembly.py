@@ -1,0 +1,103 @@
+"""Joining large messages, as far as there is memory for them."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.large import LONG, MiB
+from tests.client.queue_world import left, values, work_queue
+from tidelog.client.queue.receive.chunk_reader import LargeReader
+from tidelog.client.queue.receive.settler import QueueSettler
+from tidelog.wire.errors import ConnectError, CorruptRecordError, TidelogError
+
+
+async def test_a_receive_joins_no_more_than_is_allowed_for_and_gives_back_the_rest(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([LONG, b"a", LONG, b"b"])
+
+        first = await queue.receive(value_bytes_max=4 * MiB)
+
+        assert values(first) == [LONG, b"a"]
+        assert await left(queue) == (2, 2)
+        second = await queue.receive(value_bytes_max=4 * MiB)
+        assert values(second) == [LONG, b"b"]
+        assert second[0].receive_count == 1
+
+
+@pytest.mark.parametrize("is_fifo", [False, True])
+async def test_whoever_is_cancelled_while_a_message_is_joined_gives_it_back(
+    autojump_clock: MockClock, *, is_fifo: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*_: object, **__: object) -> bytes:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_queue("mine", partitions=1, fifo=is_fifo)
+        queue = client.queue("mine")
+        await queue.send(LONG, key=b"k")
+        with monkeypatch.context() as patch, trio.move_on_after(5):
+            patch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", hang)
+            await queue.receive()
+
+        (message,) = await queue.receive(wait=0)
+
+        assert (message.value, message.receive_count) == (LONG, 1)
+
+
+@pytest.mark.parametrize("failure", [None, ConnectError("nobody"), CorruptRecordError("damaged")])
+async def test_whoever_is_cancelled_while_others_are_given_back_gives_back_all(
+    autojump_clock: MockClock, failure: TidelogError | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> bytes:
+        await trio.lowlevel.checkpoint()
+        assert failure is not None
+        raise failure
+
+    settle = QueueSettler.settle
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([LONG, LONG])
+        with monkeypatch.context() as patch, trio.CancelScope() as scope:
+
+            async def settle_cancelled(*given: Any) -> None:  # noqa: ANN401  (as it was called)
+                scope.cancel()
+                await settle(*given)
+
+            patch.setattr(QueueSettler, "settle", settle_cancelled)
+            if failure is not None:
+                patch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", fail)
+            await queue.receive(value_bytes_max=4 * MiB)
+
+        assert scope.cancelled_caught
+        assert await left(queue) == (2, 0)
+
+
+@pytest.mark.parametrize("first", [LONG, b"short"])
+async def test_messages_that_were_joined_do_not_lose_their_lease_to_one_that_cannot_be_read(
+    autojump_clock: MockClock, first: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    join = LargeReader.join
+    second = LONG[1:]
+
+    async def hang(*given: Any, **more: Any) -> bytes:  # noqa: ANN401  (as it was called)
+        whole = await join(*given, **more)
+        if whole == second:
+            await trio.sleep(30)
+        return whole
+
+    async with work_queue(autojump_clock, visibility_timeout=30) as (_, queue):
+        await queue.send_batch([first, second, b"third"])
+        monkeypatch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", hang)
+
+        (message,) = await queue.receive(10)
+
+        assert message.value == first
+        assert message.lease.expires_at - trio.current_time() > 10
+        assert await left(queue) == (2, 1)
+        rest = await queue.receive(10, visibility_timeout=100)
+        assert values(rest) == [second, b"third"]
+        assert {each.receive_count for each in rest} == {1}

@@ -1,0 +1,250 @@
+"""Receives that begin at the same time: as one request, and each with what it asked for."""
+
+from collections import Counter
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.queue_world import drain, fill, left, queue_of, values
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.receive.receiver import QueueReceiver
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queues import SettleRequest
+from tidelog.wire.protocol import api
+
+
+async def _received(
+    queue: Queue, calls: int, max_messages: int, *, wait_s: float = 20
+) -> list[list[Message]]:
+    """Return what calls get that begin at the same time."""
+    found: list[list[Message]] = []
+
+    async def receive() -> None:
+        found.append(await queue.receive(max_messages, wait=wait_s))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(calls):
+            nursery.start_soon(receive)
+    return found
+
+
+async def test_receives_that_begin_together_are_one_request(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 40)
+        cluster.fronts[1].asked.clear()
+
+        found = await _received(queue, 8, 5)
+
+        assert cluster.fronts[1].asked.count(api.RECEIVE) == 1  # type: ignore[arg-type]
+        assert [len(messages) for messages in found] == [5] * 8
+        everything = Counter(value for messages in found for value in values(messages))
+        assert everything == Counter(b"%d" % n for n in range(40))
+
+
+async def test_what_is_settled_of_one_receive_at_the_same_time_is_one_settlement(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 40)
+        found = await _received(queue, 8, 5)
+        asked: list[SettleRequest] = []
+
+        async def note(node_id: int, request: object) -> object:
+            del node_id
+            assert isinstance(request, SettleRequest)
+            asked.append(request)
+            return (await cluster.pass_on(api.SETTLE, request, b""))[0]  # type: ignore[arg-type]
+
+        cluster.answers[api.SETTLE] = note  # type: ignore[index]
+        async with trio.open_nursery() as nursery:
+            for messages in found:
+                nursery.start_soon(queue.delete_batch, messages)
+
+        assert [each.runs for request in asked for each in request.settlements] == [[(0, 40)]]
+        assert await left(queue) == (0, 0)
+
+
+async def test_what_those_do_next_who_were_served_together_goes_together(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 40)
+        asked = cluster.fronts[1].asked
+        asked.clear()
+
+        async def work() -> None:
+            for _ in range(5):
+                await queue.delete_batch(await queue.receive(1, wait=20))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(8):
+                nursery.start_soon(work)
+
+        assert asked.count(api.RECEIVE) == asked.count(api.SETTLE) == 5  # type: ignore[arg-type]
+        assert await left(queue) == (0, 0)
+
+
+async def test_who_gets_nothing_of_what_came_goes_on_waiting(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
+        found: list[bytes | None] = []
+        ends: list[float] = []
+
+        async def receive() -> None:
+            found.extend(values(await queue.receive(2, wait=10)))
+            ends.append(trio.current_time() - began)
+
+        async with trio.open_nursery() as nursery:
+            began = trio.current_time()
+            for _ in range(4):
+                nursery.start_soon(receive)
+            await trio.sleep(1)
+            await queue.send_batch([b"0", b"1", b"2"])
+            await trio.sleep(1)
+            await queue.send(b"3")
+
+        assert sorted(value for value in found if value) == [b"0", b"1", b"2", b"3"]
+        assert [round(end) for end in ends] == [1, 1, 2, 10]
+        assert await left(queue) == (0, 4)
+
+
+async def test_an_empty_queue_is_empty_for_all_who_ask_at_once(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.receive(wait=0)
+        before = {node_id: len(front.asked) for node_id, front in cluster.fronts.items()}
+
+        assert await _received(queue, 10, 10, wait_s=20) == [[]] * 10
+
+        for node_id, front in cluster.fronts.items():
+            assert len(front.asked) - before[node_id] <= 3
+
+
+async def test_receives_that_want_different_things_go_alone(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 40)
+        asked = cluster.receives
+
+        async with trio.open_nursery() as nursery:
+            for timeout in (60, 70):
+                for _ in range(2):
+                    nursery.start_soon(partial(queue.receive, 3, visibility_timeout=timeout))
+
+        wanted = sorted((each.visibility_timeout_ms, each.max_messages) for each in asked)
+        assert wanted == [(60_000, 6), (70_000, 6)]
+
+
+async def test_no_request_is_for_more_than_some_messages_unless_one_call_wants_more(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 700)
+        asked = cluster.receives
+
+        assert sum(map(len, await _received(queue, 5, 80))) == 400
+        assert sorted(each.max_messages for each in asked) == [80, 160, 160]
+        assert sum(map(len, await _received(queue, 1, 300))) == 300
+
+
+async def test_each_attempt_of_a_fifo_queue_goes_alone(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock, (1,), fifo=True) as (queue, cluster):
+        await fill(queue, 10)
+        asked = cluster.receives
+
+        assert sum(map(len, await _received(queue, 2, 5))) == 10
+
+        assert len({each.attempt_id for each in asked}) == 2
+
+
+@pytest.mark.parametrize("number", [0, 2])
+async def test_a_call_that_is_cancelled_takes_nothing_from_the_others(
+    autojump_clock: MockClock, number: int
+) -> None:
+    async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
+        scopes = [trio.CancelScope() for _ in range(4)]
+        found: list[bytes | None] = []
+
+        async def receive(scope: trio.CancelScope) -> None:
+            with scope:
+                found.extend(values(await queue.receive(2, wait=20)))
+
+        async with trio.open_nursery() as nursery:
+            for scope in scopes:
+                nursery.start_soon(receive, scope)
+            await trio.sleep(1)
+            scopes[number].cancel()
+            await trio.sleep(1)
+            await fill(queue, 10)
+
+        assert len(found) == 6
+        await trio.sleep(1)
+        assert await left(queue) == (4, 6)
+        rest = await queue.receive(100)
+        assert {message.receive_count for message in rest} == {1}
+
+
+async def test_when_all_are_cancelled_before_they_ask_the_next_call_is_served(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
+        await fill(queue, 4)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await queue.receive(10)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(queue.receive, 10)
+            nursery.start_soon(queue.receive, 10)
+            nursery.cancel_scope.cancel()
+
+        assert len(await drain(queue)) == 4
+
+
+async def test_a_caller_that_is_cancelled_when_its_messages_come_gives_them_back(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
+        receiver: QueueReceiver = vars(queue)["_receiver"]
+        landed = receiver.landed
+        scope = trio.CancelScope()
+
+        def land_and_cancel(*what: object) -> None:
+            landed(*what)  # type: ignore[arg-type]
+            scope.cancel()
+
+        async def receive(scope: trio.CancelScope) -> None:
+            with scope:
+                found.extend(await queue.receive(1, wait=20))
+
+        monkeypatch.setattr(receiver, "landed", land_and_cancel)
+        # Who of them asks, and who goes on first then, is a matter of luck.
+        for _ in range(20):
+            found: list[Message] = []
+            scope = trio.CancelScope()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(receive, trio.CancelScope())
+                nursery.start_soon(receive, scope)
+                await trio.sleep(1)
+                await queue.send_batch([b"1", b"2"])
+            await trio.sleep(1)
+            assert await left(queue) == (2 - len(found), len(found))
+            await queue.purge()
+
+
+async def test_an_error_is_told_to_all_who_asked_and_to_each_its_own(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await queue.receive(wait=0)
+        cluster.fronts[1].refusal = InvalidRequestError("no")
+        errors: list[InvalidRequestError] = []
+
+        async def receive() -> None:
+            with pytest.raises(InvalidRequestError, match="no") as caught:
+                await queue.receive(3)
+            errors.append(caught.value)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(receive)
+        assert len({id(error) for error in errors}) == 3

@@ -1,0 +1,374 @@
+"""Receiving from queues that several brokers serve: leaders that move, brokers that die or stop."""
+
+from typing import cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.queue_world import drain, fill, lead, queue_of
+from tests.coordinator.raft_life import until
+from tidelog.client.producer.partitioner import partition_for_key
+from tidelog.client.queue.receive.message import Message
+from tidelog.wire.errors import (
+    LogOfflineError,
+    NotLeaderError,
+    ShuttingDownError,
+    TidelogError,
+    UnknownPartitionError,
+)
+from tidelog.wire.messages.queue_admin import DescribeQueuesReply
+from tidelog.wire.messages.queues import ReceiveReply, ReceiveRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import AnyApi
+
+
+async def test_messages_of_several_brokers_are_received_and_settled_at_theirs(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1, 2, 3)) as (queue, cluster):
+        await fill(queue, 30)
+
+        messages = await queue.receive(100)
+
+        assert len(messages) == 30
+        assert {message.partition for message in messages} == {0, 1, 2}
+        await queue.delete_batch(messages)
+        for front in cluster.fronts.values():
+            assert front.asked.count(api.SETTLE) == 1  # type: ignore[arg-type]
+
+
+async def test_a_receive_takes_no_more_than_is_wanted_from_all_together(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, _):
+        await fill(queue, 40)
+        messages = await queue.receive(35)
+        assert len(messages) == 35
+        assert {message.partition for message in messages} == {0, 1}
+        counts = await queue.counts()
+        assert sum(each.leased for each in counts) == 35
+
+
+async def test_waiting_at_an_idle_queue_costs_one_request_to_each_broker(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=20) == []
+        for front in cluster.fronts.values():
+            front.asked.clear()
+
+        assert await queue.receive(wait=20) == []
+
+        for front in cluster.fronts.values():
+            assert [each.key.name for each in front.asked] == ["RECEIVE"]
+
+
+async def test_a_broker_that_stops_while_a_long_receive_waits_is_doubted_in_good_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=0) == []
+        received: list[Message] = []
+
+        async def receive() -> None:
+            received.extend(await queue.receive(wait=600))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(1)
+            cluster.fronts[1].is_frozen = True
+            lead(cluster, 2)
+            await trio.sleep(30)
+            await queue.send(b"late", key=b"any")
+
+        assert [message.value for message in received] == [b"late"]
+        assert trio.current_time() < 40
+
+
+async def test_another_broker_is_first_each_time(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock) as (queue, _):
+        await fill(queue, 40)
+        firsts = [(await queue.receive(1))[0].partition for _ in range(4)]
+        assert firsts in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+
+async def test_a_broker_is_asked_for_another_partition_first_each_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1, 2, 3)) as (queue, cluster):
+        lead(cluster, 1)
+        asked: list[list[int]] = []
+
+        async def note(node_id: int, request: object) -> object:
+            assert isinstance(request, ReceiveRequest)
+            assert node_id == 1
+            asked.append(request.partitions)
+            await trio.lowlevel.checkpoint()
+            return ReceiveReply([], 0)
+
+        cluster.answers[api.RECEIVE] = note  # type: ignore[index]
+        for _ in range(3):
+            assert await queue.receive(wait=0) == []
+        assert sorted(asked) == [[0, 1, 2], [1, 2, 0], [2, 0, 1]]
+
+
+async def test_what_comes_too_late_from_another_broker_is_given_back_and_does_not_count(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, visibility_timeout=600) as (queue, _):
+        got: list[Message] = []
+
+        async def receive() -> None:
+            got.extend(await queue.receive(1, wait=20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(2)
+            await fill(queue, 20)
+        assert len(got) == 1
+        await trio.sleep(1)
+        counts = await queue.counts()
+        assert sum(each.leased for each in counts) == 1
+        rest = await queue.receive(100)
+        assert len(rest) == 19
+        assert {message.receive_count for message in rest} == {1}
+
+
+async def test_a_receive_that_is_cancelled_gives_back_what_it_has(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
+        await fill(queue, 4)
+        await queue.counts()
+        cluster.fronts[1].is_frozen = True  # It is asked after the other one.
+        with trio.move_on_after(0.2) as scope:
+            await queue.receive(100, wait=20)
+        assert scope.cancelled_caught
+        assert api.RECEIVE in cluster.fronts[2].asked
+        cluster.fronts[1].is_frozen = False
+        await trio.sleep(1)
+        found = {number: each.leased for number, each in enumerate(await queue.counts())}
+        assert found[1] == 0
+
+
+@pytest.mark.parametrize("silent", [1, 2])
+async def test_what_one_broker_has_does_not_wait_for_another_one_that_is_silent(
+    autojump_clock: MockClock, silent: int
+) -> None:
+    async with queue_of(autojump_clock, visibility_timeout=600) as (queue, cluster):
+        await fill(queue, 40)
+        await queue.counts()
+        cluster.fronts[silent].is_frozen = True
+        for wait_s in (20, 0, 20):
+            began = trio.current_time()
+            messages = await queue.receive(3, wait=wait_s)
+            assert {message.partition for message in messages} == {2 - silent}
+            assert trio.current_time() - began < 3
+
+
+async def test_a_leader_that_changes_is_followed_without_an_error(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        for number in range(6):
+            lead(cluster, 1 + number % 2)
+            await queue.send(b"%d" % number)
+            (message,) = await queue.receive(wait=5)
+            assert message.value == b"%d" % number
+            lead(cluster, 1 + (number + 1) % 2)
+            await message.delete()
+        assert await drain(queue) == []
+
+
+@pytest.mark.parametrize("trouble", ["killed", "refusing", "frozen"])
+async def test_a_broker_in_trouble_is_replaced_while_somebody_waits(
+    autojump_clock: MockClock, trouble: str
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+        got: list[Message] = []
+
+        async def receive() -> None:
+            while len(got) < 2:
+                got.extend(await queue.receive(wait=60))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await until(lambda: api.RECEIVE in cluster.fronts[2].asked)
+            if trouble == "killed":
+                cluster.fronts[2].stop()
+            elif trouble == "frozen":
+                cluster.fronts[2].is_frozen = True
+                cluster.fronts[2].break_connections()
+            else:
+                cluster.fronts[2].refusal = NotLeaderError("no more")
+                cluster.fronts[2].break_connections()
+            await trio.sleep(1)
+            lead(cluster, 1)
+            began = trio.current_time()
+            for number in range(2):
+                await queue.send(b"%d" % number)
+            await until(lambda: len(got) >= 2)
+            assert trio.current_time() - began < 15
+        await queue.delete_batch(got)
+        assert await drain(queue) == []
+
+
+async def test_nobody_hears_of_brokers_that_are_away_for_a_moment(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, (1,)) as (queue, cluster):
+        await fill(queue, 20)
+        seen: list[Message] = []
+
+        async def disturb() -> None:
+            while True:
+                await trio.sleep(0.3)
+                cluster.fronts[1].break_connections()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(disturb)
+            while len({message.offset for message in seen}) < 20:
+                messages = await queue.receive(3, visibility_timeout=5, wait=10)
+                await trio.sleep(0.1)
+                seen += messages
+                await queue.delete_batch(messages)
+            nursery.cancel_scope.cancel()
+        await trio.sleep(6)
+        assert await drain(queue) == []
+
+
+async def test_a_queue_that_nobody_serves_is_an_error_after_a_while_and_not_nothing(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+        cluster.fronts[2].refusal = ShuttingDownError("it stops")
+        began = trio.current_time()
+
+        with pytest.raises(TidelogError, match="it stops"):
+            await queue.receive(wait=1)
+
+        assert 29 < trio.current_time() - began < 35
+        cluster.fronts[2].refusal = None
+        await fill(queue, 10)
+        cluster.fronts[2].refusal = ShuttingDownError("it stops")
+        assert await queue.receive(wait=0), "what the others have is handed out"
+
+
+async def test_a_broker_that_has_not_heard_of_a_partition_is_asked_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster), trio.open_nursery() as nursery:
+        await fill(queue, 10)
+        await queue.counts()
+        for front in cluster.fronts.values():
+            front.refused = {api.ApiKey.RECEIVE}
+            front.refusal = UnknownPartitionError("there is no such partition")
+
+        async def hear_of_it() -> None:
+            await trio.sleep(3)
+            for front in cluster.fronts.values():
+                front.refusal = None
+
+        nursery.start_soon(hear_of_it)
+        messages = await queue.receive(10, wait=20)
+        assert messages
+        await queue.delete_batch(messages)
+
+
+async def test_what_waiting_does_not_cure_is_raised_at_once(autojump_clock: MockClock) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+        cluster.fronts[2].refusal = LogOfflineError("its disk failed")
+        with pytest.raises(LogOfflineError, match="its disk failed"):
+            await queue.receive(wait=20)
+        assert trio.current_time() < 1
+
+
+async def test_a_queue_that_is_found_again_too_late_is_an_error_and_no_defect(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        await queue.counts()
+
+        async def refuse(_: int, message: object) -> object:
+            raise NotLeaderError(f"somebody else is to be asked {message}")
+
+        async def describe_late(_: int, message: object) -> object:
+            await trio.sleep(29.99)
+            described = cast("AnyApi", api.DESCRIBE_QUEUES)
+            reply, _data = await cluster.pass_on(described, message, b"")
+            return cluster.with_leaders(cast("DescribeQueuesReply", reply))
+
+        cluster.answers[api.RECEIVE] = refuse  # type: ignore[index]
+        cluster.answers[api.DESCRIBE_QUEUES] = describe_late  # type: ignore[index]
+        with pytest.raises(NotLeaderError, match="somebody else"):
+            await queue.receive(wait=0)
+
+
+@pytest.mark.parametrize("wait_s", [0, 3])
+async def test_a_silent_broker_lets_nobody_ask_the_others_again_and_again(
+    autojump_clock: MockClock, wait_s: int
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=0) == []
+        cluster.fronts[1].asked.clear()
+        cluster.fronts[2].is_frozen = True
+
+        with trio.move_on_after(wait_s + 10) as scope:
+            await queue.receive(wait=wait_s)
+
+        assert scope.cancelled_caught, "it waits for the other one"
+        assert cluster.fronts[1].asked.count(api.RECEIVE) == 1  # type: ignore[arg-type]
+
+
+async def test_what_was_in_the_way_and_is_not_any_more_is_no_error_of_a_long_receive(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        assert await queue.receive(wait=0) == []
+        cluster.fronts[2].refusal = ShuttingDownError("it stops")
+
+        async def heal() -> None:
+            await trio.sleep(2)
+            cluster.fronts[2].refusal = None
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(heal)
+            assert await queue.receive(wait=60) == []
+
+
+async def test_what_arrives_while_others_are_looked_for_is_not_asked_for_again_and_given_back(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock, fifo=True) as (queue, cluster):
+        assert await queue.receive(wait=1) == []
+        group = next(each for each in map(str.encode, "abcd") if partition_for_key(each, 2) == 0)
+        cluster.fronts[2].refused = {api.ApiKey.RECEIVE}
+        cluster.fronts[2].refusal = NotLeaderError("somebody else leads now")
+
+        async def describe_late(_: int, message: object) -> object:
+            await trio.sleep(1)
+            described = cast("AnyApi", api.DESCRIBE_QUEUES)
+            reply, _data = await cluster.pass_on(described, message, b"")
+            return cluster.with_leaders(cast("DescribeQueuesReply", reply))
+
+        got: list[Message] = []
+
+        async def receive() -> None:
+            got.extend(await queue.receive(10, wait=20))
+
+        async with trio.open_nursery() as nursery:
+            cluster.answers[api.DESCRIBE_QUEUES] = describe_late  # type: ignore[index]
+            nursery.start_soon(receive)
+            await trio.sleep(0.5)
+            await queue.send(b"while it is asked who leads", group=group)
+        cluster.fronts[2].refusal = None
+        await trio.sleep(2)
+
+        (message,) = got
+        assert await queue.receive(wait=0) == [], "it is still leased"
+        await message.delete()
+        assert await drain(queue) == []

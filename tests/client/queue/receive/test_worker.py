@@ -1,0 +1,306 @@
+"""Workers hand messages to a function, keep them while it runs, and settle them by its outcome."""
+
+from itertools import pairwise
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.queue_world import fill, left, work_queue
+from tests.coordinator.raft_life import until
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.receive.worker import Handler, WorkerConfig, reason_of
+from tidelog.wire.errors import ConfigError, UnknownQueueError
+
+
+def noting(seen: list[bytes | None], seconds: float = 0.0) -> Handler:
+    async def handle(message: Message) -> None:
+        await trio.sleep(seconds)
+        seen.append(message.value)
+
+    return handle
+
+
+async def test_every_message_is_handled_once_and_deleted(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=3) as (_, queue):
+        await fill(queue, 100)
+        seen: list[bytes | None] = []
+        worker = queue.worker(noting(seen, 0.1), concurrency=7)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: len(seen) == 100)
+            worker.stop()
+        assert sorted(seen) == sorted(b"%d" % n for n in range(100))  # type: ignore[type-var]
+        assert worker.statistics.done_count == 100
+        assert await left(queue) == (0, 0)
+
+
+async def test_no_more_handlers_run_at_a_time_than_were_asked_for(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 40)
+        running = most = done = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal running, most, done
+            del message
+            running += 1
+            most = max(most, running)
+            await trio.sleep(1)
+            running -= 1
+            done += 1
+
+        worker = queue.worker(handle, concurrency=4)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: done == 40)
+            worker.stop()
+        assert most == 4
+        assert 10 <= trio.current_time() < 12
+
+
+async def test_a_message_is_kept_while_its_handler_runs_for_long(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=10) as (_, queue):
+        await fill(queue, 3)
+        seen: list[bytes | None] = []
+        worker = queue.worker(noting(seen, 60), concurrency=2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            for _ in range(11):
+                await trio.sleep(10)
+                assert await queue.receive(wait=0) == [], "also what is in hand is kept"
+            await until(lambda: len(seen) == 3)
+            worker.stop()
+        assert worker.statistics.done_count == 3
+        assert await left(queue) == (0, 0)
+
+
+async def test_a_handler_that_fails_has_its_message_released_with_the_reason(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, retry_backoff="7s") as (_, queue):
+        await fill(queue, 1)
+        times: list[float] = []
+        told: list[Exception] = []
+
+        async def handle(message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            times.append(trio.current_time())
+            if message.receive_count < 3:
+                raise ValueError(f"delivery {message.receive_count}")
+
+        worker = queue.worker(handle, on_error=lambda _, error: told.append(error))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: len(times) == 3)
+            worker.stop()
+        assert [round(b - a) for a, b in pairwise(times)] == [7, 7]
+        assert [str(error) for error in told] == ["delivery 1", "delivery 2"]
+        assert worker.statistics.failed_count == 2
+        assert await left(queue) == (0, 0)
+
+
+async def test_an_error_that_no_repetition_cures_makes_a_dead_letter_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        await client.admin.create_queue("dead")
+        await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
+        await fill(queue, 1)
+        calls = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal calls
+            calls += 1
+            await trio.lowlevel.checkpoint()
+            raise KeyError(message.value)
+
+        worker = queue.worker(handle, reject_on=(LookupError,))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: worker.statistics.rejected_count == 1)
+            worker.stop()
+        assert calls == 1
+        assert await left(queue) == (0, 0)
+
+
+async def test_what_a_handler_settles_itself_is_left_as_it_is(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 2)
+        handled = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal handled
+            await (message.release(delay=1000) if message.value == b"1" else message.delete())
+            handled += 1
+
+        worker = queue.worker(handle)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: handled == 2)
+            worker.stop()
+        assert await left(queue) == (1, 0)
+
+
+async def test_a_worker_that_is_stopped_finishes_and_gives_back_what_it_has_not_begun(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=600) as (_, queue):
+        await fill(queue, 20)
+        seen: list[bytes | None] = []
+        worker = queue.worker(noting(seen, 5), concurrency=2)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await trio.sleep(1)
+            assert (await left(queue))[1] > 2
+            worker.stop()
+            await trio.sleep(1)
+            assert (await left(queue))[1] == 2, "the others need not wait for the handlers"
+        assert len(seen) == 2
+        messages = await queue.receive(100)
+        assert len(messages) == 18
+        assert {message.receive_count for message in messages} == {1}
+
+
+async def test_a_worker_that_is_cancelled_gives_everything_back_at_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=600) as (_, queue):
+        await fill(queue, 20)
+        with trio.move_on_after(1):
+            await queue.work(noting([], 5), concurrency=2)
+        messages = await queue.receive(100, wait=0)
+        assert len(messages) == 20
+        counts = sorted(message.receive_count for message in messages)
+        assert counts == [1] * 18 + [2] * 2, "only what was begun counts"
+
+
+async def test_a_handler_whose_message_was_lost_is_cancelled(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=60) as (_, queue):
+        await fill(queue, 1)
+        seen: list[bytes | None] = []
+        worker = queue.worker(noting(seen, 600))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await trio.sleep(10)
+            await queue.purge()
+            await until(lambda: worker.statistics.lost_count == 1, 60)
+            worker.stop()
+        assert seen == []
+
+
+async def test_a_worker_ends_when_its_queue_is_deleted(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (client, queue), trio.open_nursery() as nursery:
+
+        async def run() -> None:
+            with pytest.raises(UnknownQueueError):
+                await queue.work(noting([]))
+
+        nursery.start_soon(run)
+        await trio.sleep(1)
+        await client.admin.delete_queue("work")
+
+
+async def test_an_idle_worker_starts_with_a_message_as_soon_as_it_comes(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, partitions=2) as (_, queue):
+        seen: list[bytes | None] = []
+        worker = queue.worker(noting(seen))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await trio.sleep(100)
+            began = trio.current_time()
+            await queue.send(b"v")
+            await until(lambda: bool(seen))
+            assert trio.current_time() - began < 0.1
+            worker.stop()
+
+
+def test_settings_that_make_no_sense_are_refused_together() -> None:
+    with pytest.raises(ConfigError, match="worker: concurrency is from 1 to 1000; wait must be"):
+        WorkerConfig(concurrency=0, wait=0)
+
+
+def test_a_reason_has_type_message_and_traceback_and_is_not_too_long() -> None:
+    def fail(depth: int) -> None:
+        if depth:
+            fail(depth - 1)
+        raise ValueError("käse " * 3000)
+
+    with pytest.raises(ValueError, match="käse") as caught:
+        fail(50)
+    reason = reason_of(caught.value)
+    assert reason.startswith("ValueError: käse")
+    assert len(reason) <= 8192
+    with pytest.raises(ZeroDivisionError) as short:
+        _ = 1 // 0
+    reason = reason_of(short.value)
+    assert reason.startswith("ZeroDivisionError: integer division or modulo by zero\n\nTraceback")
+    assert reason.endswith("ZeroDivisionError: integer division or modulo by zero")
+    assert "_ = 1 // 0" in reason
+
+
+async def test_an_error_whose_text_is_no_unicode_does_not_end_the_worker(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([b"file", b"other"])
+        seen: list[bytes | None] = []
+
+        async def handle(message: Message) -> None:
+            await trio.lowlevel.checkpoint()
+            seen.append(message.value)
+            if message.value == b"file":
+                raise FileNotFoundError(2, "No such file", "caf\udce9.txt")
+
+        worker = queue.worker(handle, concurrency=1, reject_on=(FileNotFoundError,))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: len(seen) == 2)
+            worker.stop()
+        (dead,) = await queue.dead_letters()
+
+        assert dead.reason.startswith("FileNotFoundError: [Errno 2] No such file: 'caf\\udce9.txt'")
+
+
+async def test_a_handler_that_is_not_async_ends_the_worker_instead_of_killing_all_messages(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await fill(queue, 5)
+
+        with pytest.raises(TypeError, match="a handler is an async function"):
+            await queue.work(lambda message: message.value, concurrency=1)  # type: ignore[arg-type, return-value]
+
+        assert await left(queue) == (5, 0)
+
+
+@pytest.mark.parametrize("classes", [5, ValueError, (ValueError, "KeyError"), (KeyboardInterrupt,)])
+def test_only_exceptions_can_be_rejected_on(classes: object) -> None:
+    with pytest.raises(ConfigError, match="reject_on is a tuple of exceptions"):
+        WorkerConfig(reject_on=classes)  # type: ignore[arg-type]
+
+
+async def test_what_a_handler_settles_by_its_handle_is_left_as_it_is(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, queue):
+        await fill(queue, 2)
+        handled = 0
+
+        async def handle(message: Message) -> None:
+            nonlocal handled
+            mine = queue if message.value == b"0" else client.queue("work")
+            await mine.release(message.receipt_handle, 3600)
+            handled += 1
+
+        worker = queue.worker(handle)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(worker.run)
+            await until(lambda: handled == 2)
+            worker.stop()
+        assert await left(queue) == (2, 0)

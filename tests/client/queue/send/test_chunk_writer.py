@@ -1,0 +1,151 @@
+"""Sending what is longer than a record may be, from wherever it comes."""
+
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.client.large import LONG, KiB, MiB
+from tests.client.queue_world import left, queue_of, values, work_queue
+from tidelog.client.queue.send.message_fields import OutgoingMessage
+from tidelog.wire.errors import BatchError, DeliveryTimeoutError, RecordTooLargeError
+
+
+async def pieces(value: bytes, size: int) -> AsyncIterator[bytes]:
+    for at in range(0, len(value), size):
+        await trio.lowlevel.checkpoint()
+        yield value[at : at + size]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_what_is_long_may_come_from_files_and_from_streams(
+    autojump_clock: MockClock, partitions: int
+) -> None:
+    async with work_queue(autojump_clock, partitions=partitions) as (_, queue):
+        await queue.send(io.BytesIO(LONG))
+        await queue.send(pieces(LONG, 70_001))
+        await queue.send(trio.wrap_file(io.BytesIO(LONG)))
+        await queue.send(pieces(b"short", 2))
+        await queue.send(io.BytesIO(b""))
+
+        found = [await queue.receive(1) for _ in range(5)]
+
+        lengths = [len(message.value or b"") for (message,) in found]
+        assert sorted(lengths) == [0, 5, len(LONG), len(LONG), len(LONG)]
+        assert {message.value for (message,) in found} == {LONG, b"short", b""}
+
+
+async def test_what_is_no_source_of_bytes_is_refused(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        for value in ("text", 7, [b"a"]):
+            with pytest.raises(TypeError):
+                await queue.send(value)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="it gave str"):
+            await queue.send(io.StringIO("text"))  # type: ignore[arg-type]
+        assert await left(queue) == (0, 0)
+
+
+async def test_a_topic_that_takes_short_records_only_takes_long_messages_all_the_same(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_queue("short", topic="short")
+        queue = client.queue("short")
+        value = LONG[: 300 * KiB]
+
+        await queue.send(value)
+        await queue.send(LONG)
+
+        first, second = await queue.receive()
+        assert (first.value, second.value) == (value, LONG)
+
+
+async def test_what_is_too_long_for_its_topic_goes_in_chunks_among_others(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_queue("short", topic="short")
+        queue = client.queue("short")
+        mixed = [b"one", LONG[: 20 * KiB], b"three", LONG[: 30 * KiB]]
+
+        receipts = await queue.send_batch(mixed)
+        more = await queue.send_batch([OutgoingMessage(value=mixed[1], key=b"a"), b"two"])
+
+        assert len({receipt.offset for receipt in (*receipts, *more)}) == 6
+        received = [message.value or b"" for message in await queue.receive(10)]
+        assert sorted(received) == sorted([*mixed, mixed[1], b"two"])
+
+
+async def test_a_sender_that_is_cancelled_leaves_no_message(autojump_clock: MockClock) -> None:
+    async def for_ever() -> AsyncIterator[bytes]:
+        while True:
+            await trio.sleep(1)
+            yield LONG
+
+    async with work_queue(autojump_clock) as (_, queue):
+        with trio.move_on_after(5.5):
+            await queue.send(for_ever())
+        await queue.send(b"after")
+
+        messages = await queue.receive()
+
+        assert values(messages) == [b"after"]
+        assert messages[0].offset > 20, "chunks came before"
+        await queue.delete_batch(messages)
+        assert await left(queue) == (0, 0)
+
+
+async def test_what_is_longer_than_a_message_may_be_is_refused(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidelog.client.queue.send.chunk_writer.LARGE_MESSAGE_BYTES_MAX", 2 * MiB)
+    async with work_queue(autojump_clock) as (_, queue):
+        with pytest.raises(RecordTooLargeError, match="at most 2097152 bytes"):
+            await queue.send(LONG)
+        assert await queue.receive(wait=0) == []
+
+
+async def test_a_large_message_that_nobody_takes_does_not_keep_others_of_its_batch(
+    autojump_clock: MockClock,
+) -> None:
+    async with queue_of(autojump_clock) as (queue, cluster):
+        keys: dict[int, bytes] = {}
+        for number in range(20):
+            receipt = await queue.send(b"", key=b"%d" % number)
+            keys[receipt.partition] = b"%d" % number
+        await queue.purge()
+        cluster.fronts[2].is_frozen = True
+
+        with pytest.raises(BatchError, match="1 of 3 messages") as failure:
+            await queue.send_batch(
+                OutgoingMessage(value=value, key=keys[partition])
+                for value, partition in ((b"first", 0), (LONG, 1), (b"third", 0))
+            )
+
+        assert list(failure.value.errors) == [1]
+        assert isinstance(failure.value.errors[1], DeliveryTimeoutError)
+        assert values(await queue.receive(visibility_timeout=600)) == [b"first", b"third"]
+
+
+async def test_what_is_acknowledged_stays_so_when_others_cannot_be_cut_after_all(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise DeliveryTimeoutError("too late")
+
+    async with work_queue(autojump_clock) as (client, _):
+        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_queue("short", topic="short")
+        queue = client.queue("short")
+        monkeypatch.setattr("tidelog.client.queue.send.publisher.LargeSender.send", fail)
+
+        with pytest.raises(BatchError, match="1 of 2 messages") as failure:
+            await queue.send_batch([LONG[: 20 * KiB], b"second"])
+
+        assert list(failure.value.errors) == [0]
+        assert values(await queue.receive()) == [b"second"]

@@ -1,0 +1,103 @@
+"""What may be sent to a queue, and as which record."""
+
+import pytest
+
+from tidelog.client.queue.send.message_fields import (
+    OutgoingMessage,
+    check_for_kind,
+    is_plain,
+    record_of,
+)
+from tidelog.wire.errors import InvalidRequestError
+
+
+def test_what_concerns_queues_is_in_headers_behind_those_of_the_sender() -> None:
+    message = OutgoingMessage(
+        value=b"v", key=b"k", headers=[("trace", b"1")], delay=1.5, priority=2, deduplication_id="ä"
+    )
+
+    record = record_of(message, "orders", now_ms=10_000)
+
+    assert (record.topic, record.value, record.key) == ("orders", b"v", b"k")
+    assert record.headers == (
+        ("trace", b"1"),
+        ("tidelog.deliver_at_ms", b"11500"),
+        ("tidelog.priority", b"2"),
+        ("tidelog.deduplication_id", "ä".encode()),
+    )
+
+
+def test_a_message_that_asks_for_nothing_is_a_record_like_any_other() -> None:
+    assert record_of(OutgoingMessage(value=b"v"), "orders", now_ms=1).headers == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (OutgoingMessage(value=b"v", delay=-1), "delay is a number of seconds from 0 on, not -1"),
+        (OutgoingMessage(value=b"v", priority=-1), "a priority is a number from 0 on, not -1"),
+        (OutgoingMessage(value=b"v", deduplication_id=""), "has 1 to 128 bytes, not 0"),
+        (OutgoingMessage(value=b"v", deduplication_id="a" * 129), "has 1 to 128 bytes, not 129"),
+        (OutgoingMessage(value=b"v", headers=[("tidelog.x", b"")]), "'tidelog.x' is one"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(message: OutgoingMessage, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        record_of(message, "orders", now_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_fifo", "complaint"),
+    [
+        (OutgoingMessage(value=b"v", deduplication_id="1"), False, "only FIFO queues take"),
+        (OutgoingMessage(value=b"v", priority=0), False, "has no priorities; it needs `lanes`"),
+        (OutgoingMessage(value=b"v"), True, "needs a group"),
+        (OutgoingMessage(value=b"v", key=b"k", delay=1), True, "have no delays of their own"),
+        (OutgoingMessage(value=b"v", key=b"k", priority=1), True, "and no priorities"),
+    ],
+)
+def test_each_kind_of_queue_has_rules_of_its_own(
+    message: OutgoingMessage, is_fifo: bool, complaint: str
+) -> None:
+    with pytest.raises(InvalidRequestError, match=complaint):
+        check_for_kind(message, is_fifo=is_fifo)
+
+
+def test_both_kinds_take_what_is_right_for_them() -> None:
+    message = OutgoingMessage(value=b"v", delay=9.0, priority=1)
+    check_for_kind(message, is_fifo=False, has_lanes=True)
+    check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), is_fifo=True)
+
+
+def test_group_and_key_are_the_same_thing() -> None:
+    message = OutgoingMessage(value=b"v", group=b"g")
+
+    assert record_of(message, "orders", now_ms=1).key == b"g"
+    check_for_kind(message, is_fifo=True)
+    with pytest.raises(ValueError, match="give one of them"):
+        record_of(OutgoingMessage(value=b"v", key=b"k", group=b"g"), "orders", now_ms=1)
+
+
+def test_a_message_of_a_fifo_queue_that_asks_for_no_delay_gets_that_of_the_queue() -> None:
+    """Statement 33."""
+    message = OutgoingMessage(value=b"v", group=b"g", delay=0)
+
+    assert record_of(message, "orders", now_ms=1, is_fifo=True).headers == ()
+    assert record_of(message, "orders", now_ms=1).headers == (("tidelog.deliver_at_ms", b"1"),)
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([b"a", b"b"], True),
+        ([b"a", bytes(32 << 10)], True),
+        ([b"a", bytes((32 << 10) + 1)], False),
+        ([b"a", OutgoingMessage(value=b"b")], False),
+        ([b"a", "b"], False),
+        ([], False),
+    ],
+)
+def test_values_alone_are_plain_unless_one_is_large(
+    messages: list[bytes | OutgoingMessage], *, expected: bool
+) -> None:
+    assert is_plain(messages) is expected

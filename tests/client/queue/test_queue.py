@@ -1,0 +1,388 @@
+"""Queues through the client, by a real broker on virtual time."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from tests.broker.world import World
+from tests.client.queue_world import fill, made, values, work_queue
+from tests.client.worlds import client_of
+from tidelog.client.queue.receive.message import Message
+from tidelog.client.queue.send.message_fields import OutgoingMessage
+from tidelog.wire.errors import (
+    BatchError,
+    InvalidReceiptError,
+    MessageGoneError,
+    ReceiptExpiredError,
+    RecordTooLargeError,
+    UnknownQueueError,
+)
+
+
+async def test_a_message_is_sent_received_and_deleted(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        receipt = await queue.send(b"paid", key=b"k", headers=[("trace", b"1")])
+
+        (message,) = await queue.receive()
+
+        assert (message.value, message.key, message.headers) == (b"paid", b"k", (("trace", b"1"),))
+        assert (message.topic, message.partition, message.offset) == ("work", 0, 0)
+        assert (receipt.partition, receipt.offset) == (0, 0)
+        assert (message.receive_count, message.message_id) == (1, "0-0")
+        assert await queue.receive(wait=0) == []
+        await message.delete()
+        await trio.sleep(3600)
+        assert await queue.receive(wait=0) == []
+
+
+async def test_what_is_not_deleted_comes_again_when_its_time_is_over(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send(b"paid")
+        (first,) = await queue.receive(visibility_timeout=5)
+        began = trio.current_time()
+
+        (second,) = await queue.receive(wait=20)
+
+        assert 4 < trio.current_time() - began < 6
+        assert second.receive_count == 2
+        assert second.first_received_ms == first.first_received_ms
+        assert second.receipt_handle != first.receipt_handle
+
+
+async def test_what_is_told_after_the_end_of_its_lease_is_not_handed_out(
+    autojump_clock: MockClock,
+) -> None:
+    """Somebody else may have it by then: its deliveries were durable late."""
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        queue = await made(client, "work", visibility_timeout=5, receive_durability="strict")
+        await queue.send(b"paid")
+        world.work.hold_syncs()
+        got: list[Message] = []
+
+        async def receive() -> None:
+            got.extend(await queue.receive(wait=20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(6)
+            world.work.let_all_sync()
+
+        assert [message.receive_count for message in got] == [2]
+        assert all(message.lease.expires_at > trio.current_time() for message in got)
+
+
+async def test_messages_that_are_only_looked_at_are_handed_out_whatever_the_time(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=0) as (_, queue):
+        await fill(queue, 3)
+
+        assert len(await queue.receive(3)) == 3
+        assert len(await queue.receive(3, visibility_timeout=0)) == 3
+
+
+async def test_waiting_ends_when_a_message_comes(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=3) as (_, queue):
+        got: list[Message] = []
+
+        async def receive() -> None:
+            got.extend(await queue.receive(wait=20))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(receive)
+            await trio.sleep(7)
+            assert not got
+            sent_at = trio.current_time()
+            await queue.send(b"paid")
+        assert values(got) == [b"paid"]
+        assert trio.current_time() - sent_at < 1
+
+
+async def test_waiting_ends_when_its_time_is_over(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, receive_wait=3) as (_, queue):
+        began = trio.current_time()
+        assert await queue.receive(wait=7) == []
+        assert 7 <= trio.current_time() - began < 7.5
+        assert await queue.receive() == []
+        assert 10 <= trio.current_time() - began < 11
+
+
+async def test_messages_of_all_partitions_are_received(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, partitions=3) as (_, queue):
+        sent = [OutgoingMessage(value=b"%d" % number, key=b"%d" % number) for number in range(60)]
+        receipts = await queue.send_batch(sent)
+        assert {receipt.partition for receipt in receipts} == {0, 1, 2}
+
+        seen: list[Message] = []
+        for _ in range(6):
+            batch = await queue.receive(10)
+            assert len(batch) == 10
+            seen += batch
+        assert sorted(values(seen)) == sorted(message.value for message in sent)  # type: ignore[type-var]
+
+        await queue.delete_batch(seen)
+        counts = await queue.counts()
+        assert [(each.visible, each.leased) for each in counts] == [(0, 0)] * 3
+
+
+async def test_a_message_is_extended_released_and_released_with_a_delay(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, visibility_timeout=10) as (_, queue):
+        await queue.send(b"paid")
+        (message,) = await queue.receive()
+        await trio.sleep(8)
+        await message.extend(30)
+        await trio.sleep(25)
+        assert await queue.receive(wait=0) == []
+        await message.release()
+        (message,) = await queue.receive(wait=0)
+        await message.release(delay=60)
+        began = trio.current_time()
+        (message,) = await queue.receive(wait=100)
+        assert 59 < trio.current_time() - began < 61
+        assert message.receive_count == 3
+
+
+async def test_a_handle_settles_a_message_from_another_client(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    async with client_of(world) as client:
+        queue = await made(client, "work")
+        await queue.send_batch([b"1", b"2"])
+        handles = [message.receipt_handle for message in await queue.receive(visibility_timeout=60)]
+    async with client_of(world) as client:
+        queue = client.queue("work")
+        await queue.extend(handles[0], 600)
+        await queue.delete(handles[1])
+        await trio.sleep(120)
+        assert await queue.receive(wait=0) == []
+        await queue.release(handles[0])
+        assert values(await queue.receive(wait=0)) == [b"1"]
+
+
+async def test_a_delayed_message_comes_when_it_is_time(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send(b"later", delay=300)
+        await queue.send(b"now")
+        (now,) = await queue.receive(wait=0)
+        (counts,) = await queue.counts()
+        assert (counts.visible, counts.leased, counts.delayed) == (0, 1, 1)
+        await now.delete()
+        began = trio.current_time()
+        assert values(await queue.receive(wait=500)) == [b"later"]
+        assert 299 < trio.current_time() - began < 301
+
+
+async def test_wrong_handles_are_told_apart(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        queue = await made(client, "work", fencing="on", visibility_timeout=10)
+        other = await made(client, "other")
+        await queue.send(b"paid")
+        (first,) = await queue.receive()
+        with pytest.raises(InvalidReceiptError, match="'garbage' is no receipt handle"):
+            await queue.delete("garbage")
+        with pytest.raises(InvalidReceiptError, match="this receipt is of another queue"):
+            await other.delete(first.receipt_handle)
+        await trio.sleep(11)
+        (second,) = await queue.receive()
+        with pytest.raises(ReceiptExpiredError, match="received again since"):
+            await first.delete()
+        await second.delete()
+        await second.delete()
+        with pytest.raises(MessageGoneError, match="not there any more"):
+            await second.extend(10)
+
+
+async def test_a_batch_says_which_messages_could_not_be_settled(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([b"1", b"2", b"3"])
+        messages = await queue.receive()
+        await messages[1].delete()
+
+        with pytest.raises(BatchError, match="1 of 3 messages could not be settled") as caught:
+            await queue.extend_batch(messages, 100)
+
+        assert [*caught.value.errors] == [1]
+        assert isinstance(caught.value.errors[1], MessageGoneError)
+
+
+async def test_a_receive_that_is_cancelled_leaves_nothing_leased(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock, partitions=2) as (_, queue):
+        with trio.move_on_after(3):
+            await queue.receive(wait=20)
+        await queue.send(b"paid")
+        await trio.sleep(1)
+
+        (message,) = await queue.receive(wait=5)
+
+        assert message.receive_count == 1, "what was given back does not count"
+
+
+async def test_a_queue_is_purged_and_sought_back(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=2) as (_, queue):
+        keys = [OutgoingMessage(value=b"v", key=b"%d" % number) for number in range(20)]
+        await queue.send_batch(keys)
+        await queue.receive(3)
+        assert await queue.purge() == 20
+        assert await queue.receive(wait=0) == []
+        assert await queue.seek("earliest") == 20
+        assert len(await queue.receive(100)) == 20
+
+
+async def test_a_queue_that_is_not_there_is_named(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        queue = client.queue("nope")
+        for call in (queue.receive, queue.counts, queue.purge):
+            with pytest.raises(UnknownQueueError, match="'nope'"):
+                await call()
+        with pytest.raises(UnknownQueueError, match="'nope'"):
+            await queue.send(b"v")
+
+
+async def test_a_queue_that_is_deleted_ends_waiting_and_one_made_anew_is_found(
+    autojump_clock: MockClock,
+) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        queue = await made(client, "work")
+        async with trio.open_nursery() as nursery:
+
+            async def wait() -> None:
+                with pytest.raises(UnknownQueueError):
+                    await queue.receive(wait=20)
+
+            nursery.start_soon(wait)
+            await trio.sleep(1)
+            began = trio.current_time()
+            await client.admin.delete_queue("work")
+        assert trio.current_time() - began < 5
+        await made(client, "work", start="latest")
+        await queue.send(b"new")
+        assert values(await queue.receive(wait=1)) == [b"new"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"max_messages": 0}, "max_messages is from 1 to 1000, not 0"),
+        ({"max_messages": 1001}, "max_messages is from 1 to 1000"),
+        ({"wait": -1}, "wait is a number of seconds from 0 on, not -1"),
+        ({"visibility_timeout": float("nan")}, "visibility_timeout is a number of seconds"),
+    ],
+)
+async def test_numbers_out_of_range_are_refused(
+    autojump_clock: MockClock, arguments: dict[str, int], complaint: str
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        with pytest.raises(ValueError, match=complaint):
+            await queue.receive(**arguments)
+        with pytest.raises(ValueError, match="delay is a number of seconds"):
+            await queue.send(b"v", delay=-1)
+        with pytest.raises(ValueError, match=r"'tidelog.x' is one"):
+            await queue.send(b"v", headers=[("tidelog.x", b"1")])
+
+
+async def test_of_several_handles_the_one_that_is_none_is_named_and_nothing_is_done(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([b"1", b"2"])
+        handles = [message.receipt_handle for message in await queue.receive()]
+
+        with pytest.raises(InvalidReceiptError, match=r"'x' is no .* number 2 of 3; nothing was"):
+            await queue.delete_batch([handles[0], "x", handles[1]])
+
+        (counts,) = await queue.counts()
+        assert counts.leased == 2
+        with pytest.raises(TypeError, match="not one handle"):
+            await queue.delete_batch(handles[0])
+        with pytest.raises(TypeError, match="a message or a receipt handle is wanted, not"):
+            await queue.delete(b"x")  # type: ignore[arg-type]
+
+
+async def test_a_reason_that_cannot_travel_is_refused_and_harms_nobody_else(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send_batch([b"1", b"2", b"3"])
+        messages = await queue.receive()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(messages[0].delete)
+            with pytest.raises(TypeError, match="a reason is a str, not NoneType"):
+                await messages[1].reject(None)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="a reason has at most 8192 characters, not 8193"):
+            await messages[1].release(reason="x" * 8193)
+        await messages[1].reject("caf\udce9")
+        await messages[2].delete()
+
+        assert [dead.reason for dead in await queue.dead_letters()] == ["caf\\udce9"]
+        assert await queue.receive(wait=0) == []
+
+
+async def test_each_value_of_a_batch_has_a_receipt_of_its_own(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=3) as (_, queue):
+        sent = [b"%d" % number for number in range(500)]
+
+        receipts = await queue.send_batch(sent)
+
+        found = {
+            (message.partition, message.offset): message.value
+            for message in await queue.receive(1000) + await queue.receive(1000, wait=0)
+        }
+        assert [found[each.partition, each.offset or 0] for each in receipts] == sent
+
+
+async def test_messages_of_many_receives_are_deleted_together(autojump_clock: MockClock) -> None:
+    async with work_queue(autojump_clock, partitions=2) as (_, queue):
+        await queue.send_batch([b"%d" % number for number in range(40)])
+        messages: list[Message] = []
+        while len(messages) < 40:
+            messages += await queue.receive(7)
+        handles = [each if each.offset % 2 else each.receipt_handle for each in messages]
+
+        await queue.delete_batch(handles)
+
+        assert sum(counts.visible + counts.leased for counts in await queue.counts()) == 0
+
+
+async def test_of_two_who_end_a_message_at_the_same_time_one_is_told_that_the_other_did(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        await queue.send(b"paid")
+        (message,) = await queue.receive()
+        errors: list[MessageGoneError] = []
+
+        async def attempt(ending: Callable[[], Awaitable[None]]) -> None:
+            try:
+                await ending()
+            except MessageGoneError as error:
+                errors.append(error)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(attempt, message.delete)
+            nursery.start_soon(attempt, lambda: message.reject("broken"))
+
+        assert len(errors) == 1
+
+
+async def test_of_a_batch_a_message_that_is_too_large_fails_alone(
+    autojump_clock: MockClock,
+) -> None:
+    async with work_queue(autojump_clock) as (_, queue):
+        large = OutgoingMessage(value=b"2", key=b"x" * 2_000_000)
+
+        with pytest.raises(BatchError, match="1 of 3 messages were not acknowledged") as caught:
+            await queue.send_batch([b"1", large, b"3"])
+
+        assert isinstance(caught.value.errors[1], RecordTooLargeError)
+        assert values(await queue.receive()) == [b"1", b"3"]

@@ -1,0 +1,263 @@
+"""Whichever node is asked, the one that leads decides, and the asked one knows what came of it."""
+
+import msgspec
+import pytest
+import trio
+
+from tests.coordinator.controller.test_broker_lifecycle import raft_of
+from tests.coordinator.controller.test_replicated_state import create, metadata_of, names, register
+from tests.coordinator.raft_life import Nemesis, until
+from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
+from tests.coordinator.submitting import Cluster, play
+from tests.simulation.machine.faulty_disk import StaleHandleError
+from tidelog.coordinator.metadata.catalog import Catalog, DeleteTopic
+from tidelog.coordinator.metadata.commands import (
+    Registered,
+    TopicAnswer,
+    UnfenceBroker,
+    encode_command,
+)
+from tidelog.coordinator.raft.membership import Identity
+from tidelog.wire.errors import (
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    LogOfflineError,
+    NotControllerError,
+    RequestTimedOutError,
+    StaleBrokerEpochError,
+    TopicExistsError,
+)
+from tidelog.wire.messages.cluster import (
+    DecideRequest,
+    HeartbeatRequest,
+    JoinReply,
+    JoinRequest,
+    Peer,
+)
+
+
+async def with_brokers(cluster: Cluster, host: Host) -> None:
+    for node_id in (1, 2, 3):
+        registered = await cluster.submit(host, register(node_id))
+        assert isinstance(registered, Registered)
+        await cluster.submit(host, UnfenceBroker(node_id, registered.broker_epoch))
+
+
+def catalog_of(host: Host) -> Catalog:
+    return metadata_of(host).state.catalog
+
+
+def test_any_node_can_be_asked_and_sees_what_came_of_it() -> None:
+    async def story(cluster: Cluster) -> None:
+        await until(lambda: all(host.raft is not None for host in cluster.group))
+        await with_brokers(cluster, cluster.group[0])
+
+        for number, host in enumerate(cluster.group):
+            reply = await cluster.submit(host, create(number))
+
+            assert reply == TopicAnswer(b"%016d" % number)
+            assert f"topic{number}" in names(host)
+
+    play(story)
+
+
+def test_a_refusal_comes_back_as_it_is() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        await with_brokers(cluster, other)
+        await cluster.submit(other, create(1))
+
+        with pytest.raises(TopicExistsError, match="topic1"):
+            await cluster.submit(other, create(1, topic_id=b"another topic id"))
+
+    play(story)
+
+
+def test_while_a_new_leader_is_sought_the_question_is_asked_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader, other = await cluster.leader_and_another()
+        await with_brokers(cluster, other)
+        leader.cut_power()
+        asked_at = trio.current_time()
+
+        await cluster.submit(other, create(1))
+
+        assert 0.5 < trio.current_time() - asked_at < 6
+
+    play(story)
+
+
+def test_a_node_that_has_just_started_is_asked_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        await with_brokers(cluster, other)
+        cluster.unready_count = 3
+
+        await cluster.submit(other, create(1))
+
+        assert cluster.unready_count == 0
+        assert "topic1" in names(other)
+
+    play(story)
+
+
+def test_without_a_majority_it_is_said_that_nobody_knows() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        for host in cluster.group:
+            if host is not other:
+                host.cut_power()
+
+        with pytest.raises(RequestTimedOutError, match="not decided within 8 s"):
+            await cluster.submit(other, create(1), timeout_s=8)
+
+    play(story)
+
+
+def test_heartbeats_reach_whoever_leads() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        registered = await cluster.submit(other, register(2))
+        assert isinstance(registered, Registered)
+        heartbeat = HeartbeatRequest(
+            CLUSTER_ID, 2, registered.broker_epoch, is_caught_up=True, wants_to_stop=False
+        )
+
+        answer = await cluster.submission(other).heartbeat(heartbeat, timeout_s=5)
+
+        assert not answer.is_fenced
+        stale = HeartbeatRequest(CLUSTER_ID, 2, 99, is_caught_up=True, wants_to_stop=False)
+        with pytest.raises(StaleBrokerEpochError):
+            await cluster.submission(other).heartbeat(stale, timeout_s=5)
+
+    play(story)
+
+
+def joining(node_id: int, cluster_id: str = CLUSTER_ID, disk_id: bytes = b"new") -> JoinRequest:
+    return JoinRequest(cluster_id, Peer(node_id, disk_id), "somewhere", 9)
+
+
+def test_a_node_that_does_not_lead_has_the_leader_admit_another_one() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader, other = await cluster.leader_and_another()
+
+        reply = await cluster.submission(other).join(joining(4))
+
+        assert reply == JoinReply(leader.node_id, f"node{leader.node_id}", PORT)
+        assert raft_of(leader).membership.learners == (Identity(4, b"new"),)
+        assert await cluster.submission(leader).join(joining(4)) == JoinReply(leader.node_id, "", 0)
+        assert raft_of(leader).membership.learners == (Identity(4, b"new"),)
+
+    play(story)
+
+
+def test_without_the_one_that_leads_nobody_is_admitted_and_the_asker_may_try_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader, other = await cluster.leader_and_another()
+        leader.cut_power()
+
+        with pytest.raises(NotControllerError, match="cannot be asked"):
+            await cluster.submission(other).join(joining(4))
+
+    play(story)
+
+
+def test_a_node_that_was_passed_on_to_the_wrong_one_is_not_passed_on_again() -> None:
+    async def story(cluster: Cluster) -> None:
+        _, other = await cluster.leader_and_another()
+        passed_on = msgspec.structs.replace(joining(4), is_passed_on=True)
+
+        with pytest.raises(NotControllerError, match="does not lead the cluster; ask node"):
+            await cluster.submission(other).join(passed_on)
+
+    play(story)
+
+
+def test_nodes_of_another_cluster_and_nonsense_are_refused() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader, _ = await cluster.leader_and_another()
+        submission = cluster.submission(leader)
+
+        with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
+            await submission.decide(DecideRequest("theirs", encode_command(register(1))))
+        with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
+            await submission.join(joining(4, "theirs"))
+        with pytest.raises(InvalidRequestError, match="not a command"):
+            await submission.decide(DecideRequest(CLUSTER_ID, b"nonsense"))
+
+    play(story)
+
+
+async def be_a_broker(cluster: Cluster, host: Host) -> None:
+    """Register the broker of a host, and send its heartbeats while its node is up."""
+    epoch: int | None = None
+    while True:
+        await trio.sleep(1)
+        if host.raft is None:
+            continue
+        try:
+            if epoch is None:
+                registered = await cluster.submit(host, register(host.node_id))
+                assert isinstance(registered, Registered)
+                epoch = registered.broker_epoch
+            heartbeat = HeartbeatRequest(
+                CLUSTER_ID, host.node_id, epoch, is_caught_up=True, wants_to_stop=False
+            )
+            await cluster.submission(host).heartbeat(heartbeat, timeout_s=3)
+        except (RequestTimedOutError, StaleHandleError, LogOfflineError):
+            continue
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_happens_each_command_is_carried_out_once(seed: int) -> None:
+    async def story(cluster: Cluster) -> None:
+        random = cluster.world.streams.stream("story")
+        group = cluster.group
+        created: list[str] = []
+
+        async def create_topics() -> None:
+            for number in range(1000):
+                while f"topic{number}" not in created:
+                    host = random.choice(group)
+                    if host.raft is None:
+                        await trio.sleep(0.1)
+                        continue
+                    try:
+                        await cluster.submit(host, create(number), timeout_s=3)
+                    except (RequestTimedOutError, LeaderNotAvailableError):
+                        continue
+                    created.append(f"topic{number}")
+
+        async with trio.open_nursery() as nursery:
+            await until(lambda: all(host.raft is not None for host in group))
+            await with_brokers(cluster, group[0])
+            for host in group:
+                nursery.start_soon(be_a_broker, cluster, host)
+            nursery.start_soon(create_topics)
+            await Nemesis(cluster.world, group, random).run(15)
+            await trio.sleep(5)
+            nursery.cancel_scope.cancel()
+        leader, _ = await cluster.leader_and_another()
+        assert len(created) > 5
+        assert set(created) <= set(names(leader))
+
+    play(story, seed=seed)
+
+
+def test_a_node_that_was_away_can_learn_what_was_decided_meanwhile() -> None:
+    async def story(cluster: Cluster) -> None:
+        leader, other = await cluster.leader_and_another()
+        await with_brokers(cluster, other)
+        await cluster.submit(other, create(1))
+        rest = [host.machine.name for host in cluster.group if host is not other]
+        heal = cluster.world.network.partition([other.machine.name], rest)
+        await cluster.submit(leader, DeleteTopic("topic1"))
+        await cluster.submit(leader, create(1, topic_id=b"another topic id"))
+        heal()
+        assert catalog_of(other).topic("topic1").topic_id == b"%016d" % 1
+
+        await cluster.submission(other).catch_up(timeout_s=20)
+
+        assert catalog_of(other).topic("topic1").topic_id == b"another topic id"
+
+    play(story)

@@ -1,0 +1,81 @@
+"""One log and one snapshot for metadata and groups."""
+
+import msgspec
+import pytest
+
+from tests.coordinator.groups.conversation import Conversation
+from tests.coordinator.metadata.clusters import Cluster
+from tests.golden import group_records, metadata_records
+from tidelog.coordinator.controller.log_entries import (
+    decode_entry,
+    decode_snapshot,
+    encode_entry,
+    encode_snapshot,
+)
+from tidelog.coordinator.groups.state_machine import ConsumerGroups
+from tidelog.coordinator.metadata.records import BrokerUnregistered
+from tidelog.coordinator.metadata.state_machine import ClusterMachine
+
+CLUSTER = metadata_records.RECORDS
+GROUPS = group_records.RECORDS
+
+
+def test_an_entry_is_one_array_of_records_of_one_kind() -> None:
+    assert decode_entry(encode_entry(CLUSTER)) == (CLUSTER, [])
+    assert decode_entry(memoryview(encode_entry(GROUPS))) == ([], GROUPS)
+    assert decode_entry(encode_entry([])) == ([], [])
+
+
+@pytest.mark.parametrize("entry", [encode_entry(CLUSTER), encode_entry(GROUPS)])
+def test_an_entry_that_is_cut_or_too_long_is_refused(entry: bytes) -> None:
+    for end in range(len(entry)):
+        with pytest.raises(msgspec.MsgspecError):
+            decode_entry(entry[:end])
+    with pytest.raises(msgspec.MsgspecError):
+        decode_entry(entry + b"\x00")
+
+
+def test_a_record_that_is_not_known_here_is_refused() -> None:
+    with pytest.raises(msgspec.MsgspecError, match="Invalid value"):
+        decode_entry(msgspec.msgpack.encode([["broker-praised", 1]]))
+
+
+def test_a_field_that_a_newer_version_appends_does_no_harm() -> None:
+    newer = msgspec.msgpack.encode([["broker-unregistered", 7, "it was time"]])
+
+    assert decode_entry(newer) == ([BrokerUnregistered(7)], [])
+
+
+def states() -> tuple[ClusterMachine, ConsumerGroups]:
+    talk = Conversation()
+    talk.join("a")
+    talk.settle()
+    talk.commit("a", (0, 50))
+    return Cluster(1, 2).machine, talk.state
+
+
+def test_a_snapshot_holds_metadata_and_groups() -> None:
+    cluster, groups = states()
+
+    read_cluster, read_groups = decode_snapshot(encode_snapshot(cluster.state, groups))
+
+    assert read_cluster.snapshot() == cluster.snapshot()
+    assert read_groups.snapshot() == groups.snapshot()
+
+
+def test_a_snapshot_from_before_there_were_groups_is_read() -> None:
+    cluster, _ = states()
+
+    read_cluster, read_groups = decode_snapshot(cluster.snapshot())
+
+    assert read_cluster.snapshot() == cluster.snapshot()
+    assert not read_groups.groups
+
+
+def test_damage_in_a_snapshot_is_noticed() -> None:
+    cluster, groups = states()
+    data = encode_snapshot(cluster.state, groups)
+
+    for damaged in (data[:-1], b"", b"\x90", data + b"\x00"):
+        with pytest.raises(msgspec.MsgspecError):
+            decode_snapshot(damaged)

@@ -1,0 +1,393 @@
+"""All nodes of a cluster have the same metadata, and one of them at a time decides."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import pytest
+import trio
+
+from tests.coordinator.raft_life import Nemesis, until
+from tests.coordinator.raft_nodes import CONFIG, Host, Made, hosts, watch_roles
+from tests.simulation.machine.world import Simulation, World
+from tidelog.coordinator.controller import replicated_state as replicated
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.metadata.broker_delta import Delta
+from tidelog.coordinator.metadata.catalog import DeleteTopic, TakeProducerIds
+from tidelog.coordinator.metadata.commands import (
+    Command,
+    CreateReplicatedTopic,
+    FenceBroker,
+    ProducerIds,
+    RegisterBroker,
+    Registered,
+    Reply,
+    TopicAnswer,
+    UnfenceBroker,
+)
+from tidelog.coordinator.raft_node import node as raft_node
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import (
+    InvalidRequestError,
+    LogOfflineError,
+    NotControllerError,
+    RequestTimedOutError,
+    TopicExistsError,
+)
+
+
+def make_metadata(env: Env, node: raft_node.RaftNode, _: trio.Nursery) -> Made:
+    metadata = ReplicatedMetadata(env, node)
+    node.on_role(metadata.role_changed)
+    return Made(metadata)
+
+
+def metadata_of(host: Host) -> ReplicatedMetadata:
+    assert isinstance(host.state, ReplicatedMetadata)
+    return host.state
+
+
+def play(story: Callable[[World, list[Host]], Awaitable[None]], *, seed: int = 1) -> None:
+    async def main(world: World) -> None:
+        watch_roles(world)
+        group = hosts(world, 3, make_metadata)
+        for host in group:
+            host.start()
+        with trio.fail_after(600):
+            await story(world, group)
+
+    Simulation(seed).run(main)
+
+
+async def controller_of(group: list[Host]) -> Host:
+    """Return the host that decides, as soon as one does."""
+    found: list[Host] = []
+
+    def is_there() -> bool:
+        found[:] = [host for host in group if host.raft is not None and host.raft.has_begun_term]
+        return len(found) == 1
+
+    await until(is_there)
+    return found[0]
+
+
+async def decided(group: list[Host], command: Command) -> Reply:
+    """Have a command decided by whoever decides, again and again until it is known to be."""
+    while True:
+        host = await controller_of(group)
+        try:
+            return await metadata_of(host).decide(command)
+        except (NotControllerError, RequestTimedOutError, LogOfflineError):
+            await trio.sleep(0.1)
+
+
+def register(node_id: int) -> RegisterBroker:
+    return RegisterBroker(
+        node_id, f"disk {node_id}", f"incarnation of {node_id}", f"node{node_id}", 8433
+    )
+
+
+async def with_brokers(group: list[Host]) -> None:
+    """Let all three nodes be brokers."""
+    for node_id in (1, 2, 3):
+        registered = await decided(group, register(node_id))
+        assert isinstance(registered, Registered)
+        await decided(group, UnfenceBroker(node_id, registered.broker_epoch))
+
+
+def create(number: int, *, topic_id: bytes | None = None) -> CreateReplicatedTopic:
+    return CreateReplicatedTopic(f"topic{number}", topic_id or b"%016d" % number, 2, {})
+
+
+def names(host: Host) -> list[str]:
+    return [topic.name for topic in metadata_of(host).state.catalog.topics]
+
+
+def test_what_one_node_decides_all_of_them_know() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+
+        reply = await decided(group, create(1))
+
+        assert reply == TopicAnswer(b"%016d" % 1)
+        await until(lambda: all(names(host) == ["topic1"] for host in group))
+        snapshots = {metadata_of(host).snapshot() for host in group}
+        assert len(snapshots) == 1
+
+    play(story)
+
+
+def test_commands_do_not_wait_for_each_other_and_see_what_came_before() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        controller = metadata_of(await controller_of(group))
+        outcomes: list[object] = []
+
+        async def attempt(command: Command) -> None:
+            try:
+                outcomes.append(await controller.decide(command))
+            except TopicExistsError as error:
+                outcomes.append(error)
+
+        began_at = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(attempt, create(number))
+            nursery.start_soon(attempt, create(7, topic_id=b"of somebody else"))
+        elapsed_s = trio.current_time() - began_at
+
+        errors = [outcome for outcome in outcomes if isinstance(outcome, TopicExistsError)]
+        assert len(outcomes) == 51
+        assert len(errors) == 1
+        assert elapsed_s < 1, "many share a sync"
+
+    play(story)
+
+
+def test_a_command_given_twice_is_carried_out_once_and_answered_when_it_is_committed() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        controller = metadata_of(await controller_of(group))
+        states: list[int] = []
+
+        async def attempt() -> None:
+            assert await controller.decide(create(1)) == TopicAnswer(b"%016d" % 1)
+            states.append(len(controller.state.catalog.topics))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(attempt)
+            nursery.start_soon(attempt)
+
+        assert states == [1, 1]
+
+    play(story)
+
+
+def test_a_broker_with_very_many_partitions_can_come_and_go() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        for number in range(5):
+            await decided(
+                group,
+                CreateReplicatedTopic(
+                    f"topic{number}", b"%016d" % number, 10_000, {}, replication_factor=3
+                ),
+            )
+        controller = await controller_of(group)
+        state = metadata_of(controller).state
+        assert state.index.load(2).leader_count > 16_000
+
+        await decided(group, FenceBroker(2, state.brokers[2].broker_epoch))
+
+        await until(
+            lambda: all(metadata_of(host).state.index.load(2).leader_count == 0 for host in group)
+        )
+
+    play(story)
+
+
+def test_what_is_too_much_for_one_entry_is_refused_for_good() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        controller = metadata_of(await controller_of(group))
+        huge = msgspec.structs.replace(
+            register(1),
+            incarnation_id="another",
+            failure_domain="x" * CONFIG.payload_bytes_max,
+        )
+
+        with pytest.raises(InvalidRequestError, match="too much at once"):
+            await controller.decide(huge)
+        assert await decided(group, create(1)) == TopicAnswer(b"%016d" % 1)
+
+    play(story)
+
+
+def test_a_node_that_does_not_lead_says_who_does() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        controller = await controller_of(group)
+        await decided(group, register(1))
+        other = next(host for host in group if host is not controller)
+
+        with pytest.raises(NotControllerError, match=f"ask node {controller.node_id}"):
+            await metadata_of(other).decide(create(1))
+
+    play(story)
+
+
+def test_a_node_that_is_cut_off_does_not_know_what_becomes_of_a_command() -> None:
+    async def story(world: World, group: list[Host]) -> None:
+        controller = await controller_of(group)
+        others = [host for host in group if host is not controller]
+        heal = world.network.partition(
+            [controller.machine.name], [host.machine.name for host in others]
+        )
+        with pytest.raises(RequestTimedOutError, match="majority of the voters is missing"):
+            await metadata_of(controller).decide(register(1))
+        await with_brokers(others)
+
+        heal()
+
+        await until(lambda: len({metadata_of(host).snapshot() for host in group}) == 1)
+        assert set(metadata_of(controller).state.brokers) == {1, 2, 3}
+
+    play(story)
+
+
+def test_a_node_that_a_snapshot_brings_back_does_not_know_what_became_of_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 1000)
+    monkeypatch.setattr(raft_node, "KEPT_ENTRIES", 2)
+
+    async def story(world: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        old = await controller_of(group)
+        others = [host for host in group if host is not old]
+        heal = world.network.partition([old.machine.name], [host.machine.name for host in others])
+        async with trio.open_nursery() as nursery:
+
+            async def attempt() -> None:
+                with pytest.raises(RequestTimedOutError, match="was deposed while this was"):
+                    await metadata_of(old).decide(create(0))
+
+            nursery.start_soon(attempt)
+            for number in range(1, 40):
+                await decided(others, create(number))
+            heal()
+        await until(lambda: len(names(old)) == 39)
+
+    play(story)
+
+
+def test_what_a_deposed_controller_had_in_mind_is_forgotten() -> None:
+    async def story(world: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        old = await controller_of(group)
+        others = [host for host in group if host is not old]
+        heal = world.network.partition([old.machine.name], [host.machine.name for host in others])
+        async with trio.open_nursery() as nursery:
+
+            async def attempt() -> None:
+                with pytest.raises(NotControllerError):
+                    await metadata_of(old).decide(create(1))
+
+            nursery.start_soon(attempt)
+            await decided(others, create(2))
+            heal()
+        await until(lambda: names(old) == ["topic2"])
+
+        assert old.raft is not None
+        new = await controller_of(group)
+        assert new.raft is not None
+        if new is not old:
+            new.raft.transfer_leadership(old.node_id)
+        await until(lambda: old.raft is not None and old.raft.has_begun_term)
+
+        assert await metadata_of(old).decide(create(1)) == TopicAnswer(b"%016d" % 1)
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(create(1, topic_id=b"another topic id"), id="refused"),
+        pytest.param(create(1), id="nothing to do"),
+    ],
+)
+def test_a_node_that_was_deposed_answers_nothing_by_what_it_knew(command: Command) -> None:
+    async def story(world: World, group: list[Host]) -> None:
+        await with_brokers(group)
+        await decided(group, create(1))
+        old = await controller_of(group)
+        others = [host for host in group if host is not old]
+        heal = world.network.partition([old.machine.name], [host.machine.name for host in others])
+
+        with pytest.raises(NotControllerError):
+            await metadata_of(old).decide(command)
+
+        heal()
+
+    play(story)
+
+
+def test_listeners_hear_what_every_committed_entry_means_in_order() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        heard: list[str] = []
+
+        def listen(delta: Delta) -> None:
+            if delta.has_changed_brokers:
+                heard.append("brokers")
+            heard.extend(delta.reshaped_topics.values())
+
+        controller = await controller_of(group)
+        follower = next(host for host in group if host is not controller)
+        metadata_of(follower).subscribe(listen)
+        await with_brokers(group)
+        await decided(group, create(1))
+        await decided(group, DeleteTopic("topic1"))
+
+        await until(lambda: heard.count("topic1") == 2)
+        assert heard[0] == "brokers"
+        assert heard[-2:] == ["topic1", "topic1"]
+
+    play(story)
+
+
+def test_a_snapshot_is_heard_of_as_what_it_changes() -> None:
+    async def story(_: World, group: list[Host]) -> None:
+        heard: list[Delta] = []
+        controller = await controller_of(group)
+        await with_brokers(group)
+        await decided(group, create(1))
+        await decided(group, create(2))
+        snapshot = metadata_of(controller).snapshot()
+        await decided(group, DeleteTopic("topic2"))
+        metadata_of(controller).subscribe(heard.append)
+
+        metadata_of(controller).restore(snapshot)
+
+        assert list(heard[0].reshaped_topics.values()) == ["topic2"]
+
+    play(story)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_whatever_happens_nothing_that_was_decided_is_lost_or_done_twice(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 4000)
+    monkeypatch.setattr(raft_node, "KEPT_ENTRIES", 5)
+    monkeypatch.setattr(replicated, "COMMIT_TIMEOUT_S", 2.0)
+
+    async def story(world: World, group: list[Host]) -> None:
+        random = world.streams.stream("story")
+        created: list[str] = []
+        taken: list[int] = []
+
+        async def create_topics() -> None:
+            for number in range(1000):
+                # `decided` may ask twice, for it is not always told; the id makes that harmless.
+                await decided(group, create(number))
+                created.append(f"topic{number}")
+
+        async def take_ids() -> None:
+            while True:
+                reply = await decided(group, TakeProducerIds())
+                assert isinstance(reply, ProducerIds)
+                taken.append(reply.first)
+
+        async with trio.open_nursery() as nursery:
+            await with_brokers(group)
+            nursery.start_soon(create_topics)
+            nursery.start_soon(take_ids)
+            await Nemesis(world, group, random).run(25)
+            await trio.sleep(5)
+            nursery.cancel_scope.cancel()
+        await decided(group, create(5000))
+        await until(lambda: len({metadata_of(host).snapshot() for host in group}) == 1)
+        assert len(created) > 5
+        assert set(created) <= set(names(group[0]))
+        assert len(taken) == len(set(taken)) > 5
+
+    play(story, seed=seed)

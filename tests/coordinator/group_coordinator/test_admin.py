@@ -1,0 +1,158 @@
+"""Groups are listed, described, moved, deleted and forgotten."""
+
+import pytest
+import trio
+
+from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
+from tidelog.coordinator.group_coordinator import admin as group_administration
+from tidelog.coordinator.groups import expiry
+from tidelog.coordinator.groups.config import GroupConfig
+from tidelog.coordinator.metadata.catalog import DeleteTopic
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
+    GroupNotEmptyError,
+    UnknownTopicIdError,
+)
+from tidelog.wire.messages.cluster import LogExtent
+from tidelog.wire.messages.groups import (
+    DeleteGroupRequest,
+    ListGroupsRequest,
+    PartitionReset,
+    PartitionWasReset,
+    ResetOffsetsReply,
+    ResetOffsetsRequest,
+    ResetTo,
+)
+from tidelog.wire.protocol import api
+
+
+async def reset(
+    cluster: GroupCluster, *resets: PartitionReset, validate_only: bool = False
+) -> list[PartitionWasReset]:
+    request = ResetOffsetsRequest(GROUP, list(resets), validate_only)
+    reply: ResetOffsetsReply = await cluster.caller.insist(api.RESET_OFFSETS, request)
+    return reply.results
+
+
+def test_a_description_says_how_far_behind_a_group_is() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, _ = await cluster.leader_and_another()
+        now_ms = leader.machine.wall_clock.now_ms()
+        cluster.extents.logs[ORDERS, 0] = LogExtent(0, 100, 100, now_ms - 60_000)
+        await cluster.commit(0, 40)
+
+        (progress,) = (await cluster.described()).partitions
+
+        assert (progress.lag_records, progress.high_watermark) == (60, 100)
+        assert progress.lag_ms is not None
+        assert 60_000 <= progress.lag_ms < 62_000
+        assert cluster.extents.questions[-1].at_offset == 40
+
+    play(story)
+
+
+def test_a_reset_moves_all_partitions_or_none() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        cluster.extents.logs[ORDERS, 0] = LogExtent(10, 100, 120, None, 55)
+        cluster.extents.logs[ORDERS, 1] = LogExtent(10, 100, 120)
+        latest = PartitionReset(ORDERS, 1, int(ResetTo.LATEST))
+        since = PartitionReset(ORDERS, 0, int(ResetTo.TIMESTAMP), 1_700_000_000_000)
+        beyond = PartitionReset(ORDERS, 0, int(ResetTo.OFFSET), 101)
+        unknown = PartitionReset(b"elsewhere".ljust(16), 0, int(ResetTo.EARLIEST))
+
+        tried = await reset(cluster, latest, since, validate_only=True)
+        assert await cluster.committed(1) is None
+        refused = await reset(cluster, latest, beyond, unknown)
+        assert await cluster.committed(1) is None
+        done = await reset(cluster, latest, since)
+
+        assert tried == done == [PartitionWasReset(None, 100), PartitionWasReset(None, 55)]
+        assert [one.error and one.error.code for one in refused] == [
+            None,
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ]
+        assert [await cluster.committed(number) for number in (0, 1)] == [55, 100]
+        assert cluster.extents.questions[-1].at_timestamp_ms == 1_700_000_000_000
+
+    play(story)
+
+
+def test_a_group_at_work_is_neither_moved_nor_deleted() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        reply = await cluster.heartbeat("a")
+        earliest = PartitionReset(ORDERS, 0, int(ResetTo.EARLIEST))
+
+        with pytest.raises(GroupNotEmptyError, match="stop them first"):
+            await reset(cluster, earliest)
+        with pytest.raises(GroupNotEmptyError, match="stop them first"):
+            await cluster.caller.insist(api.DELETE_GROUP, DeleteGroupRequest(GROUP))
+        await cluster.heartbeat("a", -1)
+        assert reply.member_epoch > 0
+        await reset(cluster, earliest)
+        first = await cluster.caller.insist(api.DELETE_GROUP, DeleteGroupRequest(GROUP))
+        again = await cluster.caller.insist(api.DELETE_GROUP, DeleteGroupRequest(GROUP))
+
+        assert (first.was_there, again.was_there) == (True, False)
+        assert await cluster.committed(0) is None
+        error = (await cluster.described()).error
+        assert error is not None
+        assert error.code == ErrorCode.UNKNOWN_GROUP
+
+    play(story)
+
+
+def test_a_group_that_nobody_uses_and_that_has_no_lag_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expiry, "CONFIRMATION_MS", 20_000)
+    monkeypatch.setattr(group_administration, "_EXPIRY_LOOK_S", 5.0)
+
+    async def story(cluster: GroupCluster) -> None:
+        cluster.extents.logs[ORDERS, 0] = LogExtent(0, 50, 50)
+        cluster.extents.logs[ORDERS, 1] = LogExtent(0, 50, 50)
+        await cluster.commit(0, 50)
+        await cluster.commit(1, 49)
+        await trio.sleep(80)
+        assert await cluster.committed(0) == 50, "it has lag"
+
+        await cluster.commit(1, 50)
+        await trio.sleep(40)
+        assert await cluster.committed(0) == 50, "it was used a moment ago"
+        await trio.sleep(40)
+
+        assert await cluster.committed(0) is None
+
+    play(story, config=GroupConfig(offsets_retention_ms=30_000))
+
+
+def test_a_topic_that_is_deleted_while_its_logs_are_looked_at_is_not_remembered() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, _ = await cluster.leader_and_another()
+        coordinator = cluster.coordinators[leader.node_id]
+        cluster.extents.is_slow = True
+        codes: list[int | None] = []
+
+        async def commit() -> None:
+            (done,) = (await cluster.commit(0, 7)).results
+            codes.append(None if done.error is None else done.error.code)
+
+        async def move() -> None:
+            earliest = PartitionReset(ORDERS, 0, int(ResetTo.EARLIEST))
+            with pytest.raises(UnknownTopicIdError, match="was deleted meanwhile"):
+                await coordinator.administration.reset_offsets(
+                    ResetOffsetsRequest(GROUP, [earliest])
+                )
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commit)
+            nursery.start_soon(move)
+            await trio.sleep(0.1)
+            await cluster.submit(leader, DeleteTopic("orders"))
+            cluster.extents.go_on()
+
+        assert codes == [ErrorCode.UNKNOWN_TOPIC_ID]
+        listed = await cluster.caller.insist(api.LIST_GROUPS, ListGroupsRequest())
+        assert listed.groups == []
+
+    play(story)

@@ -1,0 +1,178 @@
+"""Many commits are one entry, and what is too much is refused before it does harm."""
+
+import pytest
+import trio
+
+from tests.coordinator.controller.test_replicated_state import create
+from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
+from tests.coordinator.raft_nodes import Host
+from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.group_coordinator import commit_queue as group_commits
+from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
+from tidelog.coordinator.groups.commits import CommitResult
+from tidelog.wire.errors import InvalidRequestError, NotControllerError, OverloadedError
+from tidelog.wire.messages.groups import CommitOffsetsReply, CommitOffsetsRequest, PartitionCommit
+
+
+def commit(offset: int, *, group: str = GROUP, metadata: str = "") -> CommitOffsetsRequest:
+    return CommitOffsetsRequest(
+        group, "", -1, offset, [PartitionCommit(ORDERS, 0, offset, None, metadata)]
+    )
+
+
+def ignore(result: CommitResult) -> None:
+    """Be told what became of a commit."""
+
+
+async def coordinator_of(cluster: GroupCluster) -> tuple[Host, GroupCoordinator]:
+    leader, _ = await cluster.leader_and_another()
+    return leader, cluster.coordinators[leader.node_id]
+
+
+def test_commits_that_come_while_one_is_stored_become_one_entry() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, coordinator = await coordinator_of(cluster)
+        assert leader.raft is not None
+        replies: list[CommitOffsetsReply] = []
+
+        async def store(number: int) -> None:
+            replies.append(await coordinator.commit_offsets(commit(number, group=f"g{number % 7}")))
+
+        before = leader.raft.applied_index
+        async with trio.open_nursery() as nursery:
+            for number in range(500):
+                nursery.start_soon(store, number)
+
+        assert len(replies) == 500
+        assert leader.raft.applied_index - before <= 6
+
+    play(story)
+
+
+def test_an_entry_of_commits_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commits, "BATCH_BYTES_MAX", 1000)
+
+    async def story(cluster: GroupCluster) -> None:
+        leader, coordinator = await coordinator_of(cluster)
+        assert leader.raft is not None
+        before = leader.raft.applied_index
+        async with trio.open_nursery() as nursery:
+            for number in range(100):
+                nursery.start_soon(coordinator.commit_offsets, commit(number))
+
+        assert leader.raft.applied_index - before >= 10
+        assert await cluster.committed(0) is not None
+
+    play(story)
+
+
+def test_the_last_of_many_commits_in_one_entry_counts() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        _, coordinator = await coordinator_of(cluster)
+        previous: list[int | None] = []
+
+        async def store(offset: int) -> None:
+            reply = await coordinator.commit_offsets(commit(offset))
+            previous.append(reply.results[0].previous_offset)
+
+        async with trio.open_nursery() as nursery:
+            for offset in range(1, 20):
+                nursery.start_soon(store, offset)
+
+        # Each replaces another one: they were carried out one after the other.
+        assert len(set(previous)) == 19
+        assert set(range(1, 20)) - {await cluster.committed(0)} == set(previous) - {None}
+
+    play(story)
+
+
+def test_what_else_is_decided_waits_behind_one_entry_of_commits_at_most() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, coordinator = await coordinator_of(cluster)
+        assert leader.raft is not None
+        assert isinstance(leader.state, ReplicatedMetadata)
+        entries: list[int] = []
+
+        async def flood() -> None:
+            while True:
+                for number in range(2000):
+                    coordinator.commit_soon(commit(number, group=f"g{number}"), ignore)
+                await trio.sleep(0.05)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            for number in range(50):
+                await trio.sleep(0.02)
+                before = leader.raft.applied_index
+                await leader.state.decide(create(number))
+                entries.append(leader.raft.applied_index - before)
+            nursery.cancel_scope.cancel()
+
+        # Its own entry, the one of commits before it, and those of heartbeats.
+        assert max(entries) <= 4
+        assert len(leader.state.groups.groups) == 2000
+
+    play(story)
+
+
+def test_a_commit_that_no_entry_could_hold_is_refused() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        _, coordinator = await coordinator_of(cluster)
+        one = PartitionCommit(ORDERS, 0, 0, None, "m" * 4000)
+        request = CommitOffsetsRequest(GROUP, "", -1, 0, [one] * 200)
+
+        with pytest.raises(InvalidRequestError, match="200 partitions is too large; use several"):
+            await coordinator.commit_offsets(request)
+
+    play(story)
+
+
+def test_when_too_many_wait_more_are_refused_and_those_that_wait_are_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_commits, "QUEUE_BYTES_MAX", 2000)
+
+    async def story(cluster: GroupCluster) -> None:
+        _, coordinator = await coordinator_of(cluster)
+        outcomes: list[object] = []
+
+        async def store(offset: int) -> None:
+            try:
+                outcomes.append(await coordinator.commit_offsets(commit(offset)))
+            except OverloadedError as error:
+                outcomes.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for offset in range(100):
+                nursery.start_soon(store, offset)
+
+        stored = [one for one in outcomes if isinstance(one, CommitOffsetsReply)]
+        assert 0 < len(stored) < len(outcomes) == 100
+        await coordinator.commit_offsets(commit(100))
+        assert await cluster.committed(0) == 100
+
+    play(story)
+
+
+def test_commits_that_wait_when_leadership_is_lost_are_all_refused() -> None:
+    async def story(cluster: GroupCluster) -> None:
+        leader, coordinator = await coordinator_of(cluster)
+        others = [host.machine.name for host in cluster.group if host is not leader]
+        heal = cluster.world.network.partition([leader.machine.name], others)
+        refusals = 0
+
+        async def store(offset: int) -> None:
+            nonlocal refusals
+            with pytest.raises(NotControllerError):
+                await coordinator.commit_offsets(commit(offset))
+            refusals += 1
+
+        async with trio.open_nursery() as nursery:
+            for offset in range(50):
+                nursery.start_soon(store, offset)
+            await trio.sleep(4)
+            heal()
+
+        assert refusals == 50
+
+    play(story)

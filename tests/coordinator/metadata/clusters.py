@@ -1,0 +1,184 @@
+"""A cluster's metadata to tell stories with; each command is checked for all that holds always."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from tests.simulation.metadata.invariants import all_partitions, check_state, check_step
+from tidelog.coordinator.controller.log_entries import decode_entry, encode_entry
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.commands import (
+    AlterPartitions,
+    BeginShutdown,
+    Command,
+    CreateReplicatedTopic,
+    FenceBroker,
+    InSyncChange,
+    InSyncReplica,
+    Outcome,
+    PartitionAnswer,
+    PartitionAnswers,
+    RegisterBroker,
+    Registered,
+    Reply,
+    UnfenceBroker,
+)
+from tidelog.coordinator.metadata.records import Broker, Partition, Record
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.state_machine import ClusterMachine
+
+NOW_MS = 1_700_000_000_000
+
+R = TypeVar("R", bound=Reply)
+
+
+class Cluster:
+    """The state of the node that decides, and of one that follows it by bytes alone."""
+
+    def __init__(self, *node_ids: int) -> None:
+        """Begin with these brokers, alive."""
+        self.machine = ClusterMachine()
+        self.follower = ClusterMachine()
+        self.records: list[Record] = []
+        self._leaders: dict[tuple[bytes, int, int], int | None] = {}
+        self._drawn = 0
+        for node_id in node_ids:
+            self.start(node_id)
+
+    @property
+    def state(self) -> ClusterState:
+        return self.machine.state
+
+    def handle(self, command: Command) -> Outcome:
+        """Ask what a command comes to; that changes nothing, whatever it is."""
+        before = self.machine.snapshot()
+        try:
+            return self.machine.handle(command, now_ms=NOW_MS)
+        finally:
+            assert self.machine.snapshot() == before, "a command changed the state by itself"
+
+    def do(self, command: Command) -> Reply:
+        """Carry out a command here and at the follower."""
+        before = all_partitions(self.state)
+        outcome = self.handle(command)
+        for record in outcome.records:
+            self.machine.apply(record)
+        for record in decode_entry(encode_entry(outcome.records))[0]:
+            self.follower.apply(record)
+        assert self.follower.snapshot() == self.machine.snapshot()
+        check_state(self.state)
+        check_step(before, self.state, command)
+        self._check_leaders()
+        self.records += outcome.records
+        return outcome.reply
+
+    def _check_leaders(self) -> None:
+        """Check that a leader epoch of a partition has one leader, for ever (I45)."""
+        for key, partition in all_partitions(self.state).items():
+            leader = self._leaders.setdefault((*key, partition.leader_epoch), partition.leader)
+            assert leader == partition.leader, "two leaders of one epoch"
+
+    def answer(self, kind: type[R], command: Command) -> R:
+        """Carry out a command, and return its reply, which is of this kind."""
+        reply = self.do(command)
+        assert isinstance(reply, kind)
+        return reply
+
+    def draw(self) -> int:
+        """Return a number that was not drawn before."""
+        self._drawn += 1
+        return self._drawn
+
+    def broker(self, node_id: int) -> Broker:
+        return self.state.brokers[node_id]
+
+    def registration(
+        self, node_id: int, *, disk_id: str | None = None, unclean: bool = False, domain: str = ""
+    ) -> RegisterBroker:
+        """Return the command of a new process of a broker."""
+        known = self.state.brokers.get(node_id)
+        disk = disk_id or (f"disk-{node_id}" if known is None else known.disk_id)
+        clean = None if known is None or unclean else known.broker_epoch
+        return RegisterBroker(
+            node_id,
+            disk,
+            f"process-{self.draw()}",
+            f"host-{node_id}",
+            8433,
+            domain,
+            clean,
+            known_epoch=0 if known is None else known.broker_epoch,
+        )
+
+    def register(
+        self, node_id: int, *, disk_id: str | None = None, unclean: bool = False, domain: str = ""
+    ) -> int:
+        """Start a process of a broker, and return the epoch that it got."""
+        command = self.registration(node_id, disk_id=disk_id, unclean=unclean, domain=domain)
+        return self.answer(Registered, command).broker_epoch
+
+    def unfence(self, node_id: int) -> None:
+        self.do(UnfenceBroker(node_id, self.broker(node_id).broker_epoch))
+
+    def fence(self, *node_ids: int) -> None:
+        for node_id in node_ids:
+            self.do(FenceBroker(node_id, self.broker(node_id).broker_epoch))
+
+    def start(self, node_id: int, *, unclean: bool = False, domain: str = "") -> None:
+        """Start a process of a broker that catches up at once."""
+        self.register(node_id, unclean=unclean, domain=domain)
+        self.unfence(node_id)
+
+    def shut_down(self, node_id: int) -> Reply:
+        return self.do(BeginShutdown(node_id, self.broker(node_id).broker_epoch))
+
+    def create(
+        self, name: str, *replicas: Sequence[int], overrides: dict[str, str] | None = None
+    ) -> bytes:
+        """Create a topic with these replicas of its partitions, and return its id."""
+        topic_id = self.draw().to_bytes(16, "big")
+        self.do(
+            CreateReplicatedTopic(
+                name,
+                topic_id,
+                len(replicas),
+                overrides or {},
+                assignment=[list(nodes) for nodes in replicas],
+            )
+        )
+        return topic_id
+
+    def partition(self, name: str = "orders", number: int = 0) -> Partition:
+        """Return a partition of a topic, or of the journal of a queue."""
+        found = self.state.partition(self._topic(name).topic_id, number)
+        assert found is not None
+        return found
+
+    def _topic(self, name: str) -> Topic:
+        (found,) = (topic for topic in self.state.catalog.topics if topic.name == name)
+        return found
+
+    def change(self, *in_sync: int, name: str = "orders", number: int = 0) -> InSyncChange:
+        """Return what a leader asks for that knows all there is to know."""
+        partition = self.partition(name, number)
+        return InSyncChange(
+            self._topic(name).topic_id,
+            number,
+            partition.leader_epoch,
+            partition.partition_epoch,
+            [InSyncReplica(node, self.broker(node).broker_epoch) for node in in_sync],
+        )
+
+    def ask(self, leader: int, *changes: InSyncChange) -> list[PartitionAnswer]:
+        """Let a leader ask for other in-sync replicas."""
+        epoch = self.broker(leader).broker_epoch
+        command = AlterPartitions(leader, epoch, list(changes))
+        return self.answer(PartitionAnswers, command).answers
+
+    def in_sync(self, *in_sync: int, name: str = "orders", number: int = 0) -> Partition:
+        """Let the leader have these in sync, and return the partition."""
+        leader = self.partition(name, number).leader
+        assert leader is not None
+        (answer,) = self.ask(leader, self.change(*in_sync, name=name, number=number))
+        assert answer.error is None
+        assert answer.partition == self.partition(name, number)
+        return self.partition(name, number)

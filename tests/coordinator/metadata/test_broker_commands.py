@@ -1,0 +1,429 @@
+"""Brokers come, go silent, come back and leave: what becomes of them and of what they lead."""
+
+import pytest
+from msgspec.structs import replace
+
+from tests.coordinator.metadata.clusters import Cluster
+from tidelog.coordinator.metadata.catalog import AlterTopic
+from tidelog.coordinator.metadata.commands import (
+    AddPartitions,
+    AlterClusterConfig,
+    BeginShutdown,
+    CreateReplicatedTopic,
+    DrainBroker,
+    FenceBroker,
+    PartitionAnswers,
+    Reassignment,
+    ReassignReplicas,
+    ShutdownProgress,
+    UnfenceBroker,
+    UnregisterBroker,
+)
+from tidelog.coordinator.metadata.records import BrokerChanged, PartitionsChanged
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.wire.errors import (
+    InvalidRequestError,
+    InvalidTopicError,
+    StaleBrokerEpochError,
+)
+
+REPLICATED = {"durability": "replicated"}
+
+
+def three_replicas(overrides: dict[str, str] | None = None) -> Cluster:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], overrides=overrides)
+    return cluster
+
+
+def test_a_broker_that_restarts_before_anybody_noticed_hands_over_what_it_led() -> None:
+    cluster = three_replicas()
+
+    cluster.register(1)
+
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
+    assert partition.leader_epoch == 1
+
+
+def test_words_of_an_earlier_process_are_refused_or_do_nothing() -> None:
+    cluster = three_replicas()
+    old = cluster.broker(1).broker_epoch
+    cluster.start(1)
+
+    assert cluster.handle(FenceBroker(1, old)).records == []
+    for command in (UnfenceBroker(1, old), BeginShutdown(1, old)):
+        with pytest.raises(StaleBrokerEpochError, match=r"registered with epoch 4 after epoch 1"):
+            cluster.handle(command)
+
+
+def test_a_broker_that_nobody_knows_must_register() -> None:
+    cluster = Cluster()
+
+    assert cluster.handle(FenceBroker(7, 1)).records == []
+    with pytest.raises(StaleBrokerEpochError, match="broker 7 is not registered"):
+        cluster.do(UnfenceBroker(7, 1))
+
+
+def test_fencing_elects_leaders_and_takes_the_broker_out_of_sync() -> None:
+    cluster = three_replicas()
+
+    cluster.fence(1)
+
+    partition = cluster.partition()
+    assert partition.leader == 2
+    assert partition.in_sync_replicas == (2, 3)
+    assert partition.eligible_leader_replicas == ()
+    assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
+
+
+def test_fencing_again_does_nothing() -> None:
+    cluster = three_replicas()
+    cluster.fence(1)
+
+    assert cluster.handle(FenceBroker(1, cluster.broker(1).broker_epoch)).records == []
+
+
+def test_fencing_many_leaderships_takes_two_records() -> None:
+    cluster = Cluster(1, 2, 3)
+    for name in ("a", "b", "c"):
+        cluster.create(name, *([1, 2, 3] for _ in range(20)))
+
+    outcome = cluster.handle(FenceBroker(1, cluster.broker(1).broker_epoch))
+
+    changed, partitions = outcome.records
+    assert changed == BrokerChanged(1, is_fenced=True, is_shutting_down=False)
+    assert isinstance(partitions, PartitionsChanged)
+    assert [len(topic.partitions) for topic in partitions.topics] == [20, 20, 20]
+
+
+def test_unfencing_again_does_nothing() -> None:
+    cluster = three_replicas()
+
+    assert cluster.handle(UnfenceBroker(1, cluster.broker(1).broker_epoch)).records == []
+
+
+def test_the_last_replicas_in_sync_stay_eligible_when_they_go() -> None:
+    """I59, I60, KIP-966: whoever leaves while too few are in sync has all that is committed."""
+    cluster = three_replicas()
+
+    cluster.fence(3)
+    assert cluster.partition().eligible_leader_replicas == ()
+    cluster.fence(2)
+    assert cluster.partition().eligible_leader_replicas == (2,)
+    cluster.fence(1)
+
+    partition = cluster.partition()
+    assert (partition.leader, partition.last_known_leader) == (None, 1)
+    assert partition.in_sync_replicas == ()
+    assert partition.eligible_leader_replicas == (1, 2)
+
+
+def test_an_eligible_replica_that_comes_back_leads_and_one_that_is_not_eligible_waits() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 2, 1)
+
+    cluster.start(3)
+    assert cluster.partition().leader is None
+
+    cluster.start(2)
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == (1,)
+    assert partition.last_known_leader is None
+
+
+def test_the_last_replica_standing_that_lost_its_memory_does_not_lead() -> None:
+    """I59: in sync {1, 2, 3} became {1}; 1 crashes and loses its tail; 2 has the records."""
+    cluster = three_replicas(REPLICATED)
+    cluster.fence(3, 2, 1)
+
+    cluster.start(1, unclean=True)
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+    cluster.start(2)
+    assert cluster.partition().leader == 2
+
+
+def test_under_fsync_an_unclean_stop_costs_no_eligibility() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 2, 1)
+
+    cluster.start(1, unclean=True)
+
+    assert cluster.partition().leader == 1
+
+
+def test_a_clean_stop_of_a_process_that_never_registered_says_nothing_of_the_one_before() -> None:
+    cluster = three_replicas(REPLICATED)
+    cluster.fence(3, 2, 1)
+    crashed = cluster.broker(1).broker_epoch
+
+    cluster.do(replace(cluster.registration(1), clean_stop_epoch=crashed - 1))
+
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+
+def test_an_unclean_stop_before_anybody_noticed_counts_as_well() -> None:
+    cluster = three_replicas(REPLICATED)
+    cluster.fence(3)
+
+    cluster.register(2, unclean=True)
+
+    assert cluster.partition().in_sync_replicas == (1,)
+    assert cluster.partition().eligible_leader_replicas == ()
+
+
+def test_a_broker_that_comes_back_with_another_disk_is_eligible_nowhere() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 2, 1)
+
+    cluster.register(1, disk_id="replaced")
+    cluster.unfence(1)
+
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+
+def test_a_disk_that_was_replaced_and_comes_back_is_another_disk_again() -> None:
+    cluster = three_replicas()
+    cluster.fence(3, 1)
+    cluster.register(1, disk_id="replaced")
+    cluster.unfence(1)
+    cluster.in_sync(1, 2)
+    cluster.fence(2, 1)
+
+    cluster.register(1, disk_id="disk-1")
+    cluster.unfence(1)
+
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+
+def test_the_only_replica_leads_again_after_an_unclean_stop_but_not_on_an_empty_disk() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1], overrides=REPLICATED)
+
+    cluster.start(1, unclean=True)
+    assert cluster.partition().leader == 1
+
+    cluster.fence(1)
+    cluster.register(1, disk_id="empty")
+    cluster.unfence(1)
+    assert cluster.partition().leader is None
+
+
+def test_the_only_replica_leads_again_though_others_are_on_their_way() -> None:
+    cluster = Cluster(1, 2)
+    topic_id = cluster.create("orders", [1], overrides=REPLICATED)
+    cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [1, 2])]))
+
+    cluster.start(1, unclean=True)
+
+    assert cluster.partition().leader == 1
+
+
+def test_a_new_replica_that_is_in_sync_is_better_than_one_that_lost_its_memory() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1], overrides=REPLICATED)
+    cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [1, 2, 3])]))
+    cluster.in_sync(1, 2)
+
+    cluster.start(1, unclean=True)
+
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == ()
+
+
+def test_what_was_committed_in_memory_is_not_taken_for_durable_when_durability_rises() -> None:
+    cluster = three_replicas(REPLICATED)
+    alter = {"durability": "fsync"}
+    cluster.do(alter_topic("orders", alter))
+    cluster.fence(3, 2, 1)
+
+    cluster.register(1, unclean=True)
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+    cluster.start(2)
+    cluster.start(1)
+    cluster.in_sync(2, 1)
+    cluster.fence(2, 1)
+    cluster.start(1, unclean=True)
+    assert cluster.partition().leader == 1, "its last process began after the change"
+
+
+def alter_topic(name: str, overrides: dict[str, str]) -> AlterTopic:
+    return AlterTopic(name, overrides, [])
+
+
+def test_a_broker_that_is_about_to_stop_hands_over_first() -> None:
+    cluster = three_replicas()
+
+    progress = cluster.shut_down(1)
+
+    assert progress == ShutdownProgress(0)
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
+
+
+def test_a_shutdown_that_is_begun_again_changes_nothing() -> None:
+    cluster = three_replicas()
+    cluster.shut_down(1)
+
+    command = BeginShutdown(1, cluster.broker(1).broker_epoch)
+
+    assert cluster.handle(command).records == []
+
+
+def test_what_nobody_else_can_lead_is_led_until_the_end() -> None:
+    cluster = three_replicas()
+    cluster.in_sync(1)
+    cluster.fence(2, 3)
+
+    assert cluster.shut_down(1) == ShutdownProgress(1)
+    assert cluster.partition().leader == 1
+
+    cluster.start(2)
+    assert cluster.partition().leader == 2, "it was eligible, and takes over"
+    assert cluster.shut_down(1) == ShutdownProgress(0)
+
+
+def test_a_leader_that_is_about_to_stop_hands_over_to_whoever_catches_up() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1, 2])
+    cluster.in_sync(1)
+    cluster.shut_down(1)
+    assert cluster.partition().leader == 1
+
+    partition = cluster.in_sync(1, 2)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+
+
+def test_a_broker_that_is_about_to_stop_is_not_unfenced_any_more() -> None:
+    cluster = three_replicas()
+    cluster.shut_down(1)
+    cluster.fence(1)
+
+    cluster.unfence(1)
+    assert cluster.broker(1).is_fenced
+
+    cluster.start(1)
+    assert cluster.broker(1).can_lead
+
+
+def test_a_broker_leaves_the_cluster_when_it_is_stopped_and_empty() -> None:
+    cluster = three_replicas()
+    cluster.start(4)
+
+    with pytest.raises(InvalidRequestError, match="broker 1 is alive at host-1:8433; stop it"):
+        cluster.do(UnregisterBroker(1))
+    cluster.fence(1)
+    with pytest.raises(InvalidRequestError, match="broker 1 still has 1 replicas; move them"):
+        cluster.do(UnregisterBroker(1))
+    topic_id = cluster.state.catalog.topic("orders").topic_id
+    cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [4, 2, 3])]))
+    cluster.in_sync(4, 2, 3)
+    cluster.do(UnregisterBroker(1))
+
+    assert 1 not in cluster.state.brokers
+    assert cluster.handle(UnregisterBroker(1)).records == []
+
+
+def test_a_disk_of_a_broker_that_left_may_be_used_under_another_node_id() -> None:
+    cluster = Cluster(1)
+    cluster.fence(1)
+    cluster.do(UnregisterBroker(1))
+
+    cluster.register(2, disk_id="disk-1")
+
+    assert cluster.broker(2).broker_epoch == 2
+
+
+def test_a_drained_broker_is_remembered_through_restarts_until_that_is_taken_back() -> None:
+    cluster = three_replicas()
+
+    cluster.do(DrainBroker(2))
+    cluster.start(2)
+
+    assert list(cluster.state.drained_node_ids) == [2]
+    assert ClusterState.from_snapshot(cluster.state.snapshot()).drained_node_ids == {2}
+    assert cluster.handle(DrainBroker(2)).records == []
+    cluster.do(DrainBroker(2, is_drained=False))
+    assert not cluster.state.drained_node_ids
+    assert cluster.handle(DrainBroker(2, is_drained=False)).records == []
+
+
+def test_a_broker_that_leaves_the_cluster_is_not_drained_when_it_comes_again() -> None:
+    cluster = Cluster(1, 2)
+    cluster.do(DrainBroker(2))
+    cluster.fence(2)
+    cluster.do(UnregisterBroker(2))
+
+    cluster.start(2)
+
+    assert not cluster.state.drained_node_ids
+
+
+def test_what_was_set_for_a_broker_that_leaves_is_not_in_force_when_it_comes_again() -> None:
+    cluster = Cluster(1, 2)
+    both = {"flush_interval_ms@1": "1s", "flush_interval_ms@2": "2s"}
+    cluster.do(AlterClusterConfig(both, []))
+    assert cluster.state.config.by_node[2] == {"flush_interval_ms": 2000}
+    cluster.fence(2)
+    cluster.do(UnregisterBroker(2))
+
+    cluster.start(2)
+
+    assert cluster.state.overrides == {"flush_interval_ms@1": "1s"}
+    assert ClusterState.from_snapshot(cluster.state.snapshot()).config == cluster.state.config
+
+
+def test_an_unknown_broker_and_the_last_one_that_takes_replicas_are_not_drained() -> None:
+    cluster = Cluster(1, 2)
+
+    with pytest.raises(InvalidRequestError, match="there is no broker 9; there are 1, 2"):
+        cluster.do(DrainBroker(9))
+    cluster.do(DrainBroker(2))
+    with pytest.raises(InvalidRequestError, match="broker 1 is the last one that takes replicas"):
+        cluster.do(DrainBroker(1))
+
+
+def test_a_drained_broker_gets_no_replicas_of_new_topics_partitions_and_moves() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 2])
+    cluster.do(DrainBroker(3))
+
+    cluster.do(CreateReplicatedTopic("payments", b"p" * 16, 6, {}))
+    cluster.do(AddPartitions("orders", 4))
+    used = {
+        node
+        for topic in cluster.state.catalog.topics
+        for partition in cluster.state.partitions(topic.topic_id)
+        for node in partition.replicas
+    }
+    assert used == {1, 2}
+
+    (answer,) = cluster.answer(
+        PartitionAnswers, ReassignReplicas([Reassignment(topic_id, 0, [1, 3])])
+    ).answers
+    assert answer.error is not None
+    assert "broker 3 is drained and gets no replicas" in answer.error.message
+    with pytest.raises(InvalidTopicError, match="brokers that are not drained, of which there a"):
+        cluster.do(CreateReplicatedTopic("three", b"3" * 16, 1, {}, 3))
+    with pytest.raises(InvalidTopicError, match="broker 3 is drained"):
+        cluster.do(CreateReplicatedTopic("there", b"t" * 16, 1, {}, assignment=[[3]]))
+
+
+def test_replicas_that_a_drained_broker_has_may_stay_while_others_move() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 3])
+    cluster.do(DrainBroker(3))
+
+    (answer,) = cluster.answer(
+        PartitionAnswers, ReassignReplicas([Reassignment(topic_id, 0, [2, 3])])
+    ).answers
+
+    assert answer.error is None

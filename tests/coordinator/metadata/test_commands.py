@@ -1,0 +1,125 @@
+"""Commands and their answers travel between nodes as they are."""
+
+import pytest
+
+from tidelog.coordinator.metadata.catalog import (
+    AlterTopic,
+    CreateTopic,
+    DeleteTopic,
+    TakeProducerIds,
+)
+from tidelog.coordinator.metadata.commands import (
+    AbortTransaction,
+    AddPartitions,
+    AlterClusterConfig,
+    AlterPartitions,
+    AlterQueue,
+    BeginShutdown,
+    BeginTransaction,
+    CatchUp,
+    Command,
+    CommitTransaction,
+    CreateQueue,
+    CreateReplicatedTopic,
+    DeleteQueue,
+    Done,
+    DrainBroker,
+    ElectLeaders,
+    ExpireTransactions,
+    FenceBroker,
+    FinishedPart,
+    FinishParts,
+    GivenUpReplica,
+    GiveUpReplicas,
+    InSyncChange,
+    InSyncReplica,
+    PartitionAnswer,
+    PartitionAnswers,
+    ProducerIds,
+    QueueAnswer,
+    Reassignment,
+    ReassignReplicas,
+    RegisterBroker,
+    Registered,
+    Reply,
+    ShutdownProgress,
+    TopicAnswer,
+    TransactionAnswer,
+    UnfenceBroker,
+    UnregisterBroker,
+    decode_command,
+    decode_reply,
+    encode_command,
+    encode_reply,
+)
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.transactions import AppendedPart
+from tidelog.wire.errors import NotLeaderError, WireFormatError
+from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
+
+ID = b"0123456789abcdef"
+COMMANDS: list[Command] = [
+    CreateTopic("orders", ID, 3, {"retention_ms": "1h"}),
+    AlterTopic("orders", {"segment_ms": "1h"}, ["retention_ms"]),
+    DeleteTopic("orders"),
+    TakeProducerIds(),
+    RegisterBroker(1, "disk", "incarnation", "host", 8433, "rack", clean_stop_epoch=6),
+    UnfenceBroker(1, 7),
+    FenceBroker(1, 7),
+    BeginShutdown(1, 7),
+    UnregisterBroker(1),
+    CatchUp(),
+    DrainBroker(1, is_drained=False),
+    CreateReplicatedTopic("orders", ID, 2, {}, 3, [[1, 2, 3], [2, 3, 1]]),
+    AddPartitions("orders", 9, ID),
+    AlterPartitions(1, 7, [InSyncChange(ID, 0, 3, 9, [InSyncReplica(1, 7)])]),
+    ElectLeaders([(ID, 0)], accept_data_loss=True),
+    ReassignReplicas([Reassignment(ID, 0, [1, 2]), Reassignment(ID, 1, None)]),
+    GiveUpReplicas(1, 7, [GivenUpReplica(ID, 0, True), GivenUpReplica(ID, 1, False, True)]),
+    AlterClusterConfig({"min_in_sync_replicas": "2"}, []),
+    CreateQueue("q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"lanes": "1"}, 2, {}),
+    AlterQueue("q", {"lanes": "2"}, ["retention_ms"]),
+    BeginTransaction("query-1", 7, 3_600_000, ["orders"], [ID]),
+    CommitTransaction("query-1", 7, 3, [StagedPart(ID, 0, [StagedPiece(1, 0, 20, 10)])]),
+    AbortTransaction("query-1", 7, 0),
+    ExpireTransactions(),
+    FinishParts(1, [FinishedPart(AppendedPart(3, ID, 0, is_lost=True), 5)]),
+    DeleteQueue("q", ID, with_topic=True, cuts_ties=True),
+]
+REPLIES: list[Reply] = [
+    Registered(7),
+    ShutdownProgress(3),
+    TopicAnswer(ID),
+    QueueAnswer(ID, ID[::-1]),
+    ProducerIds(1, 1001),
+    PartitionAnswers(
+        [
+            PartitionAnswer(ID, 0, Partition((1, 2), (1,), (2,), 1, 3, 9)),
+            PartitionAnswer(ID, 1, None, NotLeaderError("not the leader").to_wire()),
+        ]
+    ),
+    TransactionAnswer(3, TransactionStatus.COMMITTED),
+    Done(),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
+def test_a_command_arrives_as_it_was_sent(command: Command) -> None:
+    assert decode_command(encode_command(command)) == command
+
+
+def test_every_command_is_among_them() -> None:
+    assert {type(command) for command in COMMANDS} == set(Command.__args__)
+
+
+@pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: type(reply).__name__)
+def test_an_answer_arrives_as_it_was_given(reply: Reply) -> None:
+    assert decode_reply(encode_reply(reply)) == reply
+
+
+@pytest.mark.parametrize("data", [b"", b"nonsense", b"\x91\xa5other", b"\x91" * 5000])
+def test_what_is_no_command_is_refused(data: bytes) -> None:
+    with pytest.raises(WireFormatError, match="not a command"):
+        decode_command(data)
+    with pytest.raises(WireFormatError, match="not a command"):
+        decode_reply(data)

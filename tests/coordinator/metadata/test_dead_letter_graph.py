@@ -1,0 +1,54 @@
+"""What follows for queues from their topics and from each other."""
+
+import pytest
+
+from tests.coordinator.metadata.clusters import Cluster
+from tests.coordinator.metadata.queues import creation, make
+from tidelog.coordinator.metadata.dead_letter_graph import (
+    check_dead_letter_queue,
+    journal_overrides,
+    listed_queues,
+    users_of_dead_letter_queues,
+)
+from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
+
+
+def test_a_journal_promises_what_its_topic_promises_and_keeps_everything() -> None:
+    overrides = journal_overrides(
+        {"durability": "replicated", "min_in_sync_replicas": "2", "retention_ms": "1h"}
+    )
+
+    assert overrides == {
+        "durability": "replicated",
+        "min_in_sync_replicas": "2",
+        "retention_ms": "unlimited",
+        "segment_bytes": "16MiB",
+    }
+    assert "durability" not in journal_overrides({})
+
+
+def test_the_users_of_a_dead_letter_queue_are_found_by_name() -> None:
+    cluster = Cluster(1)
+    make(cluster, creation(cluster, "dead"))
+    for name in ("b", "a"):
+        make(cluster, creation(cluster, name, dead_letter_queue="dead"))
+    make(cluster, creation(cluster, "c"))
+
+    users = users_of_dead_letter_queues(cluster.state)
+
+    assert list(users) == ["dead"]
+    assert listed_queues(users["dead"]) == "a, b"
+
+
+def test_dead_letters_may_go_on_from_queue_to_queue_but_not_round() -> None:
+    cluster = Cluster(1)
+    names = ("d", "c", "b", "a")
+    for name, target in zip(names, ("none", *names), strict=False):
+        make(cluster, creation(cluster, name, dead_letter_queue=target))
+    topic_ids = {name: cluster.state.catalog.topic(name).topic_id for name in names}
+
+    check_dead_letter_queue(cluster.state, "new", bytes(16), name="a", is_fifo=False)
+    with pytest.raises(InvalidConfigError, match="from 'a' to 'b' to 'c' to 'd', which is on the"):
+        check_dead_letter_queue(cluster.state, "d", topic_ids["d"], name="a", is_fifo=False)
+    with pytest.raises(UnknownQueueError):
+        check_dead_letter_queue(cluster.state, "d", topic_ids["d"], name="e", is_fifo=False)

@@ -1,0 +1,242 @@
+"""How a partition goes on: the rules one by one, and what holds for all of them."""
+
+from collections.abc import Collection
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.coordinator.metadata.leader_election import (
+    NOTHING,
+    Assignment,
+    Election,
+    Facts,
+    Happening,
+    next_partition,
+)
+from tidelog.coordinator.metadata.records import Broker, Partition
+
+HEALTHY = Partition((1, 2, 3), (1, 2, 3), leader=1, leader_epoch=5, partition_epoch=7)
+
+
+def facts(*, dead: Collection[int] = (), stopping: Collection[int] = (), minimum: int = 2) -> Facts:
+    brokers = {
+        node: Broker(
+            node,
+            f"disk-{node}",
+            f"process-{node}",
+            node,
+            "host",
+            8433,
+            "",
+            is_fenced=node in dead,
+            is_shutting_down=node in stopping,
+        )
+        for node in range(1, 6)
+    }
+    return Facts(brokers, lambda factor: min(minimum, factor))
+
+
+def test_where_nothing_happens_nothing_changes() -> None:
+    assert next_partition(HEALTHY, NOTHING, facts()) is HEALTHY
+
+
+@pytest.mark.parametrize(
+    ("dead", "leader", "in_sync", "eligible"),
+    [
+        ((2,), 1, (1, 3), ()),
+        ((1,), 2, (2, 3), ()),
+        ((1, 2), 3, (3,), (1, 2)),
+        ((2, 3), 1, (1,), (2, 3)),
+        ((1, 2, 3), None, (), (1, 2, 3)),
+    ],
+)
+def test_the_first_live_replica_in_sync_leads(
+    dead: tuple[int, ...],
+    leader: int | None,
+    in_sync: tuple[int, ...],
+    *,
+    eligible: tuple[int, ...],
+) -> None:
+    after = next_partition(HEALTHY, NOTHING, facts(dead=dead))
+
+    assert after.leader == leader
+    assert after.in_sync_replicas == in_sync
+    assert after.eligible_leader_replicas == eligible
+    assert after.leader_epoch == 5 + (leader != 1)
+    assert after.partition_epoch == 8
+    assert after.last_known_leader == (1 if leader is None else None)
+
+
+def test_one_in_sync_leads_before_one_that_is_eligible() -> None:
+    partition = Partition((1, 2, 3), (3,), (1, 2), leader=3)
+
+    assert next_partition(partition, NOTHING, facts()).leader == 3
+    assert next_partition(partition, NOTHING, facts(dead=(3,))).leader == 1
+
+
+def test_an_eligible_replica_that_leads_is_alone_in_sync_and_the_others_stay_eligible() -> None:
+    partition = Partition((1, 2, 3), (), (2, 3), last_known_leader=1)
+
+    after = next_partition(partition, NOTHING, facts(dead=(2,)))
+
+    assert (after.leader, after.in_sync_replicas) == (3, (3,))
+    assert after.eligible_leader_replicas == (2,)
+    assert after.last_known_leader is None
+
+
+def test_an_eligible_replica_takes_over_from_a_leader_that_is_about_to_stop() -> None:
+    partition = Partition((1, 2), (1,), (2,), leader=1)
+
+    after = next_partition(partition, NOTHING, facts(stopping=(1,)))
+
+    assert (after.leader, after.in_sync_replicas) == (2, (2,))
+    assert after.eligible_leader_replicas == (1,)
+
+
+def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads() -> None:
+    both = facts(stopping=(1, 2), minimum=1)
+    partition = Partition((1, 2), (1, 2), leader=1)
+    assert next_partition(partition, NOTHING, both) is partition
+
+    after = next_partition(partition, NOTHING, facts(stopping=(1, 2), dead=(1,), minimum=1))
+
+    assert (after.leader, after.in_sync_replicas) == (2, (2,))
+
+
+def test_with_enough_in_sync_nobody_is_eligible() -> None:
+    partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
+
+    after = next_partition(partition, Happening(in_sync_replicas=(1, 3)), facts())
+
+    assert after.eligible_leader_replicas == ()
+
+
+def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
+    partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
+
+    after = next_partition(partition, Happening(lost=(1, 3)), facts(dead=(1, 3)))
+
+    assert after.in_sync_replicas == (2,)
+    assert after.eligible_leader_replicas == ()
+
+
+def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
+    partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
+
+    after = next_partition(partition, Happening(lost=(1, 2)), facts())
+
+    assert (after.leader, after.in_sync_replicas) == (3, (3,))
+    assert after.eligible_leader_replicas == ()
+
+
+def test_of_all_who_are_about_to_stop_the_leader_goes_on() -> None:
+    partition = Partition((1, 2), (1, 2), leader=2)
+
+    assert next_partition(partition, NOTHING, facts(stopping=(1, 2), minimum=1)) is partition
+
+
+def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None:
+    partition = Partition((1, 2), (), (), last_known_leader=5)
+
+    after = next_partition(partition, Happening(election=Election.UNCLEAN), facts())
+
+    assert after.leader == 1
+
+
+def test_replicas_that_are_only_being_added_do_not_raise_the_minimum() -> None:
+    partition = Partition((1, 2, 3), (1, 2), leader=1, adding_replicas=(2, 3))
+
+    after = next_partition(partition, Happening(in_sync_replicas=(1,)), facts(minimum=2))
+
+    assert after.eligible_leader_replicas == (), "one of one is enough"
+
+
+@pytest.mark.parametrize(("dead", "leader"), [((), 2), ((2,), 1), ((1, 2), 3), ((1, 2, 3), None)])
+def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
+    dead: tuple[int, ...], leader: int | None
+) -> None:
+    partition = Partition((1, 2, 3), (), (), last_known_leader=2, leader_epoch=4)
+
+    after = next_partition(partition, Happening(election=Election.UNCLEAN), facts(dead=dead))
+
+    assert after.leader == leader
+    assert after.data_loss_epoch == (None if leader is None else 5)
+
+
+def test_the_preferred_replica_is_elected_only_when_it_is_in_sync_and_stays() -> None:
+    preferred = Happening(election=Election.PREFERRED)
+    partition = Partition((1, 2, 3), (1, 2), leader=2)
+    behind = Partition((1, 2, 3), (2, 3), leader=2)
+
+    assert next_partition(partition, preferred, facts()).leader == 1
+    assert next_partition(behind, preferred, facts()).leader == 2
+    assert next_partition(partition, preferred, facts(stopping=(1,))).leader == 2
+
+
+@st.composite
+def partitions(draw: st.DrawFn) -> Partition:
+    """Some partition that can be, between one change and the next."""
+    replicas = draw(st.permutations(range(1, 6)))[:4]
+    in_sync = tuple(node for node in replicas if draw(st.booleans()))
+    eligible = tuple(node for node in replicas if node not in in_sync and draw(st.booleans()))
+    return Partition(
+        replicas=tuple(replicas),
+        in_sync_replicas=in_sync,
+        eligible_leader_replicas=eligible if len(in_sync) < 2 else (),
+        leader=draw(st.sampled_from(in_sync)) if in_sync else None,
+        adding_replicas=tuple(node for node in replicas[1:] if draw(st.booleans())),
+    )
+
+
+NODES = st.sets(st.integers(1, 5))
+
+
+@given(partitions(), NODES, NODES, st.sampled_from(Election))
+def test_whoever_is_offline_leads_only_after_a_start(
+    partition: Partition, dead: set[int], offline: set[int], *, election: Election
+) -> None:
+    now = facts(dead=dead)
+
+    after = next_partition(partition, Happening(offline=offline, election=election), now)
+
+    assert not offline & set(after.in_sync_replicas)
+    assert after.leader not in offline
+    assert set(after.offline_replicas) == offline & set(after.eligible_leader_replicas)
+    assert next_partition(after, NOTHING, now) is after
+    again = next_partition(after, Happening(started=offline), now)
+    assert again.offline_replicas == ()
+    if after.leader is None and not set(after.eligible_leader_replicas) <= dead:
+        assert again.leader in after.eligible_leader_replicas
+
+
+@given(partitions(), NODES, NODES, NODES, st.sampled_from(Election), st.integers(1, 3))
+def test_once_settled_a_partition_stays_as_it_is(
+    partition: Partition,
+    dead: set[int],
+    stopping: set[int],
+    *,
+    lost: set[int],
+    election: Election,
+    minimum: int,
+) -> None:
+    now = facts(dead=dead | lost, stopping=stopping, minimum=minimum)
+
+    after = next_partition(partition, Happening(lost=lost, election=election), now)
+
+    assert next_partition(after, Happening(election=election), now) is after
+    assert not set(after.in_sync_replicas) & (dead | lost)
+    assert (after.leader is None) == (not after.in_sync_replicas)
+    assert not set(after.in_sync_replicas) & set(after.eligible_leader_replicas)
+
+
+def test_a_reassignment_is_complete_when_all_who_stay_are_in_sync() -> None:
+    assignment = Assignment((4, 2, 3, 1), (4,), (1,))
+    moving = next_partition(HEALTHY, Happening(assignment=assignment), facts())
+    assert moving.replicas == (4, 2, 3, 1)
+    assert moving.leader_epoch == 5
+
+    done = next_partition(moving, Happening(in_sync_replicas=(1, 2, 3, 4)), facts())
+
+    assert done.replicas == done.in_sync_replicas == (4, 2, 3)
+    assert (done.leader, done.leader_epoch) == (4, 6)

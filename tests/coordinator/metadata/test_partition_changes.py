@@ -1,0 +1,78 @@
+"""What one command changes, before anything is agreed on."""
+
+from msgspec.structs import replace
+
+from tests.coordinator.metadata.clusters import Cluster
+from tidelog.coordinator.metadata.cluster_config import ClusterConfig
+from tidelog.coordinator.metadata.leader_election import Happening
+from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.records import PartitionsChanged
+
+
+def test_a_later_change_goes_on_from_an_earlier_one_and_is_one_record() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 2, 3], [2, 3, 1])
+    topic = cluster.state.catalog.topic("orders")
+    changes = PartitionChanges(cluster.state)
+
+    changes.happen(topic, 0, Happening(in_sync_replicas=(1, 2)))
+    changes.happen(topic, 0, Happening(in_sync_replicas=(1,)))
+    changes.happen(topic, 1, Happening(in_sync_replicas=(2,)))
+
+    (record,) = changes.records()
+    assert isinstance(record, PartitionsChanged)
+    (changed,) = record.topics
+    assert [partition.number for partition in changed.partitions] == [0, 1]
+    first = changes.partition(topic_id, 0)
+    assert first == changed.partitions[0].partition
+    assert first is not None
+    assert (first.in_sync_replicas, first.eligible_leader_replicas) == ((1,), (2,))
+    assert first.partition_epoch == 1
+    assert cluster.partition().partition_epoch == 0, "nothing is agreed on yet"
+
+
+def test_where_nothing_changes_there_is_no_record() -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1])
+    changes = PartitionChanges(cluster.state)
+
+    changes.happen(cluster.state.catalog.topic("orders"), 0)
+
+    assert changes.records() == []
+    assert list(changes.changed()) == []
+
+
+def test_a_broker_counts_as_it_is_after_the_command() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1, 2])
+    fenced = replace(cluster.broker(1), is_fenced=True)
+
+    after = PartitionChanges(cluster.state, broker=fenced).happen(
+        cluster.state.catalog.topic("orders"), 0
+    )
+
+    assert (after.leader, after.in_sync_replicas) == (2, (2,))
+
+
+def test_settings_count_as_they_are_after_the_command() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3])
+    topic = cluster.state.catalog.topic("orders")
+
+    changes = PartitionChanges(cluster.state, config=ClusterConfig(min_in_sync_replicas=3))
+
+    assert changes.minimum(topic, 3) == 3
+    assert PartitionChanges(cluster.state).minimum(topic, 3) == 2
+
+
+def test_what_is_foreseen_does_not_happen() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1, 2])
+    changes = PartitionChanges(cluster.state)
+
+    (step,) = changes.foresee(
+        cluster.state.catalog.topic("orders"), 0, Happening(in_sync_replicas=(1,))
+    )
+
+    assert (step.before.in_sync_replicas, step.after.in_sync_replicas) == ((1, 2), (1,))
+    assert changes.records() == []

@@ -1,0 +1,466 @@
+"""Leaders change who is in sync; people move leaderships and replicas."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from tests.coordinator.metadata.clusters import NOW_MS, Cluster
+from tidelog.coordinator.metadata.commands import (
+    AlterPartitions,
+    ElectLeaders,
+    InSyncReplica,
+    PartitionAnswer,
+    PartitionAnswers,
+    Reassignment,
+    ReassignReplicas,
+)
+from tidelog.coordinator.metadata.records import DataLossAccepted
+from tidelog.wire.errors import (
+    FencedLeaderEpochError,
+    IneligibleReplicaError,
+    InvalidRequestError,
+    InvalidTopicError,
+    LeaderNotAvailableError,
+    NotControllerError,
+    NotEnoughReplicasError,
+    NotLeaderError,
+    StaleBrokerEpochError,
+    StalePartitionEpochError,
+    TidelogError,
+    UnknownPartitionError,
+    UnknownTopicIdError,
+    from_wire,
+)
+
+
+def cluster_of(*replicas: int, brokers: Sequence[int] = (1, 2, 3)) -> Cluster:
+    cluster = Cluster(*brokers)
+    cluster.create("orders", list(replicas))
+    return cluster
+
+
+def orders(cluster: Cluster) -> bytes:
+    return cluster.state.catalog.topic("orders").topic_id
+
+
+def refused(answer: PartitionAnswer, error: type[TidelogError], reason: str) -> None:
+    assert answer.error is not None
+    assert type(from_wire(answer.error)) is error
+    assert reason in answer.error.message
+
+
+def elect(cluster: Cluster, *, accept_data_loss: bool = False) -> PartitionAnswer:
+    command = ElectLeaders([(orders(cluster), 0)], accept_data_loss)
+    return cluster.answer(PartitionAnswers, command).answers[0]
+
+
+def reassign(cluster: Cluster, replicas: list[int] | None) -> PartitionAnswer:
+    command = ReassignReplicas([Reassignment(orders(cluster), 0, replicas)])
+    return cluster.answer(PartitionAnswers, command).answers[0]
+
+
+def test_a_leader_takes_a_follower_out_and_in_again() -> None:
+    cluster = cluster_of(1, 2, 3)
+
+    assert cluster.in_sync(1, 3).in_sync_replicas == (1, 3)
+    partition = cluster.in_sync(3, 2, 1)
+
+    assert partition.in_sync_replicas == (1, 2, 3), "in the order of the replicas"
+    assert (partition.leader_epoch, partition.partition_epoch) == (0, 2)
+
+
+def test_a_follower_that_a_leader_takes_out_below_the_minimum_stays_eligible() -> None:
+    cluster = cluster_of(1, 2, 3)
+
+    assert cluster.in_sync(1, 2).eligible_leader_replicas == ()
+    assert cluster.in_sync(1).eligible_leader_replicas == (2,)
+    assert cluster.in_sync(1, 3).eligible_leader_replicas == ()
+
+
+def test_a_change_that_was_carried_out_already_succeeds_again() -> None:
+    cluster = cluster_of(1, 2, 3)
+    change = cluster.change(1, 2)
+    cluster.ask(1, change)
+
+    (answer,) = cluster.ask(1, change)
+
+    assert answer.error is None
+    assert answer.partition is not None
+    assert answer.partition.partition_epoch == 1
+
+
+def test_to_ask_for_what_is_so_ends_all_that_was_asked_for_before() -> None:
+    """I39: whoever lost an answer can find out for certain that nothing will come of it."""
+    cluster = cluster_of(1, 2, 3)
+    cluster.in_sync(1, 2)
+    lost = cluster.change(1, 2, 3)
+    before = cluster.partition()
+
+    after = cluster.in_sync(1, 2)
+    assert after == replace(before, partition_epoch=before.partition_epoch + 1)
+
+    (answer,) = cluster.ask(1, lost)
+    refused(answer, StalePartitionEpochError, "its partition epoch is 2, not 1")
+
+
+def test_a_change_that_was_decided_on_an_old_state_is_refused() -> None:
+    """I44."""
+    cluster = cluster_of(1, 2, 3)
+    change = cluster.change(1, 2)
+    cluster.fence(3)
+
+    (answer,) = cluster.ask(1, replace(change, in_sync_replicas=change.in_sync_replicas[:1]))
+
+    refused(answer, StalePartitionEpochError, "its partition epoch is 1, not 0")
+    assert answer.partition == cluster.partition(), "the leader hears how it is"
+
+
+def test_a_leader_that_was_deposed_is_refused() -> None:
+    """I44."""
+    cluster = cluster_of(1, 2, 3)
+    change = cluster.change(1, 2)
+    cluster.fence(1)
+    cluster.unfence(1)
+
+    (answer,) = cluster.ask(1, change)
+
+    refused(answer, FencedLeaderEpochError, "has leader epoch 1, later than 0")
+
+
+def test_a_leader_that_knows_more_than_this_node_is_sent_to_the_one_that_leads_the_cluster() -> (
+    None
+):
+    """I44."""
+    cluster = cluster_of(1, 2, 3)
+    change = cluster.change(1, 2)
+
+    answers = cluster.ask(1, replace(change, leader_epoch=1), replace(change, partition_epoch=1))
+
+    for answer in answers:
+        refused(answer, NotControllerError, "ask the node that leads the cluster now")
+
+
+def test_nobody_but_the_leader_is_heard() -> None:
+    cluster = cluster_of(1, 2, 3)
+
+    (answer,) = cluster.ask(2, cluster.change(2))
+
+    refused(answer, NotLeaderError, "broker 2 does not lead partition 0")
+
+
+def test_an_earlier_process_of_the_leader_is_not_heard_at_all() -> None:
+    cluster = cluster_of(1, 2, 3)
+    change, epoch = cluster.change(1), cluster.broker(1).broker_epoch
+    cluster.start(1)
+
+    with pytest.raises(StaleBrokerEpochError):
+        cluster.do(AlterPartitions(1, epoch, [change]))
+
+
+def test_a_fenced_broker_is_not_brought_back_in_sync_by_a_late_change() -> None:
+    """I42, KIP-841."""
+    cluster = cluster_of(1, 2, 3)
+    cluster.fence(3)
+
+    (answer,) = cluster.ask(1, cluster.change(1, 2, 3))
+
+    refused(answer, IneligibleReplicaError, "broker 3 is fenced")
+
+
+def test_a_broker_that_came_back_with_an_empty_disk_is_not_brought_in_sync_by_a_late_change() -> (
+    None
+):
+    """I42, KIP-903: 3 catches up, its leader asks, 3 loses its disk; then the word arrives."""
+    cluster = cluster_of(1, 2, 3)
+    cluster.in_sync(1, 2)
+    late = cluster.change(1, 2, 3)
+    cluster.fence(3)
+    cluster.register(3, disk_id="empty")
+    cluster.unfence(3)
+
+    (answer,) = cluster.ask(1, late)
+
+    refused(answer, StalePartitionEpochError, "partition 0 was changed")
+    epoch = cluster.partition().partition_epoch
+    (answer,) = cluster.ask(1, replace(late, partition_epoch=epoch))
+    refused(answer, IneligibleReplicaError, "broker 3 was started anew: its epoch is 4, not 3")
+
+
+def test_a_broker_that_is_about_to_stop_does_not_come_in_sync() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.shut_down(3)
+
+    (answer,) = cluster.ask(1, cluster.change(1, 2, 3))
+
+    refused(answer, IneligibleReplicaError, "broker 3 is shutting down")
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "reason"),
+    [
+        ((2, 3), "the leader, broker 1, must be in sync with itself"),
+        ((1, 2, 2), "brokers are named twice"),
+        ((1, 4), "broker 4 has no replica"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(in_sync: tuple[int, ...], reason: str) -> None:
+    cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4))
+
+    (answer,) = cluster.ask(1, cluster.change(*in_sync))
+
+    refused(answer, InvalidRequestError, reason)
+
+
+def test_a_broker_that_is_not_there_has_no_replica() -> None:
+    cluster = cluster_of(1, 2, 3)
+    change = replace(cluster.change(1), in_sync_replicas=[InSyncReplica(1, 1), InSyncReplica(9, 1)])
+
+    (answer,) = cluster.ask(1, change)
+
+    refused(answer, InvalidRequestError, "broker 9 has no replica")
+
+
+def test_one_partition_that_is_refused_harms_no_other() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 2, 3], [1, 2, 3])
+    good = cluster.change(1, 2, number=1)
+
+    answers = cluster.ask(
+        1,
+        replace(good, topic_id=b"?" * 16),
+        replace(good, partition=7),
+        replace(good, partition=0, partition_epoch=5),
+        good,
+    )
+
+    refused(answers[0], UnknownTopicIdError, "no topic has the id 3f3f")
+    refused(answers[1], UnknownPartitionError, "no partition 7; topic 'orders' has partitions 0 to")
+    refused(answers[2], NotControllerError, "ask the node")
+    assert answers[3].error is None
+    assert [(answer.topic_id, answer.number) for answer in answers][3] == (topic_id, 1)
+    assert cluster.partition(number=1).in_sync_replicas == (1, 2)
+
+
+def test_two_changes_of_one_partition_in_one_command_are_one_after_the_other() -> None:
+    cluster = cluster_of(1, 2, 3)
+    first = cluster.change(1, 2)
+
+    answers = cluster.ask(1, first, replace(cluster.change(1), partition_epoch=1))
+
+    assert [answer.error for answer in answers] == [None, None]
+    assert cluster.partition().in_sync_replicas == (1,)
+    assert cluster.partition().partition_epoch == 1, "one record is one step"
+
+
+def test_the_preferred_replica_leads_again_when_it_is_in_sync() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.start(1)
+    refused(elect(cluster), LeaderNotAvailableError, "broker 1, which is to lead partition 0")
+    assert cluster.partition().leader == 2
+    cluster.in_sync(1, 2, 3)
+
+    assert elect(cluster).error is None
+
+    assert cluster.partition().leader == 1
+    assert cluster.partition().leader_epoch == 2
+    assert elect(cluster).error is None, "once more changes nothing"
+    assert cluster.partition().leader_epoch == 2
+
+
+def test_a_loss_of_data_must_be_accepted_and_is_recorded() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.fence(3, 2, 1)
+    cluster.start(3)
+    refused(elect(cluster), LeaderNotAvailableError, "broker 1")
+    assert cluster.partition().leader is None
+
+    assert elect(cluster, accept_data_loss=True).error is None
+
+    partition = cluster.partition()
+    assert (partition.leader, partition.in_sync_replicas) == (3, (3,))
+    assert partition.eligible_leader_replicas == ()
+    assert partition.data_loss_epoch == partition.leader_epoch == 2
+    loss = DataLossAccepted(orders(cluster), 0, 3, 2, 1, (1, 2), NOW_MS)
+    assert list(cluster.state.data_losses) == [loss]
+
+
+def test_the_last_known_leader_is_the_least_bad_choice() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], overrides={"durability": "replicated"})
+    cluster.fence(1, 3)
+    cluster.start(3, unclean=True)
+    cluster.start(2, unclean=True)
+    cluster.start(1)
+    assert cluster.partition().leader is None
+
+    elect(cluster, accept_data_loss=True)
+
+    assert cluster.partition().leader == 2
+
+
+def test_a_loss_is_accepted_once_for_what_was_seen_then() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.fence(3, 2, 1)
+    cluster.start(3)
+    command = ElectLeaders([(orders(cluster), 0)], True, [cluster.partition().leader_epoch])
+    (done,) = cluster.answer(PartitionAnswers, command).answers
+    assert done.error is None
+    (again,) = cluster.answer(PartitionAnswers, command).answers
+    assert again.error is None, "there is a leader"
+    cluster.fence(3)
+    cluster.start(1)
+    before = cluster.partition()
+    assert (before.leader, before.eligible_leader_replicas) == (None, (3,))
+
+    (late,) = cluster.answer(PartitionAnswers, command).answers
+
+    refused(late, StalePartitionEpochError, "look at it again")
+    assert cluster.partition() == before
+
+
+def test_accepting_a_loss_loses_nothing_where_somebody_has_everything() -> None:
+    cluster = cluster_of(1, 2, 3)
+
+    assert elect(cluster, accept_data_loss=True).error is None
+
+    assert cluster.partition().data_loss_epoch is None
+    assert cluster.partition().partition_epoch == 0
+    assert list(cluster.state.data_losses) == []
+
+
+def test_nobody_is_elected_who_is_not_alive() -> None:
+    cluster = cluster_of(1, 2)
+    cluster.fence(1, 2)
+
+    answer = elect(cluster, accept_data_loss=True)
+
+    refused(answer, LeaderNotAvailableError, "no replica of partition 0 is alive; it has replicas")
+
+
+def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
+    """I61, KIP-455."""
+    cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4))
+
+    reassign(cluster, [4, 2, 3])
+    partition = cluster.partition()
+    assert partition.replicas == (4, 2, 3, 1)
+    assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (1,))
+    assert (partition.leader, partition.in_sync_replicas) == (1, (2, 3, 1))
+
+    partition = cluster.in_sync(1, 2, 3, 4)
+    assert partition.replicas == partition.in_sync_replicas == (4, 2, 3)
+    assert not partition.is_reassigning
+    assert (partition.leader, partition.leader_epoch) == (4, 1)
+
+
+def test_the_leader_epoch_rises_when_a_replica_is_removed_though_the_leader_stays() -> None:
+    """I61: nothing that the removed replica still asks for is heard."""
+    cluster = cluster_of(1, 2, 3)
+
+    reassign(cluster, [1, 2])
+
+    assert cluster.partition().replicas == (1, 2)
+    assert (cluster.partition().leader, cluster.partition().leader_epoch) == (1, 1)
+
+
+def test_more_replicas_than_before_do_not_stop_writes_while_they_catch_up() -> None:
+    cluster = cluster_of(1)
+
+    reassign(cluster, [1, 2, 3])
+    assert cluster.partition().replication_factor == 1
+
+    cluster.in_sync(1, 2, 3)
+    assert cluster.partition().replication_factor == 3
+
+
+def test_a_reassignment_that_is_given_again_changes_nothing() -> None:
+    cluster = cluster_of(1, 2, brokers=(1, 2, 3))
+    command = ReassignReplicas([Reassignment(orders(cluster), 0, [3, 2])])
+    cluster.do(command)
+    assert cluster.handle(command).records == []
+    cluster.in_sync(1, 2, 3)
+    assert cluster.handle(command).records == []
+
+
+def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were() -> None:
+    cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4, 5))
+    reassign(cluster, [4, 5, 3])
+    cluster.in_sync(1, 2, 3, 4)
+
+    assert reassign(cluster, None).error is None
+
+    partition = cluster.partition()
+    assert set(partition.replicas) == {1, 2, 3}
+    assert (partition.leader, set(partition.in_sync_replicas)) == (1, {1, 2, 3})
+    assert partition.leader_epoch == 1
+    assert reassign(cluster, None).error is None, "there is none to cancel any more"
+
+
+def test_a_reassignment_is_not_cancelled_when_the_new_replicas_have_the_only_copies() -> None:
+    cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4, 5))
+    reassign(cluster, [4, 5, 3])
+    cluster.in_sync(1, 4)
+    cluster.fence(1)
+    before = cluster.partition()
+
+    refused(reassign(cluster, None), NotEnoughReplicasError, "would have 1 replicas with all")
+    assert cluster.partition() == before
+
+
+def test_a_reassignment_takes_the_place_of_another() -> None:
+    cluster = cluster_of(1, 2, brokers=(1, 2, 3, 4))
+    reassign(cluster, [3, 2])
+
+    assert reassign(cluster, [4, 2]).error is None
+
+    partition = cluster.partition()
+    assert partition.replicas == (4, 2, 1)
+    assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (1,))
+
+
+def test_another_order_of_the_same_replicas_is_there_at_once() -> None:
+    cluster = cluster_of(1, 2, 3)
+
+    reassign(cluster, [3, 2, 1])
+
+    partition = cluster.partition()
+    assert partition.replicas == partition.in_sync_replicas == (3, 2, 1)
+    assert (partition.leader, partition.leader_epoch) == (1, 0), "the leader moves when asked to"
+
+
+def test_a_reassignment_to_one_eligible_replica_is_complete_as_soon_as_that_one_leads() -> None:
+    """Found by a random life."""
+    cluster = cluster_of(1, 2, 3)
+    cluster.fence(3, 2)
+    reassign(cluster, [2])
+    cluster.fence(1)
+    assert cluster.partition().is_reassigning
+
+    cluster.start(2)
+
+    assert cluster.partition().replicas == cluster.partition().in_sync_replicas == (2,)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "reason"),
+    [
+        ([], "must have at least one replica"),
+        ([2, 2], "two replicas on one broker"),
+        ([1, 9], "broker 9: there are brokers 1, 2, 3"),
+        ([1], "1 replicas are too few: min_in_sync_replicas of topic 'orders' is 2"),
+    ],
+)
+def test_replicas_that_cannot_be_are_refused(replicas: list[int], reason: str) -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], overrides={"min_in_sync_replicas": "2"})
+
+    refused(reassign(cluster, replicas), InvalidTopicError, reason)
+
+
+def test_more_than_the_most_replicas_are_refused() -> None:
+    cluster = cluster_of(1, brokers=range(1, 18))
+
+    answer = reassign(cluster, list(range(1, 17)))
+
+    refused(answer, InvalidTopicError, "16 replicas are too many, 15 are the most")

@@ -1,0 +1,117 @@
+"""Where replicas are put: spread, balanced, and always the same for the same facts."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.coordinator.metadata.placement import (
+    Candidate,
+    check_assignment,
+    check_replicas,
+    place_replicas,
+)
+from tidelog.wire.errors import InvalidTopicError, LeaderNotAvailableError
+
+
+def brokers(*domains: str) -> list[Candidate]:
+    return [Candidate(node, domain) for node, domain in enumerate(domains, 1)]
+
+
+def place(candidates: list[Candidate], partitions: int, factor: int) -> list[tuple[int, ...]]:
+    return place_replicas(candidates, partition_count=partitions, replication_factor=factor)
+
+
+def spread(counter: Counter[int], candidates: list[Candidate]) -> int:
+    counts = [counter[candidate.node_id] for candidate in candidates]
+    return max(counts) - min(counts)
+
+
+@given(st.integers(1, 9), st.integers(1, 40), st.data())
+def test_leaders_and_replicas_are_balanced_and_no_broker_has_two(
+    broker_count: int, partitions: int, data: st.DataObject
+) -> None:
+    candidates = brokers(*[""] * broker_count)
+    factor = data.draw(st.integers(1, broker_count))
+
+    assignments = place(candidates, partitions, factor)
+
+    assert assignments == place(candidates[::-1], partitions, factor), "it is not deterministic"
+    assert len(assignments) == partitions
+    assert all(len(set(replicas)) == len(replicas) == factor for replicas in assignments)
+    assert spread(Counter(replicas[0] for replicas in assignments), candidates) <= 1
+    assert spread(Counter(node for nodes in assignments for node in nodes), candidates) <= 2
+
+
+@given(st.integers(2, 4), st.integers(1, 3), st.integers(1, 30))
+def test_replicas_are_in_as_many_failure_domains_as_there_are(
+    domain_count: int, brokers_each: int, partitions: int
+) -> None:
+    candidates = brokers(*[f"rack-{n % domain_count}" for n in range(domain_count * brokers_each)])
+    domain = {candidate.node_id: candidate.failure_domain for candidate in candidates}
+    factor = min(3, len(candidates))
+
+    assignments = place(candidates, partitions, factor)
+
+    for replicas in assignments:
+        assert len({domain[node] for node in replicas}) == min(factor, domain_count)
+    assert spread(Counter(replicas[0] for replicas in assignments), candidates) <= 1
+    assert spread(Counter(node for nodes in assignments for node in nodes), candidates) <= 2
+
+
+def test_brokers_without_a_failure_domain_are_each_their_own() -> None:
+    candidates = brokers("", "", "rack", "rack")
+
+    for replicas in place(candidates, 20, 3):
+        assert not {3, 4} <= set(replicas)
+
+
+@pytest.mark.parametrize(("count", "factor"), [(4, 2), (5, 3), (6, 3), (10, 3)])
+def test_when_a_broker_fails_many_others_take_over_from_it(count: int, factor: int) -> None:
+    candidates = brokers(*[""] * count)
+
+    assignments = place(candidates, 60 * count, factor)
+
+    for failed in range(1, count + 1):
+        heirs = Counter(nodes[1] for nodes in assignments if nodes[0] == failed)
+        assert len(heirs) == count - 1
+        assert max(heirs.values()) <= 2 * 60 / (count - 1)
+
+
+def test_a_new_broker_gets_more_until_it_has_as_much_as_the_others() -> None:
+    old = [Candidate(node, "", replica_count=30, preferred_count=10) for node in (1, 2, 3)]
+
+    assignments = place([*old, Candidate(4, "")], 40, 1)
+
+    assert Counter(nodes[0] for nodes in assignments) == {4: 18, 1: 8, 2: 7, 3: 7}
+
+
+def test_brokers_that_are_not_alive_are_used_where_there_are_not_enough_others() -> None:
+    dead = Candidate(1, "", is_live=False)
+    live = [Candidate(node, "") for node in (2, 3, 4)]
+
+    assert all(1 not in nodes for nodes in place([dead, *live], 20, 3))
+    assert all(nodes[-1] == 1 for nodes in place([dead, *live], 20, 4))
+
+
+def test_there_cannot_be_more_replicas_than_brokers() -> None:
+    with pytest.raises(InvalidTopicError, match="4 replicas are not possible: there are 3 broke"):
+        place(brokers("", "", ""), 1, 4)
+    with pytest.raises(InvalidTopicError, match="0 replicas"):
+        place(brokers(""), 1, 0)
+
+
+def test_somebody_must_be_alive() -> None:
+    with pytest.raises(LeaderNotAvailableError, match="no broker is alive"):
+        place([Candidate(1, "", is_live=False)], 1, 1)
+
+
+def test_a_sound_assignment_is_taken() -> None:
+    check_assignment([[1, 2], [2, 1]], 2, {1: True, 2: False})
+    check_replicas(0, [1, 2], {1: None, 2: None})
+
+
+def test_more_replicas_than_make_sense_are_refused() -> None:
+    with pytest.raises(InvalidTopicError, match="16 replicas are too many, 15 are the most"):
+        check_replicas(0, range(16), dict.fromkeys(range(16)))

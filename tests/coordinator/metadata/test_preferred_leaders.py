@@ -1,0 +1,61 @@
+"""Leaderships go back to the preferred replicas, a few at a time."""
+
+from tests.coordinator.metadata.clusters import Cluster
+from tidelog.coordinator.metadata.preferred_leaders import PreferredLeaders
+
+
+def after_a_restart(partitions: int) -> Cluster:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", *([1, 2] for _ in range(partitions)))
+    cluster.start(1)
+    return cluster
+
+
+def test_where_all_preferred_replicas_lead_there_is_nothing_to_wait_for() -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1])
+    preferred = PreferredLeaders(now_ms=0)
+
+    assert preferred.next_deadline_ms(cluster.state) is None
+    assert preferred.due(cluster.state, now_ms=10**6) is None
+
+
+def test_a_leadership_goes_back_when_its_replica_is_in_sync() -> None:
+    cluster = after_a_restart(2)
+    preferred = PreferredLeaders(now_ms=0, interval_ms=1000)
+    assert preferred.due(cluster.state, now_ms=1000) is None, "nobody is in sync yet"
+    cluster.in_sync(1, 2, number=1)
+
+    command = preferred.due(cluster.state, now_ms=2000)
+
+    assert command is not None
+    assert [number for _, number in command.partitions] == [1]
+    cluster.do(command)
+    assert cluster.partition(number=1).leader == 1
+
+
+def test_no_more_than_some_move_in_an_interval() -> None:
+    cluster = after_a_restart(7)
+    for number in range(7):
+        cluster.in_sync(1, 2, number=number)
+    preferred = PreferredLeaders(now_ms=0, moves_max=3, interval_ms=1000)
+
+    moved: list[tuple[int, int]] = []
+    for now_ms in range(0, 5000, 100):
+        command = preferred.due(cluster.state, now_ms=now_ms)
+        if command is not None:
+            cluster.do(command)
+            moved.append((now_ms, len(command.partitions)))
+
+    assert moved == [(1000, 3), (2000, 3), (3000, 1)]
+    assert preferred.next_deadline_ms(cluster.state) is None
+
+
+def test_nothing_moves_to_a_broker_that_is_about_to_stop() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3])
+    cluster.start(1)
+    cluster.in_sync(1, 2, 3)
+    cluster.shut_down(1)
+
+    assert PreferredLeaders(now_ms=0).due(cluster.state, now_ms=10**6) is None

@@ -1,0 +1,195 @@
+"""Settings of queues: what people write, what it means, and what goes together."""
+
+import pytest
+
+from tidelog.coordinator.metadata.queue_config import (
+    FIFO_SETTINGS,
+    QUEUE_SETTINGS,
+    DeduplicationScope,
+    ReceiveDurability,
+    check_queue_name,
+    check_queue_setting_name,
+    check_queue_settings,
+    effective_queue_settings,
+    first_difference,
+    frozen_settings,
+    queue_config,
+)
+from tidelog.coordinator.metadata.retry_backoff import DelayList
+from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
+
+HOUR_MS = 3_600_000
+
+
+def test_a_queue_that_was_told_nothing_has_the_defaults() -> None:
+    config = queue_config({}, is_fifo=False)
+
+    assert config.visibility_timeout_ms == 30_000
+    assert config.delivery_delay_ms == 0
+    assert config.retention_ms == 4 * 24 * HOUR_MS
+    assert (config.max_receive_count, config.dead_letter_queue) == (None, None)
+    assert config.retry_backoff == DelayList()
+    assert config.receive_durability is ReceiveDurability.LAZY
+    assert not config.has_fencing
+    assert (config.leased_max, config.lanes, config.send_rate) == (120_000, (), None)
+    assert not config.has_fairness
+    assert config.deduplication_window_ms == 5 * 60_000
+    assert config.receive_wait_ms == 0
+
+
+def test_a_fifo_queue_fences_and_is_strict() -> None:
+    config = queue_config({}, is_fifo=True)
+
+    assert config.has_fencing
+    assert config.receive_durability is ReceiveDurability.STRICT
+    assert not config.content_based_deduplication
+
+
+def test_receives_are_strict_with_a_dead_letter_queue_unless_somebody_says_otherwise() -> None:
+    with_dead_letters = {"dead_letter_queue": "dead"}
+
+    strict = queue_config(with_dead_letters, is_fifo=False)
+    lazy = queue_config({**with_dead_letters, "receive_durability": "lazy"}, is_fifo=False)
+    without = queue_config({"dead_letter_queue": "None"}, is_fifo=False)
+
+    assert strict.dead_letter_queue == "dead"
+    assert strict.receive_durability is ReceiveDurability.STRICT
+    assert lazy.receive_durability is ReceiveDurability.LAZY
+    assert without.dead_letter_queue is None
+    assert without.receive_durability is ReceiveDurability.LAZY
+
+
+def test_every_default_is_legal() -> None:
+    for is_fifo in (True, False):
+        texts = effective_queue_settings({}, is_fifo=is_fifo)
+
+        check_queue_settings(texts, is_fifo=is_fifo)
+        assert queue_config(texts, is_fifo=is_fifo) == queue_config({}, is_fifo=is_fifo)
+
+
+def test_settings_are_listed_by_name() -> None:
+    assert list(QUEUE_SETTINGS) == sorted(QUEUE_SETTINGS)
+    assert set(effective_queue_settings({}, is_fifo=True)) == set(QUEUE_SETTINGS)
+    assert set(effective_queue_settings({}, is_fifo=False)) == set(QUEUE_SETTINGS) - set(
+        FIFO_SETTINGS
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("visibility_timeout_ms", "13h", "at most 43200000"),
+        ("visibility_timeout_ms", "soon", "a duration such as"),
+        ("retention_ms", "59s", "at least 60000"),
+        ("delivery_delay_ms", "40000d", "at most"),
+        ("max_receive_count", "0", "at least 1"),
+        ("max_receive_count", "1001", "at most 1000"),
+        ("dead_letter_queue", "a/b", "the name of a queue, or none"),
+        ("receive_durability", "loose", "one of strict, lazy"),
+        ("fencing", "maybe", "on or off"),
+        ("leased_max", "0", "at least 1"),
+        ("lanes", "8,0", "1 to 16 weights from 1 to 999"),
+        ("lanes", ",".join(["1"] * 17), "1 to 16 weights"),
+        ("lanes", "", "must be none, or"),
+        ("send_rate", "0", "at least 1"),
+        ("send_rate", "-3", "must be a number"),
+        ("receive_wait_ms", "11min", "at most 600000"),
+        ("retry_backoff", "often", "it must be `none`, delays such as"),
+        ("colour", "red", "there is no queue setting 'colour'; there are content_based"),
+        ("deduplication_window_ms", "5min", "a setting of FIFO queues, and this is none"),
+        ("content_based_deduplication", "on", "a setting of FIFO queues"),
+    ],
+)
+def test_what_is_not_legal_is_refused_and_what_would_be_is_said(
+    name: str, text: str, reason: str
+) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        check_queue_settings({name: text}, is_fifo=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("fencing", "off", "it must be on"),
+        ("lanes", "2,1", "lanes is not for FIFO queues"),
+        ("fairness", "on", "fairness is not for FIFO"),
+        ("deduplication_scope", "topic", "one of queue, group"),
+        ("deduplication_window_ms", "8d", "at most"),
+    ],
+)
+def test_a_fifo_queue_cannot_give_up_its_order(name: str, text: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        check_queue_settings({name: text}, is_fifo=True)
+
+
+def test_a_queue_is_fair_or_has_lanes() -> None:
+    with pytest.raises(InvalidConfigError, match="either lanes or fairness"):
+        check_queue_settings({"lanes": "8,1", "fairness": "on"}, is_fifo=False)
+
+
+@pytest.mark.parametrize("text", ["on", "true", "True"])
+def test_programs_may_switch_on_as_they_are_used_to(text: str) -> None:
+    config = queue_config({"fencing": text}, is_fifo=False)
+
+    assert config.has_fencing
+
+
+@pytest.mark.parametrize(
+    ("text", "lanes"), [("none", ()), ("8,4,1", (8, 4, 1)), ("2", (2,)), (" 3 , 1 ", (3, 1))]
+)
+def test_lanes_are_weights(text: str, lanes: tuple[int, ...]) -> None:
+    assert queue_config({"lanes": text}, is_fifo=False).lanes == lanes
+
+
+@pytest.mark.parametrize(
+    ("asked", "partition_count", "scope"),
+    [({}, 1, "queue"), ({}, 3, "group"), ({"deduplication_scope": "group"}, 1, "group")],
+)
+def test_the_scope_of_deduplication_is_decided_when_a_queue_is_made(
+    asked: dict[str, str], partition_count: int, scope: str
+) -> None:
+    frozen = frozen_settings(asked, is_fifo=True, partition_count=partition_count)
+
+    assert frozen == {"deduplication_scope": scope}
+    assert queue_config(frozen, is_fifo=True).deduplication_scope is DeduplicationScope(scope)
+
+
+def test_ids_of_a_whole_queue_need_a_single_partition() -> None:
+    with pytest.raises(InvalidConfigError, match="must be group: the queue has 2 partitions"):
+        frozen_settings({"deduplication_scope": "queue"}, is_fifo=True, partition_count=2)
+
+    assert frozen_settings({}, is_fifo=False, partition_count=2) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "difference"),
+    [
+        ({}, {}, None),
+        ({"visibility_timeout_ms": "30s"}, {}, None),
+        ({"retry_backoff": "1s,2s"}, {"retry_backoff": "1000, 2000"}, None),
+        ({"fencing": "true"}, {"fencing": "on"}, None),
+        ({}, {"lanes": "3,1"}, "its lanes is 3,1, not none"),
+        (
+            {"dead_letter_queue": "dead"},
+            {"receive_durability": "strict"},
+            "its dead_letter_queue is none, not dead",
+        ),
+    ],
+)
+def test_settings_are_the_same_if_they_mean_the_same(
+    asked: dict[str, str], there: dict[str, str], difference: str | None
+) -> None:
+    assert first_difference(asked, there, is_fifo=False) == difference
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "queue@a", "x" * 250, "none"])
+def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequestError, match="cannot be the name of a queue"):
+        check_queue_name(name)
+
+
+def test_an_unknown_setting_is_refused_by_name_alone() -> None:
+    check_queue_setting_name("lanes")
+
+    with pytest.raises(InvalidConfigError, match="no queue setting 'lane'"):
+        check_queue_setting_name("lane")

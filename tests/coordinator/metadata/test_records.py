@@ -1,0 +1,58 @@
+"""What stands in the metadata log can be read for ever."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+
+from tests.golden.metadata_records import (
+    FILE,
+    IN_OLDER_FORM,
+    LEADERLESS,
+    MOVING,
+    RECORDS,
+    line,
+)
+from tidelog.coordinator.metadata.records import (
+    Partition,
+    Record,
+)
+
+LINES = FILE.read_text(encoding="utf-8").splitlines()
+
+
+def test_what_is_written_now_is_what_was_written_then() -> None:
+    assert len(LINES) == len(RECORDS)
+    for number, record in enumerate(RECORDS):
+        assert (line(record) == LINES[number]) == (number not in IN_OLDER_FORM)
+
+
+def test_what_was_written_then_is_read_as_it_was_meant() -> None:
+    stored = [bytes.fromhex(line.split(" ")[0]) for line in LINES]
+
+    read = [msgspec.msgpack.decode(data, type=Record) for data in stored]
+
+    assert read == RECORDS
+
+
+def test_a_partition_that_was_written_before_a_field_was_appended_is_read() -> None:
+    fields = msgspec.to_builtins(LEADERLESS)
+
+    for count in (10, 11, 12):
+        stored = msgspec.msgpack.encode(fields[:count])
+        assert msgspec.msgpack.decode(stored, type=Partition) == LEADERLESS
+
+
+def test_every_record_is_in_the_golden_file() -> None:
+    assert {type(record) for record in RECORDS} == set(get_args(Record))
+
+
+@pytest.mark.parametrize(
+    ("partition", "replication_factor", "is_reassigning"),
+    [(MOVING, 3, True), (LEADERLESS, 2, False), (Partition((1,), (1,)), 1, False)],
+)
+def test_replicas_that_are_only_being_added_do_not_count(
+    partition: Partition, replication_factor: int, *, is_reassigning: bool
+) -> None:
+    assert partition.replication_factor == replication_factor
+    assert partition.is_reassigning == is_reassigning

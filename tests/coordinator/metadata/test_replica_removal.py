@@ -1,0 +1,379 @@
+"""A broker gives up replicas for which it cannot vouch: damaged ones, and those on a full disk."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.coordinator.metadata.clusters import Cluster
+from tidelog.coordinator.metadata.catalog import AlterTopic
+from tidelog.coordinator.metadata.commands import (
+    ElectLeaders,
+    GivenUpReplica,
+    GiveUpReplicas,
+    PartitionAnswer,
+    PartitionAnswers,
+)
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.replica_removal import should_be_given_up
+from tidelog.wire.errors import StaleBrokerEpochError, UnknownPartitionError, from_wire
+
+
+def cluster_of(*replicas: int, brokers: Sequence[int] = (1, 2, 3)) -> Cluster:
+    cluster = Cluster(*brokers)
+    cluster.create("orders", list(replicas))
+    return cluster
+
+
+def orders(cluster: Cluster) -> bytes:
+    return cluster.state.catalog.topic("orders").topic_id
+
+
+def give_up(cluster: Cluster, node_id: int, *, number: int = 0, full: bool = False) -> Partition:
+    answer = answer_to(cluster, node_id, number=number, full=full)
+    assert answer.error is None
+    assert answer.partition == cluster.partition(number=number)
+    return cluster.partition(number=number)
+
+
+def answer_to(
+    cluster: Cluster, node_id: int, *, number: int = 0, full: bool = False
+) -> PartitionAnswer:
+    replica = GivenUpReplica(orders(cluster), number, may_lack_records=not full)
+    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    return cluster.answer(PartitionAnswers, command).answers[0]
+
+
+def test_a_damaged_follower_is_in_sync_no_more() -> None:
+    partition = give_up(cluster_of(1, 2, 3), 2)
+
+    assert partition.in_sync_replicas == (1, 3)
+    assert (partition.leader, partition.leader_epoch) == (1, 0)
+
+
+def test_another_one_in_sync_leads_instead_of_a_damaged_leader() -> None:
+    partition = give_up(cluster_of(1, 2, 3), 1)
+
+    assert partition.in_sync_replicas == (2, 3)
+    assert (partition.leader, partition.leader_epoch) == (2, 1)
+
+
+def test_a_damaged_replica_is_not_eligible_either_whatever_the_minimum_says() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.in_sync(1, 2)
+
+    partition = give_up(cluster, 1)
+
+    assert partition.in_sync_replicas == (2,)
+    assert partition.eligible_leader_replicas == ()
+    assert partition.leader == 2
+
+
+def test_an_eligible_replica_that_is_damaged_is_eligible_no_more() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.fence(3, 2)
+    cluster.register(2)
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+    assert give_up(cluster, 2).eligible_leader_replicas == (), "before it is let in again"
+    cluster.unfence(2)
+    cluster.fence(1)
+    assert cluster.partition().leader is None
+
+
+def test_an_eligible_replica_leads_instead_of_a_damaged_leader_if_nobody_else_is_in_sync() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.in_sync(1, 2)
+    cluster.in_sync(1)
+
+    partition = give_up(cluster, 1)
+
+    assert partition.leader == 2
+    assert partition.in_sync_replicas == (2,)
+    assert partition.eligible_leader_replicas == ()
+
+
+def test_whoever_nobody_can_stand_in_for_goes_on_to_lead_until_somebody_can() -> None:
+    cluster = cluster_of(1, 2, 3)
+    cluster.fence(3, 2)
+    before = cluster.partition()
+
+    assert give_up(cluster, 1) is before
+    cluster.start(2)
+
+    assert give_up(cluster, 1).leader == 2
+
+
+def test_the_only_replica_of_a_partition_is_never_given_up() -> None:
+    cluster = cluster_of(1)
+
+    assert give_up(cluster, 1).leader == 1
+    assert give_up(cluster, 1, full=True).leader == 1
+
+
+def test_a_leader_whose_disk_is_full_stays_eligible_when_too_few_are_left() -> None:
+    cluster = cluster_of(1, 2, 3)
+
+    assert give_up(cluster, 1, full=True).eligible_leader_replicas == ()
+    partition = cluster.in_sync(2)
+    partition = cluster.in_sync(1, 2)
+    partition = give_up(cluster, 2, full=True)
+
+    assert (partition.leader, partition.in_sync_replicas) == (1, (1,))
+    assert partition.eligible_leader_replicas == (2,)
+
+
+def test_when_all_disks_are_full_leadership_does_not_go_round() -> None:
+    cluster = cluster_of(1, 2, 3)
+    for node in (1, 2, 3):
+        give_up(cluster, node, full=True)
+    settled = cluster.partition()
+    assert (settled.leader, settled.in_sync_replicas) == (3, (3,))
+
+    for node in (1, 2, 3):
+        give_up(cluster, node, full=True)
+
+    assert cluster.partition() is settled
+
+
+def test_a_replica_that_is_given_up_again_stays_as_it_is() -> None:
+    cluster = cluster_of(1, 2, 3)
+    before = give_up(cluster, 1)
+
+    assert give_up(cluster, 1) is before
+
+
+def test_a_replica_that_was_given_up_comes_back_as_its_leader_wishes() -> None:
+    cluster = cluster_of(1, 2, 3)
+    give_up(cluster, 1)
+
+    assert cluster.in_sync(1, 2, 3).in_sync_replicas == (1, 2, 3)
+
+
+def test_nobody_gives_up_in_the_name_of_an_earlier_process() -> None:
+    cluster = cluster_of(1, 2, 3)
+    replica = GivenUpReplica(orders(cluster), 0, may_lack_records=True)
+    command = GiveUpReplicas(1, cluster.broker(1).broker_epoch, [replica])
+    cluster.start(1)
+
+    with pytest.raises(StaleBrokerEpochError):
+        cluster.do(command)
+
+
+def test_a_partition_that_is_not_there_harms_no_other_of_the_command() -> None:
+    cluster = cluster_of(1, 2, 3)
+    replicas = [GivenUpReplica(orders(cluster), number, may_lack_records=True) for number in (7, 0)]
+    command = GiveUpReplicas(1, cluster.broker(1).broker_epoch, replicas)
+
+    missing, there = cluster.answer(PartitionAnswers, command).answers
+
+    assert missing.error is not None
+    assert isinstance(from_wire(missing.error), UnknownPartitionError)
+    assert there.partition is not None
+    assert there.partition.leader == 2
+
+
+def test_who_has_no_replica_gives_up_nothing() -> None:
+    cluster = cluster_of(1, 2, brokers=(1, 2, 3))
+    before = cluster.partition()
+
+    assert give_up(cluster, 3) is before
+
+
+def test_nobody_is_given_up_for_somebody_who_is_about_to_stop() -> None:
+    cluster = cluster_of(1, 2)
+    partition = Partition((1, 2), (1, 2), leader=1)
+    replica = GivenUpReplica(b"?" * 16, 0, may_lack_records=True)
+    assert should_be_given_up(partition, 1, cluster.state.brokers, replica=replica)
+
+    cluster.shut_down(2)
+
+    assert not should_be_given_up(partition, 1, cluster.state.brokers, replica=replica)
+
+
+def offline(cluster: Cluster, node_id: int, *, may_lack_records: bool = False) -> Partition:
+    """Let a log go offline; what is durable is in no doubt if it is not said that it is."""
+    replica = GivenUpReplica(orders(cluster), 0, may_lack_records, is_offline=True)
+    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    (answer,) = cluster.answer(PartitionAnswers, command).answers
+    assert answer.error is None
+    return cluster.partition()
+
+
+def two_in_sync(durability: str = "fsync") -> Cluster:
+    """Return a cluster in which one more that leaves is one too many."""
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], overrides={"durability": durability})
+    cluster.fence(3)
+    assert cluster.partition().in_sync_replicas == (1, 2)
+    return cluster
+
+
+def test_a_replica_whose_log_is_offline_stays_eligible_when_too_few_are_left() -> None:
+    partition = offline(two_in_sync(), 1)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == partition.offline_replicas == (1,)
+
+
+def test_with_enough_in_sync_nobody_is_eligible_whose_log_is_offline_either() -> None:
+    partition = offline(cluster_of(1, 2, 3), 1)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2, 3))
+    assert partition.eligible_leader_replicas == partition.offline_replicas == ()
+
+
+def test_a_replica_whose_log_is_offline_leads_nothing_before_its_broker_is_started_anew() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+
+    cluster.fence(2)
+    assert cluster.partition().leader is None
+    cluster.fence(1)
+    cluster.unfence(1)
+    assert cluster.partition().leader is None, "the process is the same"
+    assert cluster.partition().eligible_leader_replicas == (1, 2)
+    cluster.start(1, unclean=True)
+
+    assert cluster.partition().leader == 1
+    assert cluster.partition().offline_replicas == ()
+
+
+def test_when_all_logs_are_offline_leadership_does_not_go_round() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    settled = offline(cluster, 2)
+    assert (settled.leader, settled.offline_replicas) == (2, (1,))
+
+    for node in (1, 2):
+        assert offline(cluster, node) is settled
+
+
+def test_an_eligible_replica_leads_instead_of_one_whose_log_is_offline() -> None:
+    cluster = two_in_sync()
+    cluster.in_sync(1)
+    assert cluster.partition().eligible_leader_replicas == (2,)
+
+    partition = offline(cluster, 1)
+
+    assert (partition.leader, partition.in_sync_replicas) == (2, (2,))
+    assert partition.eligible_leader_replicas == partition.offline_replicas == (1,)
+
+
+def test_an_eligible_replica_whose_log_goes_offline_stays_eligible_and_cannot_lead() -> None:
+    cluster = two_in_sync()
+    cluster.in_sync(1)
+
+    assert offline(cluster, 2).offline_replicas == (2,)
+    cluster.fence(1)
+
+    assert cluster.partition().leader is None
+    assert cluster.partition().eligible_leader_replicas == (1, 2)
+
+
+def test_a_replica_that_is_damaged_when_its_log_is_opened_again_is_eligible_no_more() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    cluster.register(1, unclean=True)
+
+    assert give_up(cluster, 1).eligible_leader_replicas == ()
+
+
+def test_a_replica_that_may_lack_records_is_not_eligible_though_its_log_is_only_offline() -> None:
+    partition = offline(two_in_sync(), 1, may_lack_records=True)
+
+    assert (partition.leader, partition.eligible_leader_replicas) == (2, ())
+    assert offline(two_in_sync("replicated"), 1).eligible_leader_replicas == ()
+
+
+def test_a_process_that_began_before_the_topic_was_on_disk_may_lack_records_when_offline() -> None:
+    cluster = two_in_sync("replicated")
+    cluster.do(AlterTopic("orders", {"durability": "fsync"}, []))
+
+    assert offline(cluster, 1).eligible_leader_replicas == ()
+
+
+def test_another_disk_is_not_eligible_in_the_place_of_one_that_was_offline() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    cluster.fence(1)
+    cluster.register(1, disk_id="new")
+
+    partition = cluster.partition()
+    assert partition.eligible_leader_replicas == partition.offline_replicas == ()
+
+
+def test_an_offline_log_does_not_lead_either_when_a_loss_is_accepted() -> None:
+    cluster = two_in_sync()
+    offline(cluster, 1)
+    cluster.fence(2)
+    elect = ElectLeaders([(orders(cluster), 0)], accept_data_loss=True)
+
+    (answer,) = cluster.answer(PartitionAnswers, elect).answers
+
+    assert answer.error is not None
+    told = str(from_wire(answer.error))
+    assert told.endswith("on brokers 1, 2, 3; restart 1, where its log is offline")
+    cluster.unfence(3)
+    cluster.answer(PartitionAnswers, elect)
+    assert (cluster.partition().leader, cluster.partition().offline_replicas) == (3, ())
+
+
+def lost(cluster: Cluster, node_id: int) -> Partition:
+    """Let a broker find that files of its replica are gone."""
+    replica = GivenUpReplica(orders(cluster), 0, may_lack_records=True, is_lost=True)
+    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    (answer,) = cluster.answer(PartitionAnswers, command).answers
+    assert answer.error is None
+    return cluster.partition()
+
+
+def test_a_replica_that_has_lost_its_files_is_given_up_though_nobody_else_can_lead() -> None:
+    cluster = cluster_of(1, 2, 3)
+    for node_id in (3, 2, 1):
+        cluster.fence(node_id)
+    assert set(cluster.partition().counted_on) == {1, 2}
+    cluster.start(1)
+
+    partition = lost(cluster, 1)
+
+    assert partition.counted_on == (2,)
+    assert partition.leader is None
+    cluster.unfence(1)
+    assert cluster.partition().leader is None
+    cluster.start(2)
+    cluster.unfence(2)
+    assert cluster.partition().leader == 2
+
+
+def test_the_only_replica_that_has_lost_its_files_leads_when_somebody_accepts_that() -> None:
+    cluster = cluster_of(1)
+
+    assert lost(cluster, 1).counted_on == ()
+    assert cluster.partition().leader is None
+    assert lost(cluster, 1) is cluster.partition()
+    cluster.answer(PartitionAnswers, ElectLeaders([(orders(cluster), 0)], accept_data_loss=True))
+
+    assert cluster.partition().leader == 1
+    assert cluster.partition().bereft_replicas == ()
+
+
+@pytest.mark.parametrize("is_counted_on", [True, False])
+def test_when_a_loss_is_accepted_who_has_lost_its_files_leads_only_if_nobody_else_is_there(
+    is_counted_on: bool,
+) -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [1, 2], overrides={"min_in_sync_replicas": "1"})
+    if is_counted_on:
+        cluster.in_sync(1)
+    else:
+        give_up(cluster, 2)
+    assert cluster.partition().counted_on == (1,)
+    partition = lost(cluster, 1)
+    assert (partition.leader, partition.last_known_leader) == (None, 1)
+    assert partition.bereft_replicas == (1,)
+
+    cluster.answer(PartitionAnswers, ElectLeaders([(orders(cluster), 0)], accept_data_loss=True))
+
+    assert cluster.partition().leader == 2
+    assert cluster.partition().bereft_replicas == (1,)
+    assert cluster.in_sync(1, 2).bereft_replicas == ()

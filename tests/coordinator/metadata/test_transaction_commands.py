@@ -1,0 +1,346 @@
+"""Transactions of staged writes: what is decided once, what is refused, what is forgotten."""
+
+import pytest
+
+from tests.coordinator.metadata.clusters import NOW_MS, Cluster
+from tests.coordinator.metadata.queues import creation, make
+from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic, Topic
+from tidelog.coordinator.metadata.commands import (
+    AbortTransaction,
+    AddPartitions,
+    BeginTransaction,
+    CommitTransaction,
+    DeleteQueue,
+    ExpireTransactions,
+    FinishedPart,
+    FinishParts,
+    PartitionAnswers,
+    Reassignment,
+    ReassignReplicas,
+    TransactionAnswer,
+)
+from tidelog.coordinator.metadata.transaction_commands import OPEN_MAX, REMEMBERED_MS
+from tidelog.coordinator.metadata.transactions import AppendedPart
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    InvalidTopicError,
+    OverloadedError,
+    StaleTransactionError,
+    TransactionGoneError,
+    UnknownPartitionError,
+    UnknownTopicError,
+)
+from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
+
+HOUR_MS = 3_600_000
+DONE = TransactionAnswer(0, TransactionStatus.COMPLETE)
+
+
+def begin(
+    cluster: Cluster, batch_id: int, *topics: str, name: str = "q1", timeout_ms: int = HOUR_MS
+) -> TransactionAnswer:
+    ids = [cluster.draw().to_bytes(16, "big") for _ in topics]
+    command = BeginTransaction(name, batch_id, timeout_ms, list(topics), ids)
+    return cluster.answer(TransactionAnswer, command)
+
+
+def part(topic_id: bytes, partition: int = 0, *producers: int) -> StagedPart:
+    pieces = [StagedPiece(producer, 0, 10, 10) for producer in producers or (1,)]
+    return StagedPart(topic_id, partition, pieces)
+
+
+def commit(
+    cluster: Cluster, batch_id: int, number: int, *parts: StagedPart, name: str = "q1"
+) -> TransactionAnswer:
+    return cluster.answer(TransactionAnswer, CommitTransaction(name, batch_id, number, list(parts)))
+
+
+def finish(
+    cluster: Cluster, commit_number: int, topic_id: bytes, *, partition: int, is_lost: bool = False
+) -> None:
+    known = cluster.state.partition(topic_id, partition)
+    assert known is not None
+    assert known.leader is not None
+    done = AppendedPart(commit_number, topic_id, partition, is_lost)
+    cluster.do(FinishParts(known.leader, [FinishedPart(done, known.leader_epoch)]))
+
+
+def staging(cluster: Cluster, topic: str = "orders") -> Topic:
+    found = cluster.state.catalog.staging_of(cluster.state.catalog.topic(topic).topic_id)
+    assert found is not None
+    return found
+
+
+def test_the_first_batch_for_a_topic_brings_a_staging_log_beside_it() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2, 3], [3, 1, 2], overrides={"batch_bytes_max": "64KiB"})
+
+    answer = begin(cluster, 0, "orders")
+    log = staging(cluster)
+
+    assert answer == TransactionAnswer(1, TransactionStatus.OPEN)
+    assert (log.name, log.partition_count) == ("staged@orders", 2)
+    assert log.config.log.retention_ms is None
+    assert log.config.log.batch_bytes_max == 64 << 10
+    assert [each.leader for each in cluster.state.partitions(log.topic_id)] == [1, 3]
+    assert [topic.name for topic in cluster.state.catalog.record_topics] == ["orders"]
+    with pytest.raises(InvalidTopicError, match="only brokers"):
+        cluster.state.catalog.topic("staged@orders")
+
+
+def test_a_staging_log_follows_its_topic_in_all_things() -> None:
+    cluster = Cluster(1, 2, 3)
+    topic_id = cluster.create("orders", [1, 2])
+    begin(cluster, 0, "orders")
+
+    cluster.do(AlterTopic("orders", {"durability": "replicated", "batch_bytes_max": "1MiB"}, []))
+    cluster.do(AddPartitions("orders", 3))
+    cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [2, 3])]))
+    alone = ReassignReplicas([Reassignment(staging(cluster).topic_id, 0, [1, 3])])
+    (answer,) = cluster.answer(PartitionAnswers, alone).answers
+
+    assert answer.error is not None
+    assert "a staging log moves with its topic 'orders'" in answer.error.message
+    assert staging(cluster).partition_count == 3
+    assert staging(cluster).overrides["batch_bytes_max"] == "1MiB"
+    staging_id = staging(cluster).topic_id
+    cluster.do(DeleteTopic("orders"))
+    assert cluster.state.catalog.was_deleted(staging_id)
+
+
+def test_a_topic_that_goes_with_its_queue_takes_its_staging_log_along() -> None:
+    cluster = Cluster(1)
+    make(cluster, creation(cluster, "orders", partitions=1))
+    begin(cluster, 0, "orders")
+
+    cluster.do(DeleteQueue("orders", with_topic=True))
+
+    assert cluster.state.catalog.topics == []
+
+
+def test_whoever_begins_a_batch_again_goes_on_with_it() -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1])
+
+    first, again = begin(cluster, 4, "orders"), begin(cluster, 4, "orders")
+
+    assert first == again
+    assert begin(cluster, 4, name="q2").number == first.number + 1
+
+
+def test_saying_that_a_batch_goes_on_keeps_it_open_and_costs_a_write_only_now_and_then() -> None:
+    cluster = Cluster(1)
+    begin(cluster, 4, timeout_ms=HOUR_MS)
+    again = BeginTransaction("q1", 4, HOUR_MS, [], [])
+
+    assert cluster.machine.handle(again, now_ms=NOW_MS + HOUR_MS // 9).records == []
+    later = cluster.machine.handle(again, now_ms=NOW_MS + HOUR_MS // 8).records
+
+    assert len(later) == 1
+
+
+def test_a_batch_is_committed_once_and_then_says_so_for_ever() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1], [1])
+    number = begin(cluster, 7, "orders").number
+
+    first = commit(cluster, 7, number, part(orders, 0), part(orders, 1))
+    again = commit(cluster, 7, number, part(orders, 1, 9))
+
+    assert first == TransactionAnswer(number, TransactionStatus.COMMITTED)
+    assert again == TransactionAnswer(0, TransactionStatus.COMMITTED)
+    assert list(cluster.state.transactions.parts_of((orders, 1))) == [1]
+    finish(cluster, 1, orders, partition=0)
+    finish(cluster, 1, orders, partition=0)
+    assert begin(cluster, 7, "orders").status == TransactionStatus.COMMITTED
+    finish(cluster, 1, orders, partition=1)
+    assert begin(cluster, 7, "orders") == commit(cluster, 7, number) == DONE
+    assert cluster.state.transactions.needed_numbers() == set()
+
+
+def test_a_commit_of_nothing_is_remembered_like_any_other() -> None:
+    cluster = Cluster(1)
+
+    answer = commit(cluster, 7, begin(cluster, 7).number)
+
+    assert answer.status == TransactionStatus.COMPLETE
+    assert commit(cluster, 7, 99) == DONE
+
+
+def test_a_lower_batch_than_the_last_one_is_refused_whatever_it_wants() -> None:
+    cluster = Cluster(1)
+    commit(cluster, 7, begin(cluster, 7).number)
+
+    with pytest.raises(StaleTransactionError, match="below 7"):
+        begin(cluster, 6)
+    with pytest.raises(StaleTransactionError, match="below 7"):
+        commit(cluster, 6, 1)
+
+
+def test_a_later_batch_ends_an_open_one_and_fences_those_who_are_behind() -> None:
+    cluster = Cluster(1)
+    first = begin(cluster, 7).number
+    second = begin(cluster, 8).number
+
+    with pytest.raises(StaleTransactionError, match="somebody else is further"):
+        begin(cluster, 7)
+    with pytest.raises(StaleTransactionError):
+        commit(cluster, 7, first)
+    assert cluster.state.transactions.needed_numbers() == {second}
+
+
+def test_a_commit_under_the_number_of_another_transaction_is_refused() -> None:
+    cluster = Cluster(1)
+    first = begin(cluster, 7).number
+    cluster.do(AbortTransaction("q1", 7, first))
+    second = begin(cluster, 7).number
+
+    with pytest.raises(TransactionGoneError, match="begin and stage anew"):
+        commit(cluster, 7, first)
+    with pytest.raises(TransactionGoneError):
+        commit(cluster, 7, 99, name="never begun")
+    assert commit(cluster, 7, second).status == TransactionStatus.COMPLETE
+
+
+def test_an_abort_never_undoes_a_commit() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1])
+    number = begin(cluster, 7, "orders").number
+    commit(cluster, 7, number, part(orders))
+
+    answer = cluster.answer(TransactionAnswer, AbortTransaction("q1", 7, number))
+
+    assert answer.status == TransactionStatus.COMMITTED
+    assert cluster.state.transactions.is_pending(1, (orders, 0))
+
+
+def test_an_abort_ends_only_the_transaction_that_is_meant() -> None:
+    cluster = Cluster(1)
+    number = begin(cluster, 7).number
+
+    for other in (
+        AbortTransaction("q1", 6, 0),
+        AbortTransaction("q1", 7, number + 1),
+        AbortTransaction("q2", 7, 0),
+    ):
+        assert cluster.handle(other).records == []
+    cluster.do(AbortTransaction("q1", 7, 0))
+
+    assert cluster.state.transactions.open_numbers == {}.keys()
+    assert cluster.state.transactions.names == {}
+
+
+def test_a_batch_that_nobody_goes_on_with_is_dropped_and_then_never_committed() -> None:
+    cluster = Cluster(1)
+    number = begin(cluster, 7, timeout_ms=1000).number
+
+    assert cluster.machine.handle(ExpireTransactions(), now_ms=NOW_MS + 999).records == []
+    for record in cluster.machine.handle(ExpireTransactions(), now_ms=NOW_MS + 1000).records:
+        cluster.machine.apply(record)
+        cluster.follower.apply(record)
+
+    with pytest.raises(TransactionGoneError):
+        commit(cluster, 7, number)
+
+
+def test_a_name_is_remembered_for_seven_days_after_its_last_use() -> None:
+    cluster = Cluster(1)
+    orders = cluster.create("orders", [1])
+    commit(cluster, 7, begin(cluster, 7, "orders").number, part(orders))
+    late = NOW_MS + REMEMBERED_MS
+
+    assert cluster.machine.handle(ExpireTransactions(), now_ms=late).records == [], "not done"
+    finish(cluster, 1, orders, partition=0)
+    assert cluster.machine.handle(ExpireTransactions(), now_ms=late - 1).records == []
+    for record in cluster.machine.handle(ExpireTransactions(), now_ms=late).records:
+        cluster.machine.apply(record)
+
+    assert cluster.state.transactions.names == {}
+
+
+def test_a_commit_is_refused_as_a_whole_if_any_part_cannot_be() -> None:
+    cluster = Cluster(1)
+    orders, other = cluster.create("orders", [1]), cluster.create("other", [1])
+    number = begin(cluster, 7, "orders").number
+    good = part(orders)
+    refused: list[tuple[StagedPart, type[BrokerError]]] = [
+        (good, InvalidRequestError),
+        (part(orders, 1), UnknownPartitionError),
+        (part(bytes(16)), UnknownTopicError),
+        (part(staging(cluster).topic_id), UnknownTopicError),
+        (part(other), InvalidRequestError),
+        (part(orders, 0, 3, 3), InvalidRequestError),
+        (StagedPart(orders, 0, [StagedPiece(1, 5, 5, 1)]), InvalidRequestError),
+        (StagedPart(orders, 0, [StagedPiece(1, 5, 9, 5)]), InvalidRequestError),
+        (StagedPart(orders, 0, [StagedPiece(1, 5, 9, 0)]), InvalidRequestError),
+    ]
+    for bad, error in refused:
+        parts = [good, bad] if bad.topic_id != orders or bad is good else [bad]
+        with pytest.raises(error):
+            cluster.handle(CommitTransaction("q1", 7, number, parts))
+
+    assert commit(cluster, 7, number, good).status == TransactionStatus.COMMITTED
+
+
+def test_what_was_meant_for_a_topic_that_is_deleted_is_waited_for_no_more() -> None:
+    cluster = Cluster(1)
+    orders, other = cluster.create("orders", [1]), cluster.create("other", [1])
+    number = begin(cluster, 7, "orders", "other").number
+    commit(cluster, 7, number, part(orders), part(other))
+
+    cluster.do(DeleteTopic("other"))
+    finish(cluster, 1, orders, partition=0)
+
+    assert commit(cluster, 7, number) == DONE
+
+
+def test_only_who_leads_a_partition_can_say_that_something_is_lost() -> None:
+    cluster = Cluster(1, 2)
+    orders = cluster.create("orders", [1, 2])
+    number = begin(cluster, 7, "orders").number
+    commit(cluster, 7, number, part(orders))
+    lost = AppendedPart(1, orders, 0, is_lost=True)
+    epoch = cluster.partition().leader_epoch
+
+    assert cluster.handle(FinishParts(2, [FinishedPart(lost, epoch)])).records == []
+    assert cluster.handle(FinishParts(1, [FinishedPart(lost, epoch + 1)])).records == []
+    finish(cluster, 1, orders, partition=0, is_lost=True)
+
+    assert commit(cluster, 7, number) == TransactionAnswer(0, TransactionStatus.LOST)
+
+
+def test_there_is_a_limit_to_what_is_open() -> None:
+    cluster = Cluster(1)
+    for number in range(OPEN_MAX):
+        for record in cluster.machine.handle(
+            BeginTransaction(f"q{number}", 0, HOUR_MS, [], []), now_ms=NOW_MS
+        ).records:
+            cluster.machine.apply(record)
+
+    with pytest.raises(OverloadedError, match="1000 transactions"):
+        cluster.machine.handle(BeginTransaction("one more", 0, HOUR_MS, [], []), now_ms=NOW_MS)
+    # Who has one may go on with it, and begin the next.
+    begun = cluster.machine.handle(BeginTransaction("q0", 0, HOUR_MS, [], []), now_ms=NOW_MS)
+    assert isinstance(begun.reply, TransactionAnswer)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        BeginTransaction("", 0, HOUR_MS, [], []),
+        BeginTransaction("q" * 201, 0, HOUR_MS, [], []),
+        BeginTransaction("q1", -1, HOUR_MS, [], []),
+        BeginTransaction("q1", 1 << 63, HOUR_MS, [], []),
+        BeginTransaction("q1", 0, 999, [], []),
+        BeginTransaction("q1", 0, 25 * HOUR_MS, [], []),
+        BeginTransaction("q1", 0, HOUR_MS, ["orders"], []),
+        BeginTransaction("q1", 0, HOUR_MS, ["orders"], [b"short"]),
+    ],
+)
+def test_what_makes_no_sense_is_not_begun(command: BeginTransaction) -> None:
+    cluster = Cluster(1)
+    cluster.create("orders", [1])
+
+    with pytest.raises(InvalidRequestError):
+        cluster.handle(command)

@@ -1,0 +1,67 @@
+"""Whoever waits for an entry learns what became of it."""
+
+import pytest
+
+from tidelog.coordinator.raft.messages import EntryId
+from tidelog.coordinator.raft_node.pending_proposals import (
+    LostCommandError,
+    OvertakenCommandError,
+    WaitingCommands,
+)
+from tidelog.wire.errors import LogOfflineError
+
+
+async def test_an_entry_that_is_applied_is_told_to_whoever_waits_for_it() -> None:
+    waiting = WaitingCommands()
+    command = waiting.add(EntryId(7, 2))
+    waiting.applied(EntryId(6, 2))
+    was_settled_before = command.is_settled
+
+    waiting.applied(EntryId(7, 2))
+
+    assert not was_settled_before
+    assert command.is_settled
+    assert await command.wait() == 7
+
+
+async def test_another_entry_in_its_place_means_that_it_never_will_be() -> None:
+    waiting = WaitingCommands()
+    command = waiting.add(EntryId(7, 2))
+
+    waiting.applied(EntryId(7, 3))
+
+    with pytest.raises(LostCommandError):
+        await command.wait()
+
+
+async def test_two_may_wait_at_one_index_for_entries_of_different_terms() -> None:
+    waiting = WaitingCommands()
+    older, newer = waiting.add(EntryId(7, 2)), waiting.add(EntryId(7, 3))
+
+    waiting.applied(EntryId(7, 3))
+
+    assert await newer.wait() == 7
+    with pytest.raises(LostCommandError):
+        await older.wait()
+
+
+async def test_what_a_snapshot_covers_nobody_can_tell_and_the_rest_goes_on_waiting() -> None:
+    waiting = WaitingCommands()
+    covered, behind = waiting.add(EntryId(7, 2)), waiting.add(EntryId(8, 2))
+
+    waiting.overtaken(7)
+
+    with pytest.raises(OvertakenCommandError):
+        await covered.wait()
+    assert not behind.is_settled
+
+
+async def test_an_end_is_told_to_everybody() -> None:
+    waiting = WaitingCommands()
+    commands = [waiting.add(EntryId(index, 2)) for index in (7, 7, 9)]
+
+    waiting.fail(LogOfflineError("the disk failed"))
+
+    for command in commands:
+        with pytest.raises(LogOfflineError):
+            await command.wait()

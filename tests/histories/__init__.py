@@ -1,1 +1,0 @@
-"""Histories of real clients against real processes: `python -m tests.histories`."""

@@ -1,0 +1,104 @@
+"""What is left of segments in a file of its own, before it counts."""
+
+import pytest
+
+from tests.logstore.compacting import (
+    append,
+    begin,
+    commit,
+    compact,
+    keyed_log,
+    rows_in,
+    rows_of,
+    swap_ready,
+)
+from tests.logstore.logs import DIRECTORY, Opened, new_log
+from tests.simulation.machine.faulty_disk import FaultyFile
+from tidelog.logstore.compaction.segment_rewrite import Rewrite, RewriteFailedError
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
+
+
+def rewritten(opened: Opened) -> Rewrite:
+    """Return the first rewrite of a round that is ready."""
+    cleaning = begin(opened)
+    while cleaning.ready is None:
+        cleaning.run(1)
+    return cleaning.ready
+
+
+def test_nothing_of_the_log_is_touched() -> None:
+    opened = keyed_log()
+    before = {path: opened.disk.visible_bytes(path) for path in opened.disk.paths()}
+
+    rewrite = rewritten(opened)
+
+    after = {path: opened.disk.visible_bytes(path) for path in opened.disk.paths()}
+    assert after.keys() - before.keys() == {rewrite.temporary}
+    assert {path: after[path] for path in before} == before
+
+
+def test_the_file_is_whole_on_the_disk_when_it_is_done_and_says_what_the_log_says() -> None:
+    opened = keyed_log()
+    rows = rows_of(opened.log)
+
+    rewrite = rewritten(opened)
+
+    content = opened.disk.durable_bytes(rewrite.temporary)
+    end = rewrite.footer.end_position
+    assert content[end:] == rewrite.footer.to_bytes()
+    found, end_offset = rows_in(content[SEGMENT_HEADER_SIZE:end], rewrite.segments[0].base_offset)
+    assert end_offset == rewrite.segments[-1].end_offset == rewrite.footer.end_offset
+    assert found.items() < rows.items()
+
+
+def test_what_loses_nothing_is_not_swapped() -> None:
+    opened = new_log()
+    for number in range(8):
+        append(opened, (b"%d" % number, b"." * 1900))
+    commit(opened)
+    compact(opened)
+    before = {path: opened.disk.visible_bytes(path) for path in opened.disk.paths()}
+    bases = opened.segment_bases()
+    append(opened, (b"another", b"value"))
+    commit(opened)
+
+    cleaning = begin(opened)
+    swapped: set[int] = set()
+    while not cleaning.is_done:
+        cleaning.run(1)
+        if cleaning.ready is not None:
+            swapped.add(cleaning.ready.segments[0].base_offset)
+            swap_ready(cleaning)
+
+    assert len(bases) > 3
+    assert swapped == {bases[-1]}, "it was never cleaned, and says now that it is"
+    for base in bases[:-1]:
+        assert opened.disk.visible_bytes(opened.path(base)) == before[opened.path(base)]
+
+
+def test_a_disk_that_has_other_bytes_than_were_written_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = keyed_log()
+    cleaning = begin(opened)
+    temporary = f"{opened.path(0)}.cleaned.tmp"
+
+    def spoil(_: FaultyFile) -> None:
+        opened.disk.flip_bit(temporary, 200, 3)
+
+    monkeypatch.setattr(FaultyFile, "drop_cache", spoil)
+
+    with pytest.raises(RewriteFailedError, match="other bytes"):
+        cleaning.run(1 << 20)
+
+    cleaning.abandon()
+    assert not opened.disk.exists(temporary)
+
+
+def test_what_is_abandoned_leaves_nothing_behind() -> None:
+    opened = keyed_log()
+    names = opened.disk.list_directory(DIRECTORY)
+
+    rewritten(opened).abandon()
+
+    assert opened.disk.list_directory(DIRECTORY) == names

@@ -1,0 +1,124 @@
+"""What is left of a log whose files are gone can be told before it is opened."""
+
+from functools import partial
+from random import Random
+
+import pytest
+
+from tests.logstore.crashes import POWER_CUTS, crash
+from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, new_log, reopen
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.logstore.recovery.log_presence import Remains, remains_of
+
+
+def _ready() -> Opened:
+    opened = new_log()
+    opened.append_many(60, flush_every=10)
+    opened.flush(checkpoint=True)
+    opened.append_many(5)
+    opened.flush()
+    return opened
+
+
+def _remains(disk: FaultyDisk) -> Remains:
+    before = len(disk.changes)
+    found = remains_of(disk, DIRECTORY)
+    assert len(disk.changes) == before, "nothing is changed"
+    return found
+
+
+def test_a_log_that_is_as_it_was_left_is_proven() -> None:
+    opened = _ready()
+    assert _remains(opened.disk) is Remains.PROVEN
+    assert _remains(opened.disk.kill()) is Remains.PROVEN
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_without_a_checkpoint_a_log_is_doubtful(is_gone: bool) -> None:
+    disk = _ready().disk
+    if is_gone:
+        disk.lose_file(CHECKPOINT)
+    else:
+        disk.flip_bit(CHECKPOINT, 30, 0)
+
+    assert _remains(disk) is Remains.DOUBTFUL
+
+
+@pytest.mark.parametrize("at", [16, 100])
+def test_a_log_without_a_checkpoint_is_doubtful_as_long_as_a_batch_is_whole(at: int) -> None:
+    opened = _ready()
+    opened.disk.lose_file(CHECKPOINT)
+    for base in opened.segment_bases():
+        opened.disk.flip_bit(opened.path(base), at, 0)
+
+    assert _remains(opened.disk) is Remains.DOUBTFUL
+
+
+def test_of_a_log_without_headers_and_batches_nothing_is_left() -> None:
+    opened = _ready()
+    opened.disk.lose_file(CHECKPOINT)
+    for base in opened.segment_bases():
+        opened.disk.cut_file(opened.path(base), 100)
+        opened.disk.flip_bit(opened.path(base), 16, 0)
+
+    assert _remains(opened.disk) is Remains.NOTHING
+
+
+def test_sealed_segments_that_are_gone_are_found_to_be_damage_and_leave_no_doubt() -> None:
+    opened = _ready()
+    for base in opened.segment_bases()[:-1]:
+        opened.disk.lose_file(opened.path(base))
+
+    assert _remains(opened.disk) is Remains.PROVEN
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_log_whose_active_segment_is_gone_or_too_short_is_doubtful(is_gone: bool) -> None:
+    opened = _ready()
+    path = opened.path(opened.segment_bases()[-1])
+    if is_gone:
+        opened.disk.lose_file(path)
+    else:
+        opened.disk.cut_file(path, 100)
+
+    assert _remains(opened.disk) is Remains.DOUBTFUL
+
+
+@pytest.mark.parametrize("has_checkpoint", [True, False])
+def test_of_a_log_without_segments_nothing_is_left(has_checkpoint: bool) -> None:
+    opened = _ready()
+    for base in opened.segment_bases():
+        opened.disk.lose_file(opened.path(base))
+    if not has_checkpoint:
+        opened.disk.lose_file(CHECKPOINT)
+
+    assert _remains(opened.disk) is Remains.NOTHING
+
+
+def test_of_a_log_whose_segments_are_all_empty_nothing_is_left() -> None:
+    opened = _ready()
+    for base in opened.segment_bases():
+        opened.disk.cut_file(opened.path(base), 0)
+    opened.disk.lose_file(CHECKPOINT)
+
+    assert _remains(opened.disk) is Remains.NOTHING
+
+
+def test_of_a_log_without_a_directory_nothing_is_left() -> None:
+    assert _remains(FaultyDisk()) is Remains.NOTHING
+
+
+def test_a_log_that_was_opened_is_proven_whenever_the_process_before_had_ended() -> None:
+    """A checkpoint vouches for the beginning of a file as well (seed 7400400)."""
+    number = 0
+    while True:
+        disk = FaultyDisk()
+        place = crash(disk, number, partial(new_log, disk=disk))
+        if place is None:
+            break
+        number += 1
+        for seed in POWER_CUTS:
+            again = reopen(disk.kill())
+            again.flush(checkpoint=True)
+            assert _remains(again.disk.power_cut(Random(seed))) is Remains.PROVEN, place
+    assert number > 3

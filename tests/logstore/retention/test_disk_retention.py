@@ -1,0 +1,87 @@
+"""The oldest segments of all logs go first when a disk is to hold less."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.logstore.retention.disk_retention import DiskOutlook, surplus_counts
+from tidelog.logstore.retention.retention import ActiveFacts, LogFacts, SegmentFacts
+
+
+def log(*newest_ms: int, size_bytes: int = 100, active_bytes: int = 50) -> LogFacts:
+    sealed = [SegmentFacts(size_bytes, 10, newest) for newest in newest_ms]
+    return LogFacts(sealed, ActiveFacts(10, 20, active_bytes, None))
+
+
+def test_nothing_goes_while_all_of_it_fits() -> None:
+    assert surplus_counts([log(1, 2), log(3)], bytes_max=400) == [0, 0]
+    assert surplus_counts([], bytes_max=0) == []
+
+
+def test_the_oldest_go_first_whatever_log_they_are_in() -> None:
+    logs = [log(5, 9), log(1, 2, 8), log()]
+
+    assert surplus_counts(logs, bytes_max=649) == [0, 1, 0]
+    assert surplus_counts(logs, bytes_max=449) == [1, 2, 0]
+
+
+def test_an_old_segment_behind_a_young_one_waits_for_it() -> None:
+    assert surplus_counts([log(9, 1), log(5)], bytes_max=399) == [0, 1]
+
+
+def test_the_segments_that_grow_stay() -> None:
+    assert surplus_counts([log(1, 2), log(3)], bytes_max=0) == [2, 1]
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=6),
+    st.integers(0, 4000),
+)
+def test_as_much_goes_as_must_and_not_a_segment_more(
+    newest: list[list[int]], bytes_max: int
+) -> None:
+    logs = [log(*sorted(each)) for each in newest]
+
+    counts = surplus_counts(logs, bytes_max=bytes_max)
+
+    left = sum(each.size_bytes for each in logs) - 100 * sum(counts)
+    assert left <= bytes_max or counts == [len(each) for each in newest]
+    assert not any(counts) or left + 100 > bytes_max
+    gone = [time for each, count in zip(logs, counts, strict=True) for time in _times(each)[:count]]
+    kept = [time for each, count in zip(logs, counts, strict=True) for time in _times(each)[count:]]
+    assert max(gone, default=0) <= min(kept, default=50)
+
+
+def _times(facts: LogFacts) -> list[int]:
+    return [each.newest_ms for each in facts.sealed]
+
+
+def test_a_segment_that_grows_goes_at_the_earliest_behind_all_that_are_sealed() -> None:
+    outlook = DiskOutlook([log(1, 2), log(3)], bytes_max=1000)
+
+    assert outlook.bytes_left(None) == 1000 - 400 + 300
+    assert outlook.bytes_left(1) == 600
+    assert outlook.bytes_left(3) == 800
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6), min_size=1, max_size=6),
+    st.integers(0, 4000),
+    st.data(),
+)
+def test_a_segment_stays_until_so_much_has_come_in(
+    newest: list[list[int]], bytes_max: int, data: st.DataObject
+) -> None:
+    unique = [[100 * age + at for age in each] for at, each in enumerate(newest)]
+    logs = [log(*each) for each in unique]
+    place = data.draw(st.integers(0, len(logs) - 1))
+    number = data.draw(st.integers(0, len(unique[place]) - 1))
+
+    left = DiskOutlook(logs, bytes_max=bytes_max).bytes_left(max(unique[place][: number + 1]))
+
+    def gone(more_bytes: int) -> bool:
+        more = LogFacts([], ActiveFacts(0, 0, more_bytes, None))
+        return surplus_counts([*logs, more], bytes_max=bytes_max)[place] > number
+
+    assert left == 0 or not gone(left)
+    has_older_before = max(unique[place][:number], default=-1) >= unique[place][number]
+    assert gone(left + 1) or has_older_before

@@ -1,0 +1,115 @@
+"""A survey tells good batches from holes, wherever bytes are bad or missing."""
+
+from tests.logstore.logs import stored
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tidelog.logstore.damage import DamagedRange, DamagedRanges
+from tidelog.logstore.disk.disk import File
+from tidelog.logstore.segments.gap_scan import Good, Hole, survey
+from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
+from tidelog.wire.batch.record_batch import HEADER_SIZE
+
+BATCHES = [
+    stored([b"x" * 9] * 2, base_offset=2 * number, leader_epoch=number) for number in range(4)
+]
+SIZE = len(BATCHES[0])
+END = SEGMENT_HEADER_SIZE + 4 * SIZE
+
+
+def file_of(data: bytes) -> File:
+    file = FaultyDisk().open("file", create=True)
+    file.write_at(SEGMENT_HEADER_SIZE, [data])
+    return file
+
+
+def look(data: bytes, *, end_offset: int = 8) -> list[Good | Hole]:
+    end = (end_offset, SEGMENT_HEADER_SIZE + len(data))
+    return list(survey(file_of(data), start=(0, SEGMENT_HEADER_SIZE), end=end, chunk_bytes=64))
+
+
+def holes(data: bytes) -> list[Hole]:
+    return [each for each in look(data) if isinstance(each, Hole)]
+
+
+def at(number: int) -> int:
+    return SEGMENT_HEADER_SIZE + number * SIZE
+
+
+def test_good_batches_are_told_with_their_places() -> None:
+    found = look(b"".join(BATCHES))
+
+    assert [each.end_offset for each in found] == [2, 4, 6, 8]
+    assert [each.position for each in found] == [at(number) for number in range(4)]
+    assert all(isinstance(each, Good) for each in found)
+
+
+def test_every_flipped_bit_makes_a_hole_of_its_batch() -> None:
+    for place in range(4 * SIZE):
+        data = bytearray(b"".join(BATCHES))
+        data[place] ^= 0x10
+        number = place // SIZE
+
+        (hole,) = holes(bytes(data))
+
+        assert (hole.offset, hole.end_offset) == (2 * number, 2 * number + 2)
+        assert (hole.position, hole.end_position) == (at(number), at(number + 1))
+        assert hole.leader_epoch == max(number - 1, 0)
+        assert (hole.behind is None) == (number == 3)
+
+
+def test_every_lost_end_is_a_hole() -> None:
+    for size in range(4 * SIZE):
+        whole = size // SIZE
+
+        (hole,) = holes(b"".join(BATCHES)[:size])
+
+        assert (hole.offset, hole.end_offset, hole.position) == (2 * whole, 8, at(whole))
+        assert hole.end_position == SEGMENT_HEADER_SIZE + size
+        assert hole.behind is None
+
+
+def test_a_batch_that_vanished_without_a_trace_is_a_hole_without_bytes() -> None:
+    (hole,) = holes(BATCHES[0] + BATCHES[2] + BATCHES[3])
+
+    assert (hole.offset, hole.end_offset) == (2, 4)
+    assert hole.position == hole.end_position == at(1)
+
+
+def test_bytes_that_are_no_batch_are_a_hole_without_offsets() -> None:
+    (hole, last) = holes(BATCHES[0] + b"...." + b"".join(BATCHES[1:]) + b".")
+
+    assert (hole.offset, hole.end_offset, hole.end_position - hole.position) == (2, 2, 4)
+    assert (last.offset, last.end_offset, last.end_position - last.position) == (8, 8, 1)
+
+
+def test_what_is_known_to_be_damaged_is_not_good() -> None:
+    data = b"".join(BATCHES)
+    found = list(
+        survey(
+            file_of(data),
+            start=(0, SEGMENT_HEADER_SIZE),
+            end=(8, END),
+            damage=DamagedRanges([DamagedRange(3, 5)]),
+        )
+    )
+
+    assert [type(each) for each in found] == [Good, Hole, Good]
+    assert [(each.offset, each.end_offset) for each in found] == [(0, 2), (2, 6), (6, 8)]
+
+
+def test_a_batch_that_reaches_beyond_the_end_does_not_belong_there() -> None:
+    data = b"".join(BATCHES)
+
+    (*_, last) = look(data, end_offset=7)
+
+    assert isinstance(last, Hole)
+    assert (last.offset, last.end_offset, last.end_position) == (6, 7, END)
+
+
+def test_a_batch_in_a_damaged_payload_is_not_taken_for_one() -> None:
+    inner = stored([b"inner"], base_offset=1)
+    outer = bytearray(stored([inner], base_offset=0))
+    outer[HEADER_SIZE] ^= 1
+
+    found = look(bytes(outer), end_offset=1)
+
+    assert [type(each) for each in found] == [Hole]

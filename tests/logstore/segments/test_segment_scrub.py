@@ -1,0 +1,243 @@
+"""A scrub finds every flipped bit of what is durable, and mends what can be made anew."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.logstore.logs import (
+    CHECKPOINT,
+    DIRECTORY,
+    Opened,
+    batch_bounds,
+    expected,
+    image_of,
+    name_of,
+    new_log,
+    read_all,
+)
+from tidelog.logstore.config import KiB, LogConfig
+from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, SEGMENT_HEADER_SIZE
+from tidelog.logstore.segments.segment_scrub import SegmentScrub, is_checkpoint_spoiled
+
+TINY = LogConfig(segment_bytes=700, index_interval_bytes=128, batch_bytes_max=600)
+SEALED, ACTIVE = 0, 5
+FOR_EVER = 1 << 40
+
+
+def tiny_log() -> Opened:
+    """Return a log with a sealed segment, and two batches in the active one."""
+    opened = new_log(TINY)
+    opened.append_many(ACTIVE + 2, flush_every=2)
+    opened.flush(checkpoint=True)
+    assert opened.segment_bases() == [SEALED, ACTIVE]
+    return opened
+
+
+def scrubs(opened: Opened) -> Iterator[SegmentScrub]:
+    """Look through all of a log."""
+    from_offset = 0
+    while (scrub := opened.log.begin_scrub(from_offset=from_offset)) is not None:
+        while not scrub.is_done:
+            scrub.run(FOR_EVER)
+        yield scrub
+        from_offset = scrub.base_offset + 1
+
+
+def found(opened: Opened) -> list[tuple[int, int] | str]:
+    """Return holes, and what else is spoiled."""
+    everything: list[tuple[int, int] | str] = []
+    for scrub in scrubs(opened):
+        everything += [(hole.offset, hole.end_offset) for hole in scrub.holes]
+        everything += scrub.spoiled
+    if is_checkpoint_spoiled(opened.disk, DIRECTORY):
+        everything.append("checkpoint")
+    return everything
+
+
+def flipped(opened: Opened, name: str) -> Iterator[int]:
+    """Flip one bit of each byte of a file, one after the other, while its position is told."""
+    path = f"{DIRECTORY}/{name}"
+    for position in range(len(image_of(opened.disk)[name])):
+        opened.disk.flip_bit(path, position, position % 8)
+        yield position
+        opened.disk.flip_bit(path, position, position % 8)
+
+
+def test_in_a_good_log_nothing_is_found() -> None:
+    opened = tiny_log()
+
+    assert found(opened) == []
+    assert [scrub.base_offset for scrub in scrubs(opened)] == [SEALED, ACTIVE]
+
+
+@pytest.mark.parametrize("base", [SEALED, ACTIVE])
+def test_every_flipped_bit_of_a_segment_is_found(base: int) -> None:
+    opened = tiny_log()
+    bounds = batch_bounds(image_of(opened.disk)[name_of(base)])
+
+    for position in flipped(opened, name_of(base)):
+        if position < SEGMENT_HEADER_SIZE:
+            assert found(opened) == ["header"]
+        elif position >= bounds[-1]:
+            assert found(opened) == ["footer"]
+        else:
+            number = base + sum(bound <= position for bound in bounds) - 1
+            assert found(opened) == [(number, number + 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"), [(name_of(SEALED, ".index"), "index"), ("checkpoint", "checkpoint")]
+)
+def test_every_flipped_bit_of_other_files_is_found(name: str, what: str) -> None:
+    opened = tiny_log()
+
+    for _ in flipped(opened, name):
+        assert found(opened) == [what]
+
+
+def test_a_checkpoint_that_is_gone_is_found() -> None:
+    opened = new_log()
+    opened.append_many(3)
+    opened.flush(checkpoint=True)
+    assert found(opened) == []
+
+    opened.disk.lose_file(f"{DIRECTORY}/checkpoint")
+
+    assert found(opened) == ["checkpoint"]
+
+
+def test_a_lost_end_is_found() -> None:
+    opened = tiny_log()
+    opened.disk.cut_file(opened.path(SEALED), SEGMENT_HEADER_SIZE + 10)
+
+    assert found(opened) == [(0, ACTIVE), "footer"]
+
+
+@pytest.mark.parametrize("what", ["header", "footer", "index"])
+def test_what_can_be_made_anew_is_mended(what: str) -> None:
+    opened = tiny_log()
+    before = image_of(opened.disk)
+    size = len(before[name_of(SEALED)])
+    path, position = {
+        "header": (opened.path(SEALED), 20),
+        "footer": (opened.path(SEALED), size - SEGMENT_FOOTER_SIZE + 10),
+        "index": (opened.path(SEALED).replace(".log", ".index"), 30),
+    }[what]
+    opened.disk.flip_bit(path, position, 3)
+
+    for scrub in scrubs(opened):
+        if scrub.mend():
+            scrub.sync()
+
+    assert found(opened) == []
+    assert read_all(opened.log) == expected(0, ACTIVE + 2)
+    for again in (opened.kill(), opened.cut_power(1)):
+        assert again.report.notes == []
+        assert again.report.scanned_bytes == 0
+        assert read_all(again.log) == expected(0, ACTIVE + 2)
+        after = image_of(again.disk)
+        assert after[name_of(SEALED)] == before[name_of(SEALED)]
+        assert found(again) == [], "it does not come back"
+
+
+def test_nothing_is_spoiled_by_power_cuts() -> None:
+    for seed in range(60):
+        opened = new_log(TINY)
+        for cut in range(4):
+            # Some of it is flushed, and some is not.
+            opened.append_many(7 + seed % 5, flush_every=3)
+            opened = opened.cut_power(100 * seed + cut)
+            opened.flush()
+
+            assert found(opened) == [], f"seed {seed}, cut {cut}"
+
+
+def test_an_index_that_was_made_while_the_log_was_opened_is_not_spoiled_by_a_power_cut() -> None:
+    for seed in range(40):
+        opened = new_log(TINY)
+        opened.append_many(12)
+        # What the process before was about to sync, the next one makes anew.
+        again = opened.kill()
+        again.flush()
+
+        assert found(again.cut_power(seed)) == [], f"seed {seed}"
+
+
+def test_a_segment_that_was_cut_meanwhile_gets_no_footer() -> None:
+    opened = tiny_log()
+    size = len(image_of(opened.disk)[name_of(SEALED)])
+    opened.disk.flip_bit(opened.path(SEALED), size - 5, 3)
+    (scrub, _) = scrubs(opened)
+    assert scrub.spoiled == ["footer"]
+
+    opened.log.truncate(3)
+    before = image_of(opened.disk)
+    scrub.mend()
+
+    assert image_of(opened.disk) == before
+    assert read_all(opened.kill().log) == expected(0, 3)
+
+
+def test_what_is_not_durable_yet_is_left_alone() -> None:
+    opened = tiny_log()
+    end = len(image_of(opened.disk)[name_of(ACTIVE)])
+    opened.append_many(2)
+    opened.disk.open(opened.path(ACTIVE)).write_at(end + 3, [b"?"])
+
+    assert found(opened) == []
+    opened.flush()
+    assert found(opened) == [(ACTIVE + 2, ACTIVE + 3)]
+
+
+def test_a_segment_that_was_rolled_and_not_flushed_is_not_looked_at_as_a_whole() -> None:
+    opened = tiny_log()
+    opened.append_many(10)
+
+    assert [scrub.base_offset for scrub in scrubs(opened)] == [SEALED, ACTIVE]
+    assert found(opened) == []
+
+
+def test_a_log_that_is_offline_is_left_alone() -> None:
+    opened = tiny_log()
+    opened.log.fail("fsync failed")
+
+    assert opened.log.begin_scrub(from_offset=0) is None
+
+
+def test_a_step_ends_when_it_has_cost_enough_and_small_batches_cost_4_kib() -> None:
+    opened = tiny_log()
+    scrub = opened.log.begin_scrub(from_offset=0)
+    assert scrub is not None
+
+    costs: list[int] = []
+    while not scrub.is_done:
+        costs.append(scrub.run(2 * 4 * KiB))
+
+    index_size = len(image_of(opened.disk)[name_of(SEALED, ".index")])
+    assert costs == [8 * KiB, 8 * KiB, 4 * KiB + index_size]
+
+
+@pytest.mark.parametrize("is_cold", [True, False])
+def test_the_page_cache_keeps_what_others_brought_there(*, is_cold: bool) -> None:
+    opened = tiny_log()
+    if is_cold:
+        opened.disk.cold_paths |= {opened.path(SEALED), opened.path(ACTIVE)}
+    opened.disk.calls.clear()
+
+    list(scrubs(opened))
+
+    dropped = [path for operation, path, *_ in opened.disk.calls if operation == "drop_cache"]
+    assert dropped == ([opened.path(SEALED)] if is_cold else [])
+
+
+def test_looking_changes_nothing() -> None:
+    opened = tiny_log()
+    before = image_of(opened.disk)
+    opened.disk.calls.clear()
+
+    assert found(opened) == []
+
+    changing = {"write_at", "sync", "truncate", "rename", "remove", "sync_directory", "create"}
+    assert changing.isdisjoint(str(call[0]) for call in opened.disk.calls)
+    assert image_of(opened.disk) == before
+    assert CHECKPOINT in {str(call[1]) for call in opened.disk.calls}

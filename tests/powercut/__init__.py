@@ -1,1 +1,0 @@
-"""Power cuts on a real file system: `python -m tests.powercut`."""

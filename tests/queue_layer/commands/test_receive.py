@@ -1,0 +1,313 @@
+"""Handing messages out: visibility, counts, limits and last chances."""
+
+import pytest
+
+from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
+from tidelog.queue_layer.commands.receive import ReceiveCommand, died, joined
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queue_journal import Deferred, Died, Received
+from tidelog.wire.messages.queues import ReceivedRun, SettleAction
+
+DYING = QueueConfig(max_receive_count=2, dead_letter_target=TARGET)
+
+
+def test_a_received_message_is_invisible_until_its_deadline() -> None:
+    """Statement 1."""
+    driver = Driver(records=1)
+    first = driver.take()
+    driver.wait(30 * SECOND - 1)
+    assert driver.offsets() == []
+
+    driver.wait(1)
+    second = driver.take()
+
+    assert [run.first_offset for run in second.runs] == [0]
+    assert first.receipt != second.receipt
+
+
+def test_a_receive_without_timeout_shows_the_message_and_counts() -> None:
+    """Statements 2 and 3."""
+    driver = Driver(records=1)
+
+    received = [driver.take(timeout_ms=0) for _ in range(3)]
+
+    assert [one.runs[0].receive_count for one in received] == [1, 2, 3]
+    assert len({one.receipt for one in received}) == 3
+    assert driver.counts() == {"visible": 1}
+
+
+def test_a_timeout_of_one_receive_is_of_no_effect_on_the_next() -> None:
+    """Statement 4."""
+    driver = Driver(records=1)
+    received = driver.take(timeout_ms=5 * SECOND)
+    driver.settle(received, SettleAction.EXTEND, delay_ms=7 * SECOND)
+    driver.wait(7 * SECOND)
+
+    assert driver.take().deadline_ms == driver.now_ms + 30 * SECOND
+
+
+def test_the_receive_count_grows_by_one_with_each_delivery() -> None:
+    """Statement 50."""
+    driver = Driver(records=1)
+
+    for count in range(1, 5):
+        run = driver.take().runs[0]
+        assert run == ReceivedRun(0, 1, count, START_MS)
+        driver.wait(30 * SECOND)
+
+
+def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
+    """Statement 51."""
+    driver = Driver(DYING, records=1)
+    for _ in range(2):
+        assert driver.offsets() == [0]
+        assert driver.counts() == {"leased": 1}
+        driver.wait(30 * SECOND)
+
+    assert driver.offsets() == []
+
+    assert driver.counts() == {"dead": 1}
+    driver.wait(3600 * SECOND)
+    assert driver.offsets() == []
+
+
+def test_a_message_over_its_limit_stays_visible_until_somebody_asks_for_it() -> None:
+    """Statement 57: the limit is looked at when a message would be delivered again."""
+    driver = Driver(DYING, records=1)
+    for _ in range(2):
+        driver.offsets()
+        driver.wait(30 * SECOND)
+
+    assert driver.counts() == {"visible": 1}
+
+
+def test_a_lower_limit_applies_to_messages_that_are_there() -> None:
+    """Statement 56."""
+    driver = Driver(QueueConfig(max_receive_count=5, dead_letter_target=TARGET), records=1)
+    for _ in range(2):
+        driver.offsets()
+        driver.wait(30 * SECOND)
+
+    driver.queue.configure(DYING)
+
+    assert driver.offsets() == []
+    assert driver.counts() == {"dead": 1}
+
+
+def test_without_a_dead_letter_queue_messages_are_delivered_on_and_on() -> None:
+    """Statement 88."""
+    driver = Driver(QueueConfig(max_receive_count=2), records=1)
+
+    for count in range(1, 10):
+        assert driver.take().runs[0].receive_count == count
+        driver.wait(30 * SECOND)
+
+
+def test_the_last_chance_of_a_message_is_its_own() -> None:
+    """Statement 87: nobody dies of what another message does."""
+    driver = Driver(DYING, records=4)
+    assert driver.offsets() == [0, 1, 2, 3]
+    driver.wait(30 * SECOND)
+
+    assert [driver.offsets() for _ in range(4)] == [[0], [1], [2], [3]]
+
+
+def test_a_fresh_message_does_not_come_with_one_that_has_its_last_chance() -> None:
+    """Statement 87."""
+    driver = Driver(DYING, records=1)
+    driver.offsets()
+    driver.wait(30 * SECOND)
+    driver.came(5)
+
+    receives = [driver.offsets() for _ in range(2)]
+
+    assert sorted(receives) == [[0], [1, 2, 3, 4, 5]]
+
+
+def test_a_queue_of_single_deliveries_still_hands_out_batches() -> None:
+    driver = Driver(QueueConfig(max_receive_count=1, dead_letter_target=TARGET), records=5)
+
+    assert driver.offsets() == [0, 1, 2, 3, 4]
+
+
+def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> None:
+    """Statements 19 and 83."""
+    driver = Driver(QueueConfig(leased_max=3), records=1000)
+    slow = driver.take(1, timeout_ms=3600 * SECOND)
+    for _ in range(400):
+        driver.delete(driver.take(2))
+
+    driver.take(10)
+
+    plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=driver.now_ms)
+    assert list(plan) == []
+    assert driver.counts()["leased"] == 3
+    driver.delete(slow)
+    assert len(driver.offsets(1)) == 1
+
+
+def test_nobody_gets_a_message_before_its_time() -> None:
+    """I9."""
+    driver = Driver()
+    later = RecordFields(deliver_at_ms=START_MS + 10 * SECOND)
+    driver.came(4, fields=[RecordFields(), later, later, RecordFields()])
+    assert driver.counts() == {"visible": 2, "delayed": 2}
+
+    assert driver.offsets() == [0, 3]
+    driver.wait(10 * SECOND - 1)
+    assert driver.offsets() == []
+    driver.wait(1)
+
+    assert driver.offsets() == [1, 2]
+
+
+def test_a_delay_is_kept_when_another_broker_takes_over() -> None:
+    driver = Driver()
+    later = RecordFields(deliver_at_ms=START_MS + 10 * SECOND)
+    driver.came(3, fields=[RecordFields(), later, RecordFields()])
+    driver.offsets()
+
+    driver.fail_over()
+
+    assert driver.counts() == {"leased": 2, "delayed": 1}
+    driver.wait(10 * SECOND)
+    assert driver.offsets() == [1]
+
+
+def test_a_stretch_of_records_has_one_delay() -> None:
+    driver = Driver()
+    driver.came(5, deliver_at_ms=START_MS + SECOND)
+
+    assert driver.counts() == {"delayed": 5}
+    driver.wait(SECOND)
+    assert driver.offsets() == [0, 1, 2, 3, 4]
+
+
+def test_whoever_reads_records_may_stop_when_they_are_enough() -> None:
+    driver = Driver(records=100)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=50), now_ms=driver.now_ms)
+    (offered,) = plan
+
+    reply = driver.do(driver.queue.receive(plan, [(0, 7)], now_ms=driver.now_ms))
+
+    assert offered == ReceivedRun(0, 50, 1, START_MS)
+    assert reply.runs == [ReceivedRun(0, 7, 1, START_MS)]
+    assert driver.counts() == {"visible": 93, "leased": 7}
+
+
+def test_of_an_old_plan_only_what_is_still_visible_is_handed_out() -> None:
+    driver = Driver(records=10)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=10), now_ms=driver.now_ms)
+    taken = [(run.first_offset, run.count) for run in plan]
+    driver.offsets(4)
+    assert not plan.is_current
+
+    reply = driver.do(driver.queue.receive(plan, taken, now_ms=driver.now_ms))
+
+    assert [(run.first_offset, run.count) for run in reply.runs] == [(4, 6)]
+
+
+def test_of_an_old_plan_nothing_is_handed_out_more_often_than_it_may_be() -> None:
+    """Statement 51, while records are read slowly."""
+    driver = Driver(DYING, records=1)
+    driver.offsets(timeout_ms=0)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=driver.now_ms)
+    taken = [(run.first_offset, run.count) for run in plan]
+    assert driver.offsets(timeout_ms=0) == [0]
+
+    outcome = driver.queue.receive(plan, taken, now_ms=driver.now_ms)
+
+    assert taken == [(0, 1)]
+    assert outcome.reply.runs == []
+
+
+def test_of_an_old_plan_of_a_fifo_queue_nothing_is_handed_out() -> None:
+    driver = Driver(QueueConfig(is_fifo=True), records=10)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=10), now_ms=driver.now_ms)
+    taken = [(run.first_offset, run.count) for run in plan]
+    driver.offsets(4)
+
+    outcome = driver.queue.receive(plan, taken, now_ms=driver.now_ms)
+
+    assert outcome.entries == []
+    assert outcome.reply.runs == []
+
+
+def test_a_receive_writes_one_entry_however_many_messages_it_has() -> None:
+    driver = Driver(records=1000)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=1000), now_ms=driver.now_ms)
+
+    outcome = driver.queue.receive(plan, [(0, 1000)], now_ms=driver.now_ms)
+
+    assert outcome.entries == [Received(1, [(0, 1000)], START_MS + 30 * SECOND, "", None)]
+
+
+def test_the_cursor_passes_delayed_messages_with_their_times() -> None:
+    driver = Driver()
+    later = RecordFields(deliver_at_ms=START_MS + SECOND)
+    driver.came(3, fields=[later, later, RecordFields()])
+    plan = driver.queue.plan(ReceiveCommand(max_messages=9), now_ms=driver.now_ms)
+
+    outcome = driver.queue.receive(plan, [(2, 1)], now_ms=driver.now_ms)
+
+    assert outcome.entries[0] == Deferred([(0, 2, START_MS + SECOND)])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_messages": 0},
+        {"max_messages": 1001},
+        {"max_messages": 1, "visibility_timeout_ms": -1},
+        {"max_messages": 1, "visibility_timeout_ms": 43_200_001},
+        {"max_messages": 1, "holder": "x" * 129},
+    ],
+)
+def test_a_receive_out_of_range_is_refused(settings: dict[str, int]) -> None:
+    """Statement 16."""
+    with pytest.raises(InvalidRequestError):
+        ReceiveCommand(**settings)  # type: ignore[arg-type]
+
+
+def test_dead_letters_are_cut_into_batches() -> None:
+    entries = list(died([(0, 150), (200, 70)], TARGET, "why"))
+
+    assert entries == [
+        Died([(0, 100)], TARGET, "why"),
+        Died([(100, 50), (200, 50)], TARGET, "why"),
+        Died([(250, 20)], TARGET, "why"),
+    ]
+
+
+def test_runs_that_touch_are_joined() -> None:
+    assert joined([(5, 2), (0, 3), (3, 2), (9, 1)]) == [(0, 7), (9, 1)]
+
+
+@pytest.mark.parametrize("fails_over", [False, True])
+def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_over: bool) -> None:
+    """Statement 76."""
+    driver = Driver(records=2)
+    driver.take(timeout_ms=5 * SECOND)
+
+    if fails_over:
+        driver.fail_over()
+    driver.wait(5 * SECOND - 1)
+    assert driver.offsets() == []
+    driver.wait(1)
+    (again,) = driver.take().runs
+
+    assert (again.first_offset, again.count, again.receive_count) == (0, 2, 2)
+
+
+def test_a_receive_that_was_never_written_costs_nothing() -> None:
+    """Statement 76: the broker died before it was."""
+    driver = Driver(records=2)
+    plan = driver.queue.plan(ReceiveCommand(max_messages=2), now_ms=driver.now_ms)
+    driver.queue.receive(plan, [(0, 2)], now_ms=driver.now_ms)
+
+    driver.fail_over()
+    (first,) = driver.take().runs
+
+    assert (first.count, first.receive_count) == (2, 1)

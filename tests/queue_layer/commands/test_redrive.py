@@ -1,0 +1,197 @@
+"""A redrive moves what was there when it began, and goes on wherever it was."""
+
+import pytest
+
+from tests.queue_layer.driver import Driver
+from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.wire.errors import InvalidRequestError
+from tidelog.wire.messages.queue_journal import Target, Undone
+from tidelog.wire.messages.queues import Run, SettleAction
+from tidelog.wire.messages.redrives import RedriveStatus
+
+ORDERS: Target = (b"orders", 1)
+BILLS: Target = (b"bills", 0)
+
+
+def start(driver: Driver) -> int:
+    command = RedriveCommand(messages_per_s=5, origin_queue="orders")
+    return driver.do(driver.queue.start_redrive(command, now_ms=driver.now_ms))
+
+
+def progress(driver: Driver, moves: list[tuple[Target, list[Run]]], next_offset: int) -> None:
+    outcome = driver.queue.redrive_progressed(moves, next_offset, now_ms=driver.now_ms)
+    driver.do(outcome)
+
+
+def undone(driver: Driver) -> Undone:
+    return driver.queue.undone
+
+
+def status(driver: Driver) -> tuple[RedriveStatus, int, int]:
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    return redrive.status, redrive.taken, redrive.to_move
+
+
+def test_messages_go_where_each_of_them_came_from() -> None:
+    """Statements 59 and 60: the oldest first, and what came after it began stays."""
+    driver = Driver(records=6)
+
+    assert start(driver) == 6
+    driver.came(2)
+    assert driver.queue.redrive_candidates(4) == ([(0, 4)], 4)
+    progress(driver, [(ORDERS, [(0, 1), (2, 1)]), (BILLS, [(1, 1)])], 4)
+
+    assert driver.counts() == {"visible": 5, "dead": 3}
+    assert [driver.queue.next_move(target) for target in driver.queue.move_targets] == [
+        driver.queue.next_move(BILLS),
+        driver.queue.next_move(ORDERS),
+    ]
+    assert driver.queue.redrive_candidates(4) == ([(4, 2)], 6)
+    progress(driver, [(ORDERS, [(4, 2)])], 6)
+    assert status(driver) == (RedriveStatus.COMPLETED, 5, 6)
+    assert driver.queue.redrive_candidates(4) == ([], 0)
+    assert driver.offsets() == [3, 6, 7]
+
+
+def test_a_redrive_goes_on_where_another_broker_left_it() -> None:
+    driver = Driver(records=6)
+    start(driver)
+    progress(driver, [(ORDERS, [(0, 2)])], 2)
+
+    driver.fail_over()
+
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    assert (redrive.messages_per_s, redrive.origin_queue) == (5, "orders")
+    assert driver.queue.redrive_candidates(10) == ([(2, 4)], 6)
+    assert status(driver) == (RedriveStatus.RUNNING, 2, 6)
+
+
+def test_a_cancelled_redrive_leaves_the_rest_where_it_is() -> None:
+    """Statement 61."""
+    driver = Driver(records=6)
+    start(driver)
+    progress(driver, [(ORDERS, [(0, 2)])], 2)
+
+    driver.do(driver.queue.end_redrive(RedriveStatus.CANCELLED, "enough", now_ms=driver.now_ms))
+
+    assert status(driver) == (RedriveStatus.CANCELLED, 2, 6)
+    assert driver.counts() == {"visible": 4, "dead": 2}
+    entries = len(driver.journal)
+    progress(driver, [(ORDERS, [(2, 2)])], 4)
+    driver.do(driver.queue.end_redrive(RedriveStatus.FAILED, "late", now_ms=driver.now_ms))
+    assert len(driver.journal) == entries
+
+
+def test_there_is_one_redrive_at_a_time() -> None:
+    """Statement 59."""
+    driver = Driver(records=2)
+    start(driver)
+
+    with pytest.raises(InvalidRequestError, match="running"):
+        driver.queue.start_redrive(RedriveCommand(), now_ms=driver.now_ms)
+
+    progress(driver, [], 2)
+    start(driver)
+
+
+def test_the_same_redrive_again_changes_nothing_while_it_runs() -> None:
+    driver = Driver(records=3)
+    start(driver)
+    progress(driver, [(ORDERS, [(0, 1)])], 1)
+    entries = len(driver.journal)
+
+    assert start(driver) == 3
+    assert len(driver.journal) == entries
+
+
+def test_a_message_that_somebody_got_meanwhile_stays() -> None:
+    driver = Driver(records=4)
+    start(driver)
+    runs, next_offset = driver.queue.redrive_candidates(4)
+    driver.offsets(2)
+
+    progress(driver, [(ORDERS, runs)], next_offset)
+
+    assert driver.counts() == {"leased": 2, "dead": 2}
+
+
+def test_messages_of_a_redrive_go_in_batches() -> None:
+    driver = Driver(records=250)
+    start(driver)
+    runs, next_offset = driver.queue.redrive_candidates(1000)
+
+    progress(driver, [(ORDERS, runs)], next_offset)
+
+    batch = driver.queue.next_move(ORDERS)
+    assert batch is not None
+    assert (batch.runs, batch.sequence) == ([(0, 100)], 0)
+    letters = driver.queue.dead_letters(batch)
+    assert [(one.first_offset, one.count, one.receive_count) for one in letters] == [(0, 100, 0)]
+    driver.do(driver.queue.moved(batch, 100, now_ms=driver.now_ms))
+    batch = driver.queue.next_move(ORDERS)
+    assert batch is not None
+    assert (batch.runs, batch.sequence) == ([(100, 100)], 100)
+
+
+def test_a_redrive_counts_what_becomes_of_its_messages() -> None:
+    driver = Driver(records=10)
+    start(driver)
+    outcome = driver.queue.redrive_progressed(
+        [(ORDERS, [(0, 2)]), (BILLS, [(2, 3)])], 6, skipped=1, now_ms=driver.now_ms
+    )
+    driver.do(outcome)
+    for target, is_good in ((ORDERS, True), (BILLS, False)):
+        batch = driver.queue.next_move(target)
+        assert batch is not None
+        if is_good:
+            driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
+        else:
+            driver.do(driver.queue.move_failed(batch, 2, "too large", now_ms=driver.now_ms))
+
+    driver.fail_over()
+
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    assert (redrive.taken, redrive.skipped, redrive.left) == (5, 1, 4)
+    assert (redrive.moved, redrive.failed) == (1, 2)
+    assert driver.queue.redriven_on_the_way == 2
+    driver.now_ms += 500
+    progress(driver, [], 10)
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    assert (redrive.left, redrive.ended_ms) == (0, driver.now_ms)
+
+
+def test_what_an_earlier_redrive_took_out_is_not_counted_by_the_next_one() -> None:
+    driver = Driver(records=4)
+    start(driver)
+    progress(driver, [(ORDERS, [(0, 2)])], 2)
+    driver.do(driver.queue.end_redrive(RedriveStatus.CANCELLED, now_ms=driver.now_ms))
+    start(driver)
+
+    batch = driver.queue.next_move(ORDERS)
+    assert batch is not None
+    driver.do(driver.queue.moved(batch, 2, now_ms=driver.now_ms))
+
+    redrive = driver.queue.redrive
+    assert redrive is not None
+    assert (redrive.to_move, redrive.taken, redrive.moved) == (2, 0, 0)
+
+
+def test_a_queue_says_whether_it_has_something_to_do_by_itself() -> None:
+    driver = Driver(records=2)
+    assert undone(driver) is Undone.NOTHING
+
+    start(driver)
+    assert undone(driver) is Undone.MOVES
+    progress(driver, [(ORDERS, [(0, 1)])], 2)
+    assert undone(driver) is Undone.MOVES
+    batch = driver.queue.next_move(ORDERS)
+    assert batch is not None
+    driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
+    assert undone(driver) is Undone.NOTHING
+
+    driver.settle(driver.take(), SettleAction.REJECT)
+    assert undone(driver) is Undone.KEPT

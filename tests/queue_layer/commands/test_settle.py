@@ -1,0 +1,442 @@
+"""Who may settle a message, and what becomes of it."""
+
+import pytest
+
+from tests.queue_layer.driver import SECOND, TARGET, Driver, offsets_of
+from tidelog.queue_layer.config import ExponentialBackoff, FixedBackoff, QueueConfig
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.messages.queue_journal import NO_TARGET
+from tidelog.wire.messages.queues import SettleAction, Settled, Settlement
+
+FENCED = QueueConfig(has_fencing=True)
+FIFO = QueueConfig(is_fifo=True)
+HOURS_12 = 12 * 3600 * SECOND
+
+any_queue = pytest.mark.parametrize(
+    "config", [QueueConfig(), FENCED, FIFO], ids=["standard", "fenced", "fifo"]
+)
+
+
+def refusals(settled: Settled) -> dict[int, ErrorCode]:
+    """Return the error of each message that was refused."""
+    assert settled.error is None
+    return {
+        offset: ErrorCode(refused.error.code)
+        for refused in settled.refused
+        for offset in offsets_of(refused.runs)
+    }
+
+
+@any_queue
+def test_a_deleted_message_never_comes_again(config: QueueConfig) -> None:
+    driver = Driver(config, records=3)
+    received = driver.take()
+
+    assert refusals(driver.delete(received, 1)) == {}
+
+    driver.wait(30 * SECOND)
+    assert driver.offsets() == [0, 2]
+
+
+@any_queue
+def test_deleting_twice_is_success(config: QueueConfig) -> None:
+    """Statement 11."""
+    driver = Driver(config, records=1)
+    received = driver.take()
+    driver.delete(received)
+    entries = len(driver.journal)
+
+    assert refusals(driver.delete(received)) == {}
+    assert len(driver.journal) == entries
+
+
+def test_a_deletion_lasts_over_many_takeovers_and_holes() -> None:
+    """Statement 77: any number of holes."""
+    driver = Driver(records=25_000)
+    for _ in range(25):
+        received = driver.take(1000)
+        even = [
+            o for run in received.runs for o in range(run.first_offset, run.first_offset + 1000, 2)
+        ]
+        driver.delete(received, *even)
+    for frame in driver.queue.snapshot(now_ms=driver.now_ms):
+        driver.append(frame)
+
+    driver.fail_over()
+
+    assert driver.counts() == {"leased": 12_500}
+    driver.wait(30 * SECOND)
+    assert all(offset % 2 for _ in range(12) for offset in driver.offsets(1000))
+
+
+@any_queue
+def test_extending_counts_from_now_on(config: QueueConfig) -> None:
+    """Statement 5."""
+    driver = Driver(config, records=1)
+    received = driver.take(timeout_ms=2 * SECOND)
+
+    for _ in range(10):
+        driver.wait(SECOND)
+        assert refusals(driver.settle(received, SettleAction.EXTEND, delay_ms=2 * SECOND)) == {}
+
+    assert driver.counts() == {"leased": 1}
+    driver.wait(2 * SECOND)
+    assert driver.counts() == {"visible": 1}
+
+
+def test_nobody_hides_a_message_for_more_than_twelve_hours() -> None:
+    """Statement 6."""
+    driver = Driver(records=1)
+    received = driver.take()
+    driver.wait(SECOND)
+
+    refused = driver.settle(received, SettleAction.EXTEND, delay_ms=HOURS_12 - SECOND + 1).refused
+
+    assert [one.error.code for one in refused] == [ErrorCode.INVALID_REQUEST]
+    assert "43200 seconds" in refused[0].error.message
+    settled = driver.settle(received, SettleAction.EXTEND, delay_ms=HOURS_12 - SECOND)
+    assert refusals(settled) == {}
+
+
+@pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
+def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: QueueConfig) -> None:
+    """Statement 7."""
+    driver = Driver(config, records=1)
+    received = driver.take()
+    driver.wait(40 * SECOND)
+
+    assert refusals(driver.settle(received, SettleAction.EXTEND, delay_ms=5 * SECOND)) == {}
+
+    assert driver.counts() == {"leased": 1}
+
+
+@any_queue
+@pytest.mark.parametrize(
+    "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
+)
+def test_an_older_receipt_does_nothing_to_what_another_one_holds(
+    config: QueueConfig, action: SettleAction
+) -> None:
+    """Statement 8: other than SQS, which lets it."""
+    driver = Driver(config, records=1)
+    old = driver.take()
+    driver.wait(30 * SECOND)
+    driver.take()
+
+    settled = driver.settle(old, action, delay_ms=0)
+
+    assert refusals(settled) == {0: ErrorCode.RECEIPT_EXPIRED}
+    assert driver.counts() == {"leased": 1}
+
+
+@pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
+def test_the_last_receipt_deletes_a_message_whose_time_is_over(config: QueueConfig) -> None:
+    """Statement 9."""
+    driver = Driver(config, records=1)
+    received = driver.take()
+    driver.wait(40 * SECOND)
+
+    assert refusals(driver.delete(received)) == {}
+    assert driver.counts() == {}
+
+
+def test_an_older_receipt_deletes_a_message_of_a_queue_without_fencing() -> None:
+    """Statement 10."""
+    driver = Driver(records=1)
+    old = driver.take()
+    driver.wait(30 * SECOND)
+    new = driver.take()
+
+    assert refusals(driver.delete(old)) == {}
+    assert driver.counts() == {}
+    assert refusals(driver.delete(new)) == {}
+
+
+@pytest.mark.parametrize("config", [FENCED, FIFO], ids=["fenced", "fifo"])
+def test_an_older_receipt_deletes_nothing_of_a_fenced_queue(config: QueueConfig) -> None:
+    """Statements 10 and 91."""
+    driver = Driver(config, records=1)
+    old = driver.take()
+    driver.wait(30 * SECOND)
+    driver.take()
+
+    assert refusals(driver.delete(old)) == {0: ErrorCode.RECEIPT_EXPIRED}
+    assert driver.counts() == {"leased": 1}
+
+
+def test_a_receipt_of_a_fifo_queue_is_good_while_its_lease_lasts() -> None:
+    """Statement 28."""
+    driver = Driver(FIFO, records=2)
+    received = driver.take(2)
+    driver.settle(received, SettleAction.EXTEND, 1, delay_ms=60 * SECOND)
+    driver.wait(30 * SECOND)
+
+    assert refusals(driver.delete(received)) == {0: ErrorCode.RECEIPT_EXPIRED}
+    assert driver.counts() == {"visible": 1}
+
+
+@any_queue
+@pytest.mark.parametrize(
+    "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
+)
+def test_nothing_but_deleting_can_be_done_to_what_is_gone(
+    config: QueueConfig, action: SettleAction
+) -> None:
+    """Statement 12."""
+    driver = Driver(config, records=1)
+    received = driver.take()
+    driver.delete(received)
+
+    settled = driver.settle(received, action, delay_ms=0)
+
+    assert refusals(settled) == {0: ErrorCode.MESSAGE_GONE}
+
+
+def test_bytes_that_are_no_receipt_are_refused() -> None:
+    """Statement 12."""
+    driver = Driver(records=1)
+    driver.take()
+
+    settlement = Settlement(7, b"garbage", [(0, 1)], SettleAction.DELETE)
+    settled = driver.do(driver.queue.settle(settlement, now_ms=driver.now_ms))
+
+    assert settled.error is not None
+    assert settled.error.code == ErrorCode.INVALID_RECEIPT
+
+
+def test_a_receipt_is_good_for_its_own_messages_only() -> None:
+    driver = Driver(records=10)
+    received = driver.take(3)
+    driver.take(3)
+
+    assert refusals(driver.delete(received, 1, 2, 3, 4, 9)) == {
+        3: ErrorCode.INVALID_RECEIPT,
+        4: ErrorCode.INVALID_RECEIPT,
+        9: ErrorCode.INVALID_RECEIPT,
+    }
+    assert driver.counts() == {"visible": 4, "leased": 4}
+
+
+def test_of_one_settlement_some_messages_may_be_refused() -> None:
+    driver = Driver(FENCED, records=4)
+    received = driver.take(4)
+    driver.settle(received, SettleAction.RELEASE, 1, delay_ms=0)
+    driver.take(1)
+    driver.delete(received, 2)
+
+    settled = driver.settle(received, SettleAction.EXTEND, delay_ms=9 * SECOND)
+
+    assert refusals(settled) == {1: ErrorCode.RECEIPT_EXPIRED, 2: ErrorCode.MESSAGE_GONE}
+    driver.wait(8 * SECOND)
+    assert driver.counts() == {"leased": 3}
+
+
+@any_queue
+def test_a_released_message_is_visible_after_its_delay(config: QueueConfig) -> None:
+    """Statement 85: exactly then, whatever the visibility timeout and the backoff are."""
+    driver = Driver(config, records=2)
+    received = driver.take()
+
+    driver.settle(received, SettleAction.RELEASE, 0, delay_ms=0)
+    driver.settle(received, SettleAction.RELEASE, 1, delay_ms=90 * SECOND)
+
+    assert driver.counts() == {"visible": 1, "delayed": 1}
+    driver.wait(90 * SECOND - 1)
+    assert driver.counts() == {"visible": 1, "delayed": 1}
+    driver.wait(1)
+    assert driver.counts() == {"visible": 2}
+
+
+def test_a_message_released_without_a_delay_waits_as_long_as_the_queue_says() -> None:
+    config = QueueConfig(retry_backoff=FixedBackoff((SECOND, 10 * SECOND)))
+    driver = Driver(config, records=1)
+
+    for delay_ms in (SECOND, 10 * SECOND, 10 * SECOND):
+        driver.settle(driver.take(), SettleAction.RELEASE)
+        driver.wait(delay_ms - 1)
+        assert driver.counts() == {"delayed": 1}
+        driver.wait(1)
+        assert driver.counts() == {"visible": 1}
+
+
+def test_messages_that_failed_together_do_not_come_back_together() -> None:
+    config = QueueConfig(retry_backoff=ExponentialBackoff(base_ms=10 * SECOND, jitter=0.5))
+    driver = Driver(config, records=50)
+    driver.settle(driver.take(50), SettleAction.RELEASE)
+
+    seen: list[int] = []
+    for _ in range(10):
+        driver.wait(SECOND)
+        seen.append(driver.counts().get("visible", 0))
+
+    assert seen[:4] == [0, 0, 0, 0]
+    assert seen[-1] == 50
+    assert len(set(seen)) > 4
+
+
+def test_a_release_can_be_repeated() -> None:
+    """A reply that was lost makes a client ask again."""
+    driver = Driver(records=1)
+    received = driver.take()
+    driver.settle(received, SettleAction.RELEASE, delay_ms=SECOND)
+
+    assert refusals(driver.settle(received, SettleAction.RELEASE, delay_ms=SECOND)) == {}
+    assert driver.counts() == {"delayed": 1}
+
+
+@any_queue
+@pytest.mark.parametrize("delay_ms", [0, 9 * SECOND])
+def test_an_extension_that_comes_after_the_release_does_not_hide_the_message(
+    config: QueueConfig, delay_ms: int
+) -> None:
+    """Its first answer was lost, and it was made again."""
+    driver = Driver(config, records=1)
+    received = driver.take()
+    driver.settle(received, SettleAction.EXTEND, delay_ms=60 * SECOND)
+    driver.settle(received, SettleAction.RELEASE, delay_ms=delay_ms)
+
+    again = driver.settle(received, SettleAction.EXTEND, delay_ms=60 * SECOND)
+
+    assert refusals(again) == {0: ErrorCode.RECEIPT_EXPIRED}
+    driver.wait(delay_ms)
+    assert driver.offsets() == [0]
+
+
+@any_queue
+def test_a_returned_message_was_not_delivered(config: QueueConfig) -> None:
+    driver = Driver(config, records=1)
+    received = driver.take()
+
+    assert refusals(driver.settle(received, SettleAction.RETURN)) == {}
+
+    assert driver.take().runs[0].receive_count == 1
+
+
+@any_queue
+def test_a_message_can_be_returned_once(config: QueueConfig) -> None:
+    driver = Driver(config, records=1)
+    driver.take(timeout_ms=0)
+    received = driver.take()
+    driver.settle(received, SettleAction.RETURN)
+
+    settled = driver.settle(received, SettleAction.RETURN)
+
+    assert refusals(settled) == {0: ErrorCode.RECEIPT_EXPIRED}
+    assert driver.take().runs[0].receive_count == 2
+
+
+@any_queue
+def test_a_rejected_message_is_dead_at_once(config: QueueConfig) -> None:
+    driver = Driver(
+        QueueConfig(
+            is_fifo=config.is_fifo, has_fencing=config.has_fencing, dead_letter_target=TARGET
+        ),
+        records=2,
+    )
+    received = driver.take()
+
+    assert refusals(driver.settle(received, SettleAction.REJECT, 0, reason="not a number")) == {}
+
+    assert driver.counts() == {"leased": 1, "dead": 1}
+    batch = driver.queue.next_move(TARGET)
+    assert batch is not None
+    assert batch.runs == [(0, 1)]
+    assert refusals(driver.settle(received, SettleAction.REJECT, 0)) == {}
+    assert refusals(driver.delete(received, 0)) == {0: ErrorCode.MESSAGE_GONE}
+
+
+def test_a_rejected_message_is_kept_where_there_is_no_dead_letter_queue() -> None:
+    driver = Driver(records=1)
+
+    driver.settle(driver.take(), SettleAction.REJECT)
+
+    assert driver.counts() == {"dead": 1}
+    assert driver.queue.move_targets == []
+    assert driver.queue.next_move(NO_TARGET) is not None
+
+
+def test_every_leader_knows_the_receipts_of_the_others() -> None:
+    """Statements 74 and 75."""
+    driver = Driver(records=2)
+    received = driver.take(timeout_ms=10 * SECOND)
+    driver.wait(4 * SECOND)
+
+    driver.fail_over()
+
+    assert driver.counts() == {"leased": 2}
+    assert refusals(driver.delete(received, 0)) == {}
+    driver.wait(6 * SECOND)
+    assert driver.take().runs[0].receive_count == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "settings"),
+    [
+        (9, {}),
+        (SettleAction.EXTEND, {}),
+        (SettleAction.RELEASE, {"reason": "x" * 8193}),
+        (SettleAction.DELETE, {"runs": [(0, 0)]}),
+        (SettleAction.DELETE, {"runs": [(-1, 2)]}),
+    ],
+)
+def test_a_settlement_that_makes_no_sense_is_refused(
+    action: int, settings: dict[str, object]
+) -> None:
+    driver = Driver(records=1)
+    receipt = driver.take().receipt
+    fields = {"runs": [(0, 1)], **settings}
+    settlement = Settlement(7, receipt, action=action, **fields)  # type: ignore[arg-type]
+
+    settled = driver.do(driver.queue.settle(settlement, now_ms=driver.now_ms))
+
+    assert settled.error is not None
+    assert settled.error.code == ErrorCode.INVALID_REQUEST
+
+
+@any_queue
+@pytest.mark.parametrize("first", [SettleAction.DELETE, SettleAction.REJECT])
+def test_of_two_endings_of_one_message_the_first_wins_and_the_other_is_told(
+    config: QueueConfig, first: SettleAction
+) -> None:
+    """Statement 80."""
+    second = {SettleAction.DELETE: SettleAction.REJECT, SettleAction.REJECT: SettleAction.DELETE}
+    driver = Driver(config, records=1)
+    received = driver.take()
+
+    assert refusals(driver.settle(received, first)) == {}
+    assert refusals(driver.settle(received, second[first])) == {0: ErrorCode.MESSAGE_GONE}
+
+    assert driver.counts() == ({"dead": 1} if first is SettleAction.REJECT else {})
+
+
+@any_queue
+def test_a_deletion_that_is_on_its_way_to_the_replicas_holds_though_the_lease_ends_meanwhile(
+    config: QueueConfig,
+) -> None:
+    """Statement 81: what is committed counts, in its order."""
+    driver = Driver(config, records=2)
+    received = driver.take()
+    driver.wait(30 * SECOND - 1)
+    settlement = Settlement(7, received.receipt, [(0, 1)], SettleAction.DELETE)
+    deletion = driver.queue.settle(settlement, now_ms=driver.now_ms)
+    driver.do(deletion)
+
+    driver.wait(1)
+
+    assert driver.offsets() == [1]
+    driver.fail_over()
+    driver.wait(30 * SECOND)
+    assert driver.offsets() == [1]
+
+
+def test_a_deletion_whose_leader_is_lost_with_it_was_none() -> None:
+    """Statement 81: and what is not committed does not count, so the message comes again."""
+    driver = Driver(records=1)
+    received = driver.take()
+    settlement = Settlement(7, received.receipt, [(0, 1)], SettleAction.DELETE)
+    driver.queue.settle(settlement, now_ms=driver.now_ms)
+
+    driver.fail_over()
+    driver.wait(30 * SECOND)
+
+    assert driver.offsets() == [0]

@@ -1,0 +1,23 @@
+"""Each queue has the order that its settings ask for."""
+
+import pytest
+
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.factory import order_for
+from tidelog.queue_layer.ordering.fair_order import FairOrder
+from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.priority_order import LaneOrder
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+
+
+@pytest.mark.parametrize(
+    ("config", "order"),
+    [
+        (QueueConfig(), StandardOrder),
+        (QueueConfig(lanes=(3, 1)), LaneOrder),
+        (QueueConfig(has_fairness=True), FairOrder),
+        (QueueConfig(is_fifo=True), GroupOrder),
+    ],
+)
+def test_the_order_follows_from_the_settings(config: QueueConfig, order: type) -> None:
+    assert isinstance(order_for(config)(0), order)

@@ -1,0 +1,139 @@
+"""Nobody's messages keep those of others waiting. Numbers: docs/queue-statements.md."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.queue_layer.driver import SECOND, Driver
+from tests.queue_layer.order_model import RECORDS, Change, changes, check_order, chosen
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.queue_layer.ordering.fair_order import NOISY_LEASED_MIN, SET_ASIDE_MAX, FairOrder
+
+FAIR = QueueConfig(has_fairness=True)
+
+
+def order(groups: str) -> FairOrder:
+    """Return an order of messages, one for each letter; `.` is a message without a group."""
+    made = FairOrder(0)
+    made.came(0, len(groups), fields(groups))
+    return made
+
+
+def fields(groups: str) -> list[RecordFields]:
+    return [RecordFields(group=None if name == "." else name.encode()) for name in groups]
+
+
+def fair(groups: str) -> Driver:
+    driver = Driver(FAIR, make_order=FairOrder)
+    driver.came(len(groups), fields=fields(groups))
+    return driver
+
+
+def test_a_noisy_group_waits_behind_quiet_ones() -> None:
+    """Statement 90."""
+    made = order("a" * 100 + "bc")
+    made.became_invisible(0, NOISY_LEASED_MIN, is_leased=True)
+
+    assert chosen(made, 4) == [100, 101, 30, 31]
+
+
+def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
+    """Statement 90: 30 at least."""
+    made = order("a" * 100 + "bc")
+    made.became_invisible(0, NOISY_LEASED_MIN - 1, is_leased=True)
+
+    assert chosen(made, 4) == [29, 30, 31, 32]
+
+
+def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None:
+    """Statement 90: more than a tenth."""
+    made = order("." * 270 + "a" * 100 + "b")
+    made.became_invisible(0, 300, is_leased=True)
+    assert chosen(made, 1) == [300]
+
+    made.became_done(0, 1)
+
+    assert chosen(made, 1) == [370]
+
+
+def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() -> None:
+    """Statement 90."""
+    made = order("a" * 60 + "b" * 60)
+    made.became_invisible(0, 50, is_leased=True)
+    made.became_invisible(60, 100, is_leased=True)
+
+    assert chosen(made, 3) == [100, 101, 102]
+
+
+def test_a_group_is_quiet_again_when_its_messages_are_settled() -> None:
+    """Statement 90."""
+    made = order("a" * 100 + "bb")
+    made.became_invisible(0, 40, is_leased=True)
+    assert chosen(made, 3) == [100, 101, 40]
+
+    made.became_done(0, 20)
+
+    assert chosen(made, 4) == [40, 41, 100, 101]
+
+
+def test_messages_without_a_group_are_never_noisy() -> None:
+    made = order("." * 100 + "b")
+    made.became_invisible(0, 50, is_leased=True)
+
+    assert chosen(made, 2) == [50, 51]
+
+
+def test_messages_of_a_noisy_group_are_handed_out_when_there_is_nothing_else() -> None:
+    driver = fair("a" * 100)
+
+    assert [len(driver.offsets(40)) for _ in range(4)] == [40, 40, 20, 0]
+
+
+def test_a_noisy_backlog_delays_a_quiet_message_by_a_few_receives_only() -> None:
+    backlog = 5 * SET_ASIDE_MAX
+    driver = fair("a" * backlog + "b")
+    for _ in range(4):
+        driver.offsets(10)
+    receives = 0
+
+    while backlog not in driver.offsets(1):
+        receives += 1
+
+    assert receives <= backlog / SET_ASIDE_MAX
+
+
+def test_what_is_done_is_forgotten() -> None:
+    driver = fair("ab" * 10_000)
+    for _ in range(20):
+        received = driver.take(1000)
+        driver.delete(received)
+    made = driver.queue._fold.order  # pyright: ignore[reportPrivateUsage]
+
+    assert isinstance(made, FairOrder)
+    assert made.known_count < 10_000
+    assert driver.counts() == {}
+
+
+def test_no_message_is_blocked() -> None:
+    assert list(order("ab").blocked(0, 2)) == []
+
+
+@given(
+    st.lists(st.sampled_from(".ab"), min_size=RECORDS, max_size=RECORDS),
+    changes,
+    st.integers(1, 30),
+)
+def test_all_visible_messages_are_offered_once(
+    groups: list[str], told: list[Change], limit: int
+) -> None:
+    check_order(FairOrder(0), fields("".join(groups)), told, limit=limit)
+
+
+def test_all_messages_come_again_when_their_time_is_over() -> None:
+    driver = fair("a" * 90 + "b" * 10)
+    first = [offset for _ in range(10) for offset in driver.offsets(10)]
+    driver.wait(30 * SECOND)
+
+    second = [offset for _ in range(10) for offset in driver.offsets(10)]
+
+    assert sorted(first) == sorted(second) == list(range(100))

@@ -1,0 +1,26 @@
+"""Sources of messages take turns, and nothing is lost."""
+
+from tidelog.queue_layer.ordering.round_robin import shared
+
+
+def test_each_source_gives_its_share_and_then_what_is_left() -> None:
+    one, other = iter([(0, 10)]), iter([(20, 21), (30, 40)])
+
+    assert list(shared([(one, 3), (other, 4)])) == [
+        (0, 3),
+        (20, 21),
+        (30, 33),
+        (3, 10),
+        (33, 40),
+    ]
+
+
+def test_a_source_without_a_share_comes_last() -> None:
+    assert list(shared([(iter([(0, 2)]), 0), (iter([(5, 6)]), 3)])) == [(5, 6), (0, 2)]
+
+
+def test_a_source_is_not_read_further_than_needed() -> None:
+    source = iter([(0, 2), (5, 6)])
+
+    assert next(shared([(source, 2)])) == (0, 2)
+    assert next(source) == (5, 6)

@@ -1,0 +1,186 @@
+"""A snapshot is the state, in parts, and counts when it is whole."""
+
+import pytest
+
+from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.queue_layer.state.message_status import PASSED_OVER, Kind, MessageStatus
+from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
+from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.redrive_state import Redrive
+from tidelog.queue_layer.state.snapshots import (
+    RUNS_PER_PART,
+    STATE_BYTES_PER_PART,
+    TEXT_BYTES_PER_PART,
+    SnapshotReader,
+    began_in_parts,
+    is_snapshot_due,
+    parts,
+    to_snapshot,
+)
+from tidelog.wire.messages.queue_journal import (
+    Attempt,
+    Frame,
+    Purged,
+    SnapshotBegan,
+    SnapshotEnded,
+    SnapshotMoves,
+    Sought,
+    decode,
+    encode,
+)
+from tidelog.wire.messages.queues import Run
+from tidelog.wire.messages.redrives import RedriveStatus
+
+NOW_MS = 1_700_000_000_000
+MIB = 1024 * 1024
+
+
+def test_runs_are_read_as_they_were() -> None:
+    runs = [
+        (3, 10, MessageStatus(Kind.LEASED, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh")),
+        (10, 11, PASSED_OVER),
+        (15, 17, MessageStatus(Kind.WAITING, NOW_MS * 2)),
+        (17, 18, MessageStatus(Kind.DEAD, 0, 9, NOW_MS - 9, NOW_MS - 3, 3, "me", "too often")),
+        (18, 19, MessageStatus(Kind.WAITING, NOW_MS - 50, 0, 0, 0, 3, "me")),
+    ]
+    reader = SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS)
+
+    for part in parts(runs, now_ms=NOW_MS, next_lease_id=5):
+        reader.add(part)
+
+    assert reader.runs == runs
+    assert reader.is_complete(SnapshotEnded(5))
+    assert not reader.is_complete(SnapshotEnded(6))
+
+
+def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
+    status = MessageStatus(Kind.LEASED, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me")
+    runs = [(2 * place, 2 * place + 1, status) for place in range(2 * RUNS_PER_PART + 1)]
+
+    found = list(parts(runs, now_ms=NOW_MS, next_lease_id=10))
+
+    assert [len(part.runs) for part in found] == [RUNS_PER_PART, RUNS_PER_PART, 1]
+    assert len(encode(Frame(NOW_MS, [found[0]]))) < 40 * RUNS_PER_PART
+
+
+def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
+    runs = [
+        (
+            place,
+            place + 1,
+            MessageStatus(receive_count=1, holder="me", reason=f"{place} ".ljust(2000)),
+        )
+        for place in range(100)
+    ]
+    reader = SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS)
+
+    found = list(parts(runs, now_ms=NOW_MS, next_lease_id=10))
+
+    for part in found:
+        reader.add(part)
+        size = len(encode(Frame(NOW_MS, [part])))
+        assert size < TEXT_BYTES_PER_PART + 10_000
+    assert len(found) == 4
+    assert [status.reason for _, _, status in reader.runs] == [run[2].reason for run in runs]
+
+
+def began_with(batches: int, attempts: int) -> SnapshotBegan:
+    """Return a beginning with messages to be moved to two places, and receives."""
+    runs: list[Run] = [(1 << 40, 1)]
+    return SnapshotBegan(
+        20,
+        5,
+        1,
+        [
+            SnapshotMoves((b"one", 0), 3, 4, [runs] * batches, list(range(batches))),
+            SnapshotMoves((b"two", 1), 5, 6, [runs] * batches),
+        ],
+        attempts=[
+            Attempt(number.to_bytes(16, "big"), number, ((1 << 40, 1),), NOW_MS, NOW_MS)
+            for number in range(attempts)
+        ],
+    )
+
+
+def test_a_small_beginning_is_one_entry() -> None:
+    assert len(list(began_in_parts(began_with(100, 100)))) == 1
+
+
+def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> None:
+    whole = began_with(4000, 4000)
+
+    began, *more = began_in_parts(whole)
+
+    assert isinstance(began, SnapshotBegan)
+    reader = SnapshotReader(began, NOW_MS)
+    for part in more:
+        assert not isinstance(part, SnapshotBegan)
+        reader.add(part)
+    sizes = [len(encode(Frame(NOW_MS, [part]))) for part in (began, *more)]
+    assert max(sizes) < 2 * STATE_BYTES_PER_PART + 10_000
+    assert len(sizes) > 6
+    assert reader.attempts == whole.attempts
+    assert PendingMoves(reader.moves).snapshot() == PendingMoves(whole.moves).snapshot()
+
+
+def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
+    whole = began_with(4000, 4000)
+    fold = QueueFold(StandardOrder)
+
+    fold.apply(decode(encode(Frame(NOW_MS, [whole]))))
+    fold.apply(Frame(NOW_MS, [SnapshotEnded(0)]))
+
+    assert list(fold.attempts) == whole.attempts
+    assert fold.moves.snapshot() == PendingMoves(whole.moves).snapshot()
+
+
+def test_a_snapshot_that_stops_between_its_parts_is_none() -> None:
+    began, *more = began_in_parts(began_with(4000, 4000))
+    fold = QueueFold(StandardOrder)
+    for entry in (Sought(7), began, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
+        fold.apply(Frame(NOW_MS, [entry]))
+
+    assert fold.cursor == 9
+    assert len(fold.attempts) == 0
+    assert fold.moves.snapshot() == []
+
+
+@pytest.mark.parametrize(
+    ("since", "size", "is_due"),
+    [
+        (MIB // 2, 0, False),
+        (MIB // 2 + 1, 0, True),
+        (MIB // 2 + 1, MIB, True),
+        (MIB, 2 * MIB, False),
+        (MIB + 1, 2 * MIB, True),
+    ],
+)
+def test_a_snapshot_is_due_when_it_is_a_small_part_of_what_was_written(
+    since: int, size: int, is_due: bool
+) -> None:
+    assert is_snapshot_due(bytes_since=since, snapshot_bytes=size) is is_due
+
+
+def test_a_redrive_is_kept() -> None:
+    redrive = Redrive(
+        end=100,
+        next_offset=50,
+        to_move=40,
+        started_ms=NOW_MS,
+        number=3,
+        taken=30,
+        moved=20,
+        failed=1,
+        skipped=2,
+        status=RedriveStatus.CANCELLED,
+        ended_ms=NOW_MS + 5,
+        destination=b"topic",
+        messages_per_s=5,
+        origin_queue="orders",
+        reason="enough",
+    )
+    reader = SnapshotReader(SnapshotBegan(20, 5, 1, [], to_snapshot(redrive)), NOW_MS)
+
+    assert reader.redrive() == redrive
+    assert to_snapshot(None) is None
+    assert SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS).redrive() is None

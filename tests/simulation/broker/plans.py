@@ -1,0 +1,454 @@
+"""Plans: what one life will be, as plain data.
+
+A seed expands to a plan, and a plan is all that a life depends on, besides the code. So what is
+kept of a failure is its plan: it says what matters, it can be shrunk, and it still replays when
+the dice of seeds have changed.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from tests.simulation.broker.keys import Superseded
+from tests.simulation.checkers.book import ProducerRules
+from tests.simulation.machine.random_streams import RandomStreams
+
+FAULT_GAPS_S: Final = {
+    "kill": 8.0,
+    "cut_power": 8.0,
+    "cut_power_while_syncing": 5.0,
+    "cut_power_after_append": 6.0,
+    "kill_after_append": 8.0,
+    "crash_in_roll": 6.0,
+    "crash_in_checkpoint": 6.0,
+    "crash_in_swap": 6.0,
+    "crash_in_topic_change": 5.0,
+    "stop": 15.0,
+    "pause": 10.0,
+    "stall_loop": 10.0,
+    "stall_disk": 10.0,
+    "slow_disk": 15.0,
+    "fail_sync": 10.0,
+    "fail_write": 20.0,
+    "fail_read": 15.0,
+    "fail_names": 12.0,
+    "fill_disk": 12.0,
+    "rot": 20.0,
+    "rot_checkpoint": 25.0,
+    "rot_frame": 15.0,
+    "lose_sector": 20.0,
+    "partition": 8.0,
+    "lose_replies": 8.0,
+    "break_while_syncing": 8.0,
+    "break_connections": 8.0,
+    "jump_clock": 10.0,
+    "kill_client": 12.0,
+    "no_descriptors": 25.0,
+    "delete_records": 8.0,
+    "alter_topic": 8.0,
+    "add_partitions": 8.0,
+    "trespass": 10.0,
+}
+"""The kinds of faults, and how far apart they are on average in a life that has them."""
+
+ENDLESS: Final = {"retention_bytes": "unlimited", "retention_ms": "7d"}
+"""Settings under which nothing is deleted in any life."""
+
+_ALTERATIONS: Final = (
+    (0.20, {"segment_bytes": "4096"}),
+    (0.35, {"segment_bytes": "64KiB"}),
+    (0.45, {"segment_ms": "1s"}),
+    (0.55, {"segment_ms": "7d"}),
+    (0.65, {"index_interval_bytes": "256"}),
+    (0.75, {"index_interval_bytes": "4KiB"}),
+    (0.79, {"retention_bytes": "8KiB"}),
+    (0.83, {"retention_ms": "2s"}),
+    (0.94, ENDLESS),
+    (0.97, {"durability": "replicated"}),
+    (1.00, {"durability": "fsync"}),
+)
+"""What `alter_topic` sets, and below which dice."""
+
+_ACKS_ALL = 2
+_HAS_FAULT = 0.5
+_HAS_ROT = 0.3
+"""Less, as some promises can be checked only where nothing was damaged."""
+_ROTS = {"rot", "rot_checkpoint", "lose_sector"}
+
+ALWAYS_SET: Final = ("flush_interval_ms", "maintenance_interval_ms")
+"""Settings of the broker that every plan gives, because their defaults are too long for a life."""
+
+_CHURNS = 0.4
+_KILLED_AT_END = 0.25
+_DEEDS = {"delete_records", "alter_topic", "add_partitions"}
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that goes wrong."""
+
+    at: float
+    """When, in seconds from the beginning of the faults. An aimed one waits from then on for the
+    moment that it is aimed at."""
+    kind: str
+    duration: float
+    """For how long, in seconds, where that means anything."""
+    dice: float
+    """From 0 to 1; what else is to be chosen: which one, how much, on which side."""
+
+
+class LifePlan(msgspec.Struct, frozen=True):
+    """What the plans of all kinds of lives have."""
+
+    seed: str
+    """Of all dice that are thrown while it goes on."""
+    seconds: float
+    """How long the faults go on; a tail without faults follows."""
+    faults: list[Fault]
+
+
+class ProducerPlan(msgspec.Struct, frozen=True):
+    """One client that writes."""
+
+    kind: str
+    """`library`, or `raw`: by hand, with batches that are sent again without need."""
+    acks: int
+    is_idempotent: bool
+    compression: str
+    pause_s: float
+    """Mean time between two bursts."""
+    burst_max: int
+    """Records handed over at once, at most."""
+    value_bytes_max: int
+    delivery_timeout_s: float
+    linger_s: float = 0.0
+    batch_bytes_max: int = 256 << 10
+    max_in_flight: int = 5
+    """Batches of one partition that are under way at once."""
+    request_timeout_s: float = 4.0
+    """How long the client waits for any reply."""
+    ack_timeout_ms: int = 1000
+    """How long a broker may let a `raw` one wait for an acknowledgement."""
+    is_scattered: bool = False
+    """Whether the records of a burst go to any partitions, by the library, and not all to one."""
+    last_attempts: int = 2
+    """How often its last few records may be late. A broker whose disk had failed may be started
+    anew in between, once; before that, none counts."""
+    has_keys: bool = False
+    """Whether records have the keys that follow from their values."""
+    has_tombstones: bool = False
+    """Whether some of those that have a key delete it."""
+    believes_leader: bool = True
+    """Whether what the leader alone has acknowledged counts. With several replicas another one may
+    lead soon that lacks it."""
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is told what becomes of its records."""
+        return self.acks == _ACKS_ALL or (self.acks != 0 and self.believes_leader)
+
+
+class ReadingPlan(msgspec.Struct, frozen=True):
+    """How much is read at a time."""
+
+    raw_fetch_bytes: int = 4096
+    """From one partition, by the readers that work by hand."""
+    partition_bytes_max: int = 1 << 20
+    """From one partition, by those that use the library, as what follows."""
+    prefetch_bytes: int = 16 << 20
+    min_bytes: int = 1
+    max_wait_s: float = 0.5
+    read_from: Literal["leader", "followers"] = "leader"
+    """Which replicas those of a cluster read that use the library."""
+
+
+class KeyedPlan(Protocol):
+    """A plan of a life in which a topic may be compacted."""
+
+    @property
+    def topic_settings(self) -> dict[str, str]:
+        """Of the topic."""
+        ...
+
+    @property
+    def producers(self) -> list[ProducerPlan]:
+        """Who writes to it."""
+        ...
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records are taken out of which there is a later one of the same key."""
+        ...
+
+
+class NetworkPlan(msgspec.Struct, frozen=True):
+    """What the network is like while there are faults."""
+
+    delay_mean_s: float
+    loss: float
+    split: float
+    reset: float
+    bytes_per_s: float | None = None
+    """`None` for a link that is never the bottleneck."""
+    window_bytes: int = 64 << 10
+    """How much may be under way on a connection that nobody reads from."""
+
+
+class Plan(LifePlan, frozen=True):
+    """One life of a broker that is alone."""
+
+    broker_count: int
+    partition_count: int
+    topic_settings: dict[str, str]
+    broker_settings: dict[str, int]
+    sync_mean_s: float
+    restart_mean_s: float
+    network: NetworkPlan
+    buggify_rate: float
+    producers: list[ProducerPlan]
+    library_consumer_count: int
+    churn_pause_s: float | None = None
+    """Mean time between two deeds of a client that creates and deletes topics of its own."""
+    is_killed_at_end: bool = True
+    """Whether the broker is killed when the faults are over. If not, it must get over by itself
+    what they have left behind."""
+    reading: ReadingPlan = ReadingPlan()
+    clock_error_s: float = 0.0
+    """How far the clock of each machine is off, at most."""
+    clock_drift: float = 0.0
+    """By which part of the time it gains or loses, at most."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what is committed is on the disk, all the time."""
+        return all(
+            settings.get("durability") != "replicated"
+            for settings in (self.topic_settings, *self._alterations)
+        )
+
+    @property
+    def has_retention(self) -> bool:
+        """Whether anything is ever deleted by itself.
+
+        A segment of which compaction left nothing is older than any limit on time.
+        """
+        return self.is_compacted or any(
+            settings.get(name, endless) != endless
+            for settings in (self.topic_settings, *self._alterations)
+            for name, endless in ENDLESS.items()
+        )
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records are taken out of which there is a later one of the same key."""
+        return is_compacted(self.topic_settings, self.producers)
+
+    @property
+    def has_administrator(self) -> bool:
+        """Whether there are deeds for an administrator."""
+        return any(fault.kind in _DEEDS for fault in self.faults)
+
+    @property
+    def _alterations(self) -> list[dict[str, str]]:
+        return [alteration(fault) for fault in self.faults if fault.kind == "alter_topic"]
+
+
+def is_compacted(topic_settings: Mapping[str, str], producers: Sequence[ProducerPlan]) -> bool:
+    """Return whether records are taken out of which there is a later one of the same key."""
+    has_keys = any(producer.has_keys for producer in producers)
+    return has_keys and "compact" in topic_settings.get("cleanup_policy", "")
+
+
+def superseded_of(
+    plan: "KeyedPlan", partitions: range, rules: Mapping[str, ProducerRules]
+) -> Superseded:
+    """Return what knows which records may be gone in a life; in none a clock jumps for a day."""
+    return Superseded(
+        partitions if plan.is_compacted else (),
+        has_tombstones=any(producer.has_tombstones for producer in plan.producers),
+        loses_tombstones=plan.topic_settings.get("delete_retention_ms") != "1d",
+        rules=rules,
+    )
+
+
+def alteration(fault: Fault) -> dict[str, str]:
+    """Return the settings that an `alter_topic` sets."""
+    return next(settings for below, settings in _ALTERATIONS if fault.dice <= below)
+
+
+def draw_plan(seed: int, seconds: float) -> Plan:
+    """Return the plan of a seed; each part of it has dice of its own."""
+    streams = RandomStreams(f"plan {seed}")
+    random = streams.stream("network")
+    network = NetworkPlan(
+        delay_mean_s=10 ** random.uniform(-3.5, -1.5),
+        loss=random.choice([0.0, 0.0, 0.01, 0.05]),
+        split=random.choice([0.0, 0.1, 0.5]),
+        reset=random.choice([0.0, 0.0, 0.001, 0.01]),
+        bytes_per_s=random.choice([None, None, None, 1e6, 1e5, 3e4]),
+        window_bytes=random.choice([64 << 10, 64 << 10, 4 << 10, 512]),
+    )
+    random = streams.stream("disk")
+    sync_mean_s = 10 ** random.uniform(-4, -1.7)
+    random = streams.stream("clients")
+    tuning = streams.stream("producers")
+    producers = [tune_producer(draw_producer(random), tuning) for _ in range(random.randint(1, 3))]
+    library_consumer_count = random.randint(0, 1)
+    random = streams.stream("churn")
+    churn_pause_s = 10 ** random.uniform(-1.0, 0.3) if random.random() < _CHURNS else None
+    is_killed_at_end = streams.stream("end").random() < _KILLED_AT_END
+    random = streams.stream("reading")
+    reading = _draw_reading(random)
+    random = streams.stream("clocks")
+    clock_error_s = random.choice([0.0, 0.0, 0.1, 5.0, 600.0])
+    clock_drift = random.choice([0.0, 0.0, 0.0005, 0.1])
+    random = streams.stream("configuration")
+    return Plan(
+        seed=str(seed),
+        seconds=seconds,
+        broker_count=1,
+        partition_count=random.randint(1, 3),
+        topic_settings=_draw_topic_settings(random) | draw_cleanup(streams.stream("cleanup")),
+        broker_settings={
+            "flush_interval_ms": random.choice([50, 500, 5000]),
+            "maintenance_interval_ms": random.choice([200, 1000, 5000]),
+            **_draw_limits(streams.stream("limits")),
+        },
+        sync_mean_s=sync_mean_s,
+        restart_mean_s=random.choice([0.1, 0.3, 1.0]),
+        network=network,
+        buggify_rate=random.choice([0.0, 0.25, 1.0]),
+        producers=producers,
+        library_consumer_count=library_consumer_count,
+        faults=_draw_faults(streams, seconds),
+        churn_pause_s=churn_pause_s,
+        is_killed_at_end=is_killed_at_end,
+        reading=reading,
+        clock_error_s=clock_error_s,
+        clock_drift=clock_drift,
+    )
+
+
+def _draw_topic_settings(random: Random) -> dict[str, str]:
+    settings = {
+        "durability": random.choice(["fsync", "fsync", "fsync", "replicated"]),
+        "segment_bytes": random.choice(["4096", "4096", "8KiB", "32KiB", "1MiB"]),
+        "index_interval_bytes": random.choice(["256", "1KiB", "4KiB"]),
+    }
+    if random.random() < 0.2:
+        settings["retention_bytes"] = random.choice(["8KiB", "64KiB"])
+    if random.random() < 0.1:
+        settings["retention_ms"] = random.choice(["1s", "5s", "20s"])
+    if random.random() < 0.2:
+        settings["segment_ms"] = "2s"
+    return settings
+
+
+def draw_cleanup(random: Random) -> dict[str, str]:
+    """Return settings by which a topic is compacted, in some lives.
+
+    Records have no keys there, so none of them goes; but segments are written anew and swapped.
+    """
+    if random.random() < 0.5:
+        return {}
+    return {
+        "cleanup_policy": "delete,compact",
+        "min_dirty_ratio": random.choice(["0", "0", "0.5"]),
+        "min_compaction_lag_ms": random.choice(["0", "0", "2s"]),
+    }
+
+
+def draw_producer(random: Random) -> ProducerPlan:
+    """Return a producer, with limits that it never runs into."""
+    kind = random.choice(["library", "library", "raw"])
+    acks = 2 if kind == "raw" else random.choice([2, 2, 2, 1, 0])
+    return ProducerPlan(
+        kind=kind,
+        acks=acks,
+        is_idempotent=kind == "raw" or (acks != 0 and random.random() < 0.75),
+        compression=random.choice(["none", "none", "lz4", "zstd"]),
+        pause_s=10 ** random.uniform(-1.7, -0.7),
+        burst_max=random.choice([1, 4, 16]),
+        value_bytes_max=random.choice([10, 100, 1500]),
+        delivery_timeout_s=random.choice([2.0, 10.0, 30.0]),
+    )
+
+
+def tune_producer(plan: ProducerPlan, random: Random) -> ProducerPlan:
+    """Return a producer with limits that are far too low, in some lives."""
+    return msgspec.structs.replace(
+        plan,
+        linger_s=random.choice([0.0, 0.0, 0.005, 0.05]),
+        batch_bytes_max=random.choice([256 << 10, 256 << 10, 2000, 100]),
+        max_in_flight=random.choice([5, 5, 2, 1]),
+        request_timeout_s=random.choice([4.0, 4.0, 1.0, 0.3]),
+        ack_timeout_ms=random.choice([1000, 1000, 50, 2]),
+        is_scattered=random.random() < 0.4,
+    )
+
+
+def _draw_reading(random: Random) -> ReadingPlan:
+    reading = ReadingPlan(
+        raw_fetch_bytes=random.choice([4096, 4096, 1 << 20, 1]),
+        partition_bytes_max=random.choice([1 << 20, 4096, 1]),
+        prefetch_bytes=random.choice([16 << 20, 4096, 1]),
+        min_bytes=random.choice([1, 1, 2000]),
+        max_wait_s=random.choice([0.5, 0.5, 0.05, 2.0]),
+    )
+    if min(reading.partition_bytes_max, reading.prefetch_bytes) == 1:
+        # A client that may hold one batch asks for the next when the fetch that waits at its other
+        # partitions is over: with long waits it would come to no end.
+        return msgspec.structs.replace(reading, max_wait_s=0.01)
+    return reading
+
+
+def _draw_limits(random: Random) -> dict[str, int]:
+    """Return limits of a broker: those that it comes with, or some that lives run into."""
+    drawn = {
+        "open_files_max": random.choice([512, 16]),
+        "in_flight_requests_max": random.choice([4096, 4096, 2, 1]),
+        "connections_max": random.choice([10_000, 10_000, 8]),
+        "stalled_frame_ms": random.choice([30_000, 30_000, 300]),
+        "shutdown_grace_ms": random.choice([10_000, 200, 0]),
+        "reply_bytes_max": random.choice([8 << 20, 1 << 16]),
+    }
+    if random.random() < 0.3:
+        drawn |= {"frame_bytes_max": 2 << 20, "request_memory_bytes": 4 << 20}
+    return drawn
+
+
+def _draw_faults(streams: RandomStreams, seconds: float) -> list[Fault]:
+    faults: list[Fault] = []
+    for kind, gap_s in FAULT_GAPS_S.items():
+        random = streams.stream(f"fault {kind}")
+        if random.random() >= (_HAS_ROT if kind in _ROTS else _HAS_FAULT):
+            continue
+        mean_gap_s = gap_s * 2 ** random.uniform(-1, 1)
+        at = random.expovariate(1 / mean_gap_s)
+        while at < seconds:
+            duration = min(random.expovariate(1 / 0.8), 8.0)
+            faults.append(Fault(round(at, 4), kind, round(duration, 4), throw(random)))
+            at += random.expovariate(1 / mean_gap_s)
+    return sorted(faults, key=lambda fault: (fault.at, fault.kind))
+
+
+def throw(random: Random) -> float:
+    """Return dice that are short to read, and never 1."""
+    return min(round(random.random(), 4), 0.9999)
+
+
+def to_json(plan: LifePlan) -> str:
+    """Return a plan as text for people."""
+    return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
+
+
+def load_plan(path: Path) -> Plan:
+    """Return the plan in a file.
+
+    Raises:
+        OSError: The file cannot be read.
+        msgspec.MsgspecError: It holds no plan.
+    """
+    return msgspec.json.decode(path.read_bytes(), type=Plan)

@@ -1,0 +1,193 @@
+"""Whoever stages batches and commits them, and the ledger of what is to be there at the end.
+
+A writer stages batches by several tasks, does some of it twice, loses interest, aborts, dawdles
+until a batch is too old, and commits until it knows what became of it, now and then with other
+tasks than before. At the end each committed batch is there once: what one commit has named, in its
+order, in every partition; and nothing else is there.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Final, NamedTuple, final
+
+import trio
+
+from tests.simulation.checkers.book import ViolationError
+from tidelog.client.client import Client
+from tidelog.client.transactions.staging import StagedBatch, StagedTask
+from tidelog.wire.errors import StagedRecordsLostError, TidelogError, TransactionGoneError
+
+_PATIENCE_S: Final = 15.0
+_BACKOFF_S: Final = 0.2
+_IS_COMMITTED: Final = 0.85
+_IS_LEFT: Final = 0.3
+"""How many of those that are not to be committed are left as they are, and not aborted."""
+_STAGES_ANEW: Final = 0.3
+_TIMEOUTS_S: Final = (1.0, 2.0, 3600.0, 3600.0)
+_DAWDLES: Final = 0.2
+_DAWDLES_S: Final = 4.0
+
+Contents = dict[int, list[bytes]]
+"""Values by partition, in order."""
+
+
+class Staged(NamedTuple):
+    """One task that has ended well."""
+
+    result: StagedTask
+    contents: Contents
+
+
+@final
+class Ledger:
+    """What was asked for, and what was said to have become of it."""
+
+    def __init__(self) -> None:
+        """Know of nothing."""
+        self.asked: dict[bytes, list[Contents]] = {}
+        """What each commit of a batch has named; batches by name and id."""
+        self.committed: dict[bytes, None] = {}
+        self.dropped: dict[bytes, None] = {}
+        """Those of which it was said that they will never be committed."""
+        self.gone_count = 0
+        """How often a commit was refused, as the batch was not open any more."""
+
+    def asking(self, key: bytes, tasks: list[Staged]) -> None:
+        """Take note of what is about to be committed."""
+        if not any(task.result.number for task in tasks):
+            return  # It is committed already, as was asked for before; these have staged nothing.
+        contents: Contents = {}
+        for task in tasks:
+            for partition, values in task.contents.items() if task.result.number else ():
+                contents.setdefault(partition, []).extend(values)
+        asked = self.asked.setdefault(key, [])
+        if contents not in asked:
+            asked.append(contents)
+
+    def check(self, found: Contents) -> None:
+        """Compare with what is there at the end.
+
+        Raises:
+            ViolationError: A batch is lost, there twice or in parts, or should not be there.
+        """
+        for problem in self._problems(found):
+            raise ViolationError("StagedOnce", problem)
+
+    def _problems(self, found: Contents) -> Iterator[str]:
+        seen: dict[bytes, Contents] = {}
+        for partition, values in found.items():
+            batches = [value.rsplit(b":", 1)[0] for value in values]
+            for batch, value in zip(batches, values, strict=True):
+                seen.setdefault(batch, {}).setdefault(partition, []).append(value)
+            begins = [each for at, each in enumerate(batches) if at == 0 or batches[at - 1] != each]
+            if len(begins) > len(set(begins)):
+                yield f"batches are mixed up in partition {partition}: {begins}"
+        for batch in self.committed:
+            if batch not in seen and all(any(each.values()) for each in self.asked[batch]):
+                yield f"{batch!r} is lost"
+        for batch, contents in seen.items():
+            problem = self._problem_of(batch, contents)
+            if problem:
+                yield f"{batch!r} {problem}"
+
+    def _problem_of(self, batch: bytes, contents: Contents) -> str:
+        """Return what is wrong with it that this is there of a batch; empty if nothing is."""
+        if batch in self.dropped:
+            return "was dropped, and is there"
+        if batch not in self.committed:
+            return "was never committed, and is there"
+        if contents not in self.asked[batch]:
+            return f"is not what any commit has named: {contents}"
+        return ""
+
+
+@final
+class Stager:
+    """Writes one batch after the other; who runs it again goes on with the batch it was at."""
+
+    def __init__(
+        self, name: str, random: Random, ledger: Ledger, *, topic: str, partition_count: int
+    ) -> None:
+        """Write into a topic that is there."""
+        self.should_stop = False
+        self.count = 0
+        self._name = name
+        self._random = random
+        self._ledger = ledger
+        self._topic = topic
+        self._partition_count = partition_count
+        self._drawn = 0
+
+    async def run(self, client: Client, *, pause_s: float = 0.0) -> None:
+        """Work until told to stop; rest for so long between two batches, on the average.
+
+        The last batch is committed: so none is left that would be kept for an hour.
+        """
+        while not self.should_stop:
+            await self._write(client)
+            if pause_s:
+                await trio.sleep(min(self._random.expovariate(1 / pause_s), _PATIENCE_S / 4))
+        await self._write(client, is_last=True)
+
+    async def _write(self, client: Client, *, is_last: bool = False) -> None:
+        """Do what it takes until it is known what became of a batch."""
+        timeout_s = self._random.choice(_TIMEOUTS_S)
+        batch = client.staged(self._name, self.count, timeout=timeout_s)
+        await self._end(batch, is_wanted=is_last or self._random.random() < _IS_COMMITTED)
+        self.count += 1
+
+    async def _end(self, batch: StagedBatch, *, is_wanted: bool) -> None:
+        key = f"{self._name}/{batch.batch_id}".encode()
+        tasks: list[Staged] = []
+        is_left = self._random.random() < _IS_LEFT
+        while True:
+            with trio.move_on_after(self._random.uniform(0.05, _PATIENCE_S)):
+                try:
+                    if not tasks:
+                        tasks = await self._stage(batch, key)
+                    if is_wanted or key in self._ledger.asked:
+                        await self._commit(batch, key, tasks)
+                    elif not is_left:
+                        await self._abort(batch, key)
+                except TransactionGoneError:
+                    self._ledger.gone_count += 1
+                    tasks = []
+                except StagedRecordsLostError as lost:
+                    raise ViolationError("StagedOnce", f"{key!r} is committed, and lost") from lost
+                except TidelogError:
+                    await trio.sleep(_BACKOFF_S)
+                else:
+                    return
+            if self._random.random() < _STAGES_ANEW:
+                tasks = []  # As after a crash of whoever commits.
+
+    async def _commit(self, batch: StagedBatch, key: bytes, tasks: list[Staged]) -> None:
+        if self._random.random() < _DAWDLES:
+            await trio.sleep(self._random.uniform(0, _DAWDLES_S))
+        self._ledger.asking(key, tasks)
+        await batch.commit([task.result for task in tasks])
+        self._ledger.committed[key] = None
+
+    async def _abort(self, batch: StagedBatch, key: bytes) -> None:
+        if await batch.abort():
+            raise ViolationError("StagedOnce", f"{key!r} is committed, and nobody asked for it")
+        self._ledger.dropped[key] = None
+
+    async def _stage(self, batch: StagedBatch, key: bytes) -> list[Staged]:
+        """Stage with some tasks, of which some lose; return the winners in any order."""
+        staged: list[Staged] = []
+        for _ in range(self._random.randint(1, 4)):
+            contents: Contents = {}
+            async with batch.task() as task:
+                for _ in range(self._random.randint(0, 3)):
+                    values = [self._value(key) for _ in range(self._random.randint(1, 4))]
+                    partition = self._random.randrange(self._partition_count)
+                    await task.send_many(self._topic, values, partition=partition)
+                    contents.setdefault(partition, []).extend(values)
+            staged.append(Staged(task.result, contents))
+        self._random.shuffle(staged)
+        return staged[: self._random.randint(1, len(staged))]
+
+    def _value(self, key: bytes) -> bytes:
+        self._drawn += 1
+        return b"%s:%d" % (key, self._drawn)

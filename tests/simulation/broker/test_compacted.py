@@ -1,0 +1,37 @@
+"""Lives of a broker that compacts its topic; `make swarm KIND=compacted` looks for others."""
+
+from msgspec.structs import replace
+
+from tests.simulation.broker.compacted import draw_plan
+from tests.simulation.broker.plans import Fault
+from tests.simulation.kinds import COMPACTED
+from tests.simulation.mutations.measure import is_objection
+
+SECONDS = 12.0
+CRASHES = [Fault(at, "crash_in_swap", 1.0, dice) for at, dice in ((0.5, 0.5), (3.0, 0.3))]
+GROWTH = [Fault(at, "add_partitions", 0.0, at / SECONDS) for at in (1.0, 4.0, 7.0)]
+
+
+def test_a_plan_is_drawn_as_others_are_but_compacts() -> None:
+    plans = [draw_plan(seed, 60.0) for seed in range(20)]
+    kinds = set[str]().union(*({fault.kind for fault in plan.faults} for plan in plans))
+
+    assert draw_plan(7, 30.0) == draw_plan(7, 30.0)
+    assert all(plan.is_compacted for plan in plans)
+    assert {"crash_in_swap", "cut_power", "delete_records", "alter_topic", "stop"} <= kinds
+    assert {"rot", "rot_frame", "rot_checkpoint", "lose_sector"} <= kinds
+
+
+def test_a_life_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_promises() -> None:
+    plan = draw_plan(0, SECONDS)
+
+    report = COMPACTED.live_plan(replace(plan, faults=[*CRASHES, *GROWTH, *plan.faults]))
+
+    assert report.checker is None, report.problem
+    assert report.sometimes["log compacted"]
+    assert report.sometimes["partitions added"]
+    assert report.sometimes["crash in swap"]
+
+
+def test_a_planted_bug_is_caught() -> None:
+    assert is_objection(COMPACTED.live_plan(draw_plan(0, SECONDS), "newest-goes-too"))

@@ -1,0 +1,67 @@
+"""A topic that grows: what is asked for, what is seen, and who hears of it."""
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.world import World
+from tests.simulation.broker.growth import PARTITIONS_MAX, Growth
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.machine.broker_host import TOPIC
+from tidelog.client.client import connect
+
+
+class Promise:
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+
+    def growing(self, count: int) -> None:
+        self.told.append(("growing", count))
+
+    def seen(self, count: int, asked_at: float) -> None:
+        del asked_at
+        self.told.append(("seen", count))
+
+
+@pytest.mark.parametrize(("dice", "count"), [(0.1, 4), (0.9, 3)])
+async def test_one_or_two_partitions_are_added_and_whoever_listens_hears_of_them(
+    autojump_clock: MockClock, dice: float, count: int
+) -> None:
+    world = World(autojump_clock)
+    promise, heard = Promise(), list[int]()
+    growth = Growth(2, promise, Sometimes())
+    growth.listeners.append(heard.append)
+    async with world.broker(), connect("broker:8433", env=world.env) as client:
+        await client.admin.create_topic(TOPIC, 2)
+
+        await growth.add(client.admin, dice)
+
+        (topic,) = await client.admin.describe_topics([TOPIC])
+    assert len(topic.partitions) == growth.count == count
+    assert heard == [count]
+    assert promise.told == [("growing", 2), ("growing", count), ("seen", count)]
+
+
+async def test_there_is_an_end_to_it(autojump_clock: MockClock) -> None:
+    world = World(autojump_clock)
+    growth = Growth(PARTITIONS_MAX, Promise(), Sometimes())
+    async with world.broker(), connect("broker:8433", env=world.env) as client:
+        await client.admin.create_topic(TOPIC, PARTITIONS_MAX)
+
+        await growth.add(client.admin, 0.1)
+
+        (topic,) = await client.admin.describe_topics([TOPIC])
+    assert len(topic.partitions) == growth.count == PARTITIONS_MAX
+
+
+def test_what_somebody_has_seen_counts_whoever_asked_for_it() -> None:
+    heard = list[int]()
+    growth = Growth(2, Promise(), Sometimes())
+    growth.listeners.append(heard.append)
+
+    for count in (2, 4, 3):
+        growth.seen(count, 0.0)
+
+    assert heard == [4]
+    assert growth.count == 4

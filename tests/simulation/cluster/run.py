@@ -1,0 +1,474 @@
+"""One life of a cluster by a plan: brokers, clients, faults, and a tail in which all must be well.
+
+In the tail all faults end. Within seconds the nodes must be of one mind, and everybody who waits
+must get what it waits for. Then the power of all machines is cut, and what a last reader and an
+auditor find is compared with everything that was ever said.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar, final
+
+import trio
+
+from tests.simulation.broker.keys import Superseded
+from tests.simulation.broker.plans import superseded_of
+from tests.simulation.broker.readers import BACKOFF_S, values_of
+from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.checkers.book import (
+    Book,
+    Checker,
+    Fetched,
+    FinalLog,
+    ProducerRules,
+    ViolationError,
+)
+from tests.simulation.checkers.broker_promises import DamageIsReal
+from tests.simulation.checkers.compaction_promises import OnlySupersededGoes, ranges_of
+from tests.simulation.checkers.consumer_promises import ConsumersReadAll
+from tests.simulation.checkers.history import (
+    HistoryChecker,
+    Operation,
+    Outcome,
+    Poll,
+    unexpected,
+)
+from tests.simulation.checkers.log_promises import (
+    AcknowledgedStays,
+    Contiguous,
+    NoDuplicates,
+    NothingPhantom,
+    ProducerOrder,
+    StableOffsets,
+)
+from tests.simulation.cluster.auditor import audit
+from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.consensus_promises import (
+    AppliedInOrder,
+    ElectionSafety,
+    LeaderCompleteness,
+    OneVote,
+    StateMachineSafety,
+    StatesAgree,
+    TermNeverFalls,
+)
+from tests.simulation.cluster.faults import Nemesis
+from tests.simulation.cluster.group_promises import CommitsStay, OneOwner
+from tests.simulation.cluster.guests import Guests, Host, Invite
+from tests.simulation.cluster.loss_acceptor import LossAcceptor
+from tests.simulation.cluster.machines import Machines, addresses
+from tests.simulation.cluster.metadata_promises import (
+    AnswersAreCommitted,
+    FencedIsSilent,
+    LeadersAreAlive,
+    NamesAreUnique,
+    OneLeader,
+)
+from tests.simulation.cluster.minutes import Minutes, NodeChecker, Partition
+from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.replica_difference import MayLack
+from tests.simulation.cluster.replica_log import Lost
+from tests.simulation.cluster.replica_witness import watching_replicas
+from tests.simulation.cluster.replicas import Replicas
+from tests.simulation.cluster.replication_promises import (
+    CommittedIsEverywhere,
+    CommittedIsNotCut,
+    HighWatermarkStays,
+    JoinersAreKnown,
+    JoinersHaveAll,
+    LatestRises,
+    LogsMatch,
+    LossIsAccepted,
+    ReplicaStays,
+    TooFewIsSaid,
+)
+from tests.simulation.cluster.sometimes import PROBES
+from tests.simulation.cluster.witness import witnessing
+from tests.simulation.defects import no_defect_unheard
+from tests.simulation.machine.broker_host import TOPIC
+from tests.simulation.machine.process import Process
+from tests.simulation.machine.world import Simulation, World
+from tests.simulation.report import LifeReport, judged
+from tidelog.client.client import connect
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.wire.errors import TidelogError
+
+PlanType = TypeVar("PlanType", bound=ClusterPlan)
+
+_FORMING_S = 60.0
+_OF_ONE_MIND_S = 20.0
+"""An election takes a second or two; a broker that was silent may have to be let in again."""
+_IN_SYNC_S = 20.0
+"""A replica that has come back has little to catch up with."""
+_PATIENCE_S = 60.0
+"""For the clients: with what they had to wait for still under way."""
+_GROUP_PATIENCE_S = 120.0
+"""For members of a group: one that has died is missed after 45 seconds."""
+_EVENTS_PER_S_MAX = 60_000
+_MOMENT_S = 0.01
+
+
+class LifeSetting(NamedTuple):
+    """What lives of other kinds have besides."""
+
+    probes: Mapping[str, str] = PROBES
+    invite: Invite | None = None
+
+
+@final
+class _Life:
+    def __init__(
+        self, world: World, plan: ClusterPlan, setting: LifeSetting, *, goes_on: bool
+    ) -> None:
+        self.sometimes = Sometimes(setting.probes)
+        self.rules: dict[str, ProducerRules] = {}
+        self.superseded = superseded_of(plan, range(plan.partition_count), self.rules)
+        checkers = _checkers(self.rules, self.superseded)
+        self.book = Book(checkers, world.clock.current_time, goes_on=goes_on)
+        clock = world.clock
+        self.minutes = Minutes(_node_checkers(), clock.current_time, clock.fail, goes_on=goes_on)
+        self.replicas = Replicas(self.minutes)
+        self._world = world
+        self._plan = plan
+        self.machines = Machines(
+            world, plan, self.book, minutes=self.minutes, sometimes=self.sometimes
+        )
+        self.machines.on_truncated.append(self.replicas.truncated)
+        self.replicas.has_kept_cache = self.machines.has_kept_cache
+        self.minutes.on_lost.append(self._lost)
+        self._void: dict[str, list[range]] = {}
+        self._topic_id = b""
+        self._clients = Clients(
+            world, plan, self.book, minutes=self.minutes, sometimes=self.sometimes, rules=self.rules
+        )
+        self._clients.growth.listeners.append(self._grown)
+        self.guests: Guests | None = None
+        if setting.invite is not None:
+            host = Host(world, self.machines, self.minutes, self.sometimes)
+            self.guests = setting.invite(host)
+
+    async def live(self) -> None:
+        plan = self._plan
+        async with trio.open_nursery() as nursery:
+            self.machines.run(nursery)
+            await self._wait_of_one_mind(_FORMING_S)
+            self._topic_id = topic_id = await self._create_topic()
+            if not plan.is_durable:
+                acceptor = LossAcceptor(plan, self.minutes, self.sometimes)
+                self._world.add_node("acceptor").start(acceptor.run)
+            if self.guests is not None:
+                await self.guests.prepare()
+            nemesis = Nemesis(
+                self._world,
+                self.machines,
+                self.minutes,
+                sometimes=self.sometimes,
+                clients=self._clients,
+            )
+            self._clients.begin(topic_id)
+            if self.guests is not None:
+                self.guests.begin(self._clients)
+                nemesis.learn(self.guests.faults(nemesis))
+            nemesis.begin(plan)
+            await trio.sleep(plan.seconds)
+            nemesis.end()
+            await self._wait_of_one_mind(_OF_ONE_MIND_S)
+            await self._wait_in_sync()
+            await self._finish_clients()
+            if self.guests is not None:
+                await self.guests.finish()
+            if not plan.is_durable:
+                await self._stop_all()  # What is in memory is on disk then.
+            for machine in self.machines.all:
+                machine.cut_power()
+                machine.start_now()
+            await self._wait_of_one_mind(_OF_ONE_MIND_S)
+            logs = await self._look_at_everything()
+            self.superseded.learn(logs)
+            await self._compare_replicas()
+            await self._look_at_batches()
+            await self._dismiss_crew(logs)
+            if self.guests is not None:
+                await self.guests.look()
+            nursery.cancel_scope.cancel()
+        self.book.ended(logs)
+        if plan.member_count:
+            self._clients.crew.check(logs, self.superseded)
+        self._check_history(logs)
+
+    def _grown(self, count: int) -> None:
+        if self._plan.is_compacted:
+            self.superseded.partitions.update(range(count))
+
+    async def _finish_clients(self) -> None:
+        with trio.move_on_after(_PATIENCE_S):
+            await self._clients.finish()
+            return
+        raise ViolationError("Liveness", "not every client comes to its end")
+
+    async def _stop_all(self) -> None:
+        for machine in self.machines.all:
+            machine.next_down_s = _OF_ONE_MIND_S
+            machine.stop()
+        with trio.move_on_after(_OF_ONE_MIND_S):
+            while any(machine.is_up for machine in self.machines.all):  # noqa: ASYNC110
+                await trio.sleep(_MOMENT_S)
+            return
+        raise ViolationError("Liveness", f"not all brokers stop within {_OF_ONE_MIND_S:g} s")
+
+    def _lost(self, lost: Lost) -> None:
+        topic_id, number = lost.partition
+        if topic_id == self._topic_id:
+            self.sometimes.reached("lost in memory")
+            self._void.setdefault(str(number), []).append(range(lost.end_offset, lost.lost_end))
+            self.book.forgotten({number: lost.end_offset})
+
+    async def _wait_of_one_mind(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while not self.machines.are_of_one_mind():  # noqa: ASYNC110  (nodes tell nobody)
+                await trio.sleep(0.1)
+            return
+        raise ViolationError("Liveness", f"the nodes are not of one mind within {seconds:g} s")
+
+    async def _wait_in_sync(self) -> None:
+        with trio.move_on_after(_IN_SYNC_S):
+            while not self.replicas.are_in_sync():  # noqa: ASYNC110  (replicas tell nobody)
+                await trio.sleep(0.1)
+            return
+        raise ViolationError("Liveness", f"not all replicas are in sync within {_IN_SYNC_S:g} s")
+
+    async def _compare_replicas(self) -> None:
+        await self._wait_in_sync()
+        with trio.move_on_after(_IN_SYNC_S):
+            while not self.replicas.are_whole():  # noqa: ASYNC110  (replicas tell nobody)
+                await trio.sleep(0.1)
+            self.replicas.compare(self._may_lack())
+            return
+        raise ViolationError(
+            "Liveness", f"not all replicas are level and whole within {_IN_SYNC_S:g} s"
+        )
+
+    def _may_lack(self) -> dict[Partition, MayLack]:
+        """Return, by partition, what says which records replicas may have compacted away."""
+
+        def in_partition(number: int) -> MayLack:
+            return lambda offset, value: self.superseded.covers((number, offset), value)
+
+        return {
+            (self._topic_id, number): in_partition(number) for number in self.superseded.partitions
+        }
+
+    async def _dismiss_crew(self, logs: dict[int, FinalLog]) -> None:
+        ends = {partition: log.high_watermark for partition, log in logs.items()}
+        with trio.move_on_after(_GROUP_PATIENCE_S):
+            await self._clients.dismiss(ends)
+            return
+        crew = self._clients.crew
+        raise ViolationError(
+            "Liveness",
+            f"a group is at {crew.committed(self.minutes.groups, ends)}, and records go to {ends}",
+        )
+
+    async def _create_topic(self) -> bytes:
+        ids: list[bytes] = []
+
+        async def create(process: Process) -> None:
+            async with connect(addresses(self._plan), env=process.env) as client:
+                try:
+                    reply = await client.admin.create_topic(
+                        TOPIC,
+                        self._plan.partition_count,
+                        replication_factor=self._plan.replication_factor,
+                        config=self._plan.topic_settings,
+                    )
+                except TidelogError as error:
+                    raise ViolationError(
+                        "Liveness", f"nothing is wrong, and {TOPIC} is not created: {error}"
+                    ) from error
+                self.minutes.told_created(TOPIC, reply.topic_id)
+                ids.append(reply.topic_id)
+
+        await self._world.add_node("founder").start(create).ended.wait()
+        return ids[0]
+
+    async def _look_at_everything(self) -> dict[int, FinalLog]:
+        logs: dict[int, FinalLog] = {}
+
+        async def read(process: Process) -> None:
+            while True:
+                try:
+                    async with (
+                        connect(addresses(self._plan), env=process.env) as client,
+                        client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
+                    ):
+                        logs.update(await _read_all(consumer, self.book))
+                        break
+                except TidelogError:
+                    await trio.sleep(BACKOFF_S)
+            await audit(process, self._plan, self.minutes.image.state)
+
+        process = self._world.add_node("auditor").start(read)
+        with trio.move_on_after(_PATIENCE_S):
+            await process.ended.wait()
+            # Members of groups are still at work: an entry may be on its way to some nodes.
+            while not self.minutes.are_level():  # noqa: ASYNC110  (nodes tell nobody)
+                await trio.sleep(_MOMENT_S)
+            self.minutes.ended()
+            return logs
+        raise ViolationError("Liveness", "the last reader does not come to the end")
+
+    async def _look_at_batches(self) -> None:
+        if self._clients.stager is None:
+            return
+        process = self._world.add_node("batch reader").start(self._clients.stager.check)
+        with trio.move_on_after(_PATIENCE_S):
+            await process.ended.wait()
+            return
+        raise ViolationError("Liveness", "who reads staged batches does not come to the end")
+
+    def _check_history(self, logs: dict[int, FinalLog]) -> None:
+        history = self._clients.history
+        for number, log in logs.items():
+            values = [(offset, value.decode()) for offset, value in sorted(log.values.items())]
+            history.append(Operation("last reader", Outcome.OK, [Poll({str(number): values})]))
+            if number in self.superseded.partitions:
+                gone = self.book.checker(OnlySupersededGoes).gone[number]
+                void = [range(log.log_start_offset), *ranges_of(gone)]
+                self._void.setdefault(str(number), []).extend(void)
+        found = HistoryChecker(
+            history,
+            log_starts={str(number): log.log_start_offset for number, log in logs.items()},
+            may_repeat={name for name, rules in self.rules.items() if rules.may_repeat},
+            void=self._void,
+            unknown_below={},
+        ).check()
+        for anomaly, cases in unexpected(found, uses_subscribe=False).items():
+            raise ViolationError(f"History.{anomaly.name}", f"{len(cases)}: {cases[0]}")
+
+
+async def _read_all(consumer: Consumer, book: Book) -> dict[int, FinalLog]:
+    """Return all that there is, after it was written to the book."""
+    asked_at = trio.current_time()
+    starts, ends = await consumer.beginning_offsets(), await consumer.end_offsets()
+    logs = {
+        at.partition: FinalLog(log_start_offset=start, high_watermark=ends[at])
+        for at, start in starts.items()
+    }
+    async for batch in consumer.batches(ends):
+        log = logs[batch.partition]
+        records = values_of(batch)
+        log.values.update(records)
+        book.fetched(
+            Fetched(
+                "last reader",
+                batch.partition,
+                records[0][0] if records else batch.next_offset,
+                batch.next_offset,
+                records,
+                log.high_watermark,
+                log.log_start_offset,
+                asked_at,
+            )
+        )
+    return logs
+
+
+def _checkers(rules: dict[str, ProducerRules], superseded: Superseded) -> Sequence[Checker]:
+    return [
+        NothingPhantom(),
+        StableOffsets(),
+        NoDuplicates(rules),
+        Contiguous(superseded),
+        OnlySupersededGoes(superseded, is_alone=False),
+        DamageIsReal(),
+        AcknowledgedStays(superseded),
+        ConsumersReadAll(superseded),
+        ProducerOrder(rules, superseded),
+    ]
+
+
+def _node_checkers() -> Sequence[NodeChecker]:
+    return [
+        ElectionSafety(),
+        LeaderCompleteness(),
+        OneVote(),
+        StateMachineSafety(),
+        AppliedInOrder(),
+        TermNeverFalls(),
+        StatesAgree(),
+        AnswersAreCommitted(),
+        NamesAreUnique(),
+        LeadersAreAlive(),
+        FencedIsSilent(),
+        OneOwner(),
+        CommitsStay(),
+        OneLeader(),
+        CommittedIsEverywhere(),
+        CommittedIsNotCut(),
+        JoinersAreKnown(),
+        JoinersHaveAll(),
+        LogsMatch(),
+        HighWatermarkStays(),
+        ReplicaStays(),
+        LossIsAccepted(),
+        LatestRises(),
+        TooFewIsSaid(),
+    ]
+
+
+def live(
+    plan: PlanType,
+    *,
+    show: Callable[[str], None] | None = None,
+    shows_steps: bool = False,
+    goes_on: bool = False,
+    setting: LifeSetting = LifeSetting(),  # noqa: B008  (it never changes)
+) -> LifeReport[PlanType]:
+    """Live one life and return what there is to say of it; the same for the same plan.
+
+    Args:
+        plan: What it is to be.
+        show: Is given a line for each event.
+        shows_steps: Whether these are also the steps of tasks.
+        goes_on: Whether it goes on when a checker has objected, to see which others will.
+        setting: For lives of another kind.
+    """
+    simulation = Simulation(
+        plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX
+    )
+    lives: list[_Life] = []
+
+    async def main(world: World) -> None:
+        life = _Life(world, plan, setting, goes_on=goes_on)
+        lives.append(life)
+        with (
+            witnessing(life.minutes),
+            watching_replicas(life.replicas),
+            no_defect_unheard(world.clock.fail),
+        ):
+            await life.live()
+
+    checker, problem = judged(lambda: simulation.run(main))
+    life = lives[0]
+    objections = [*life.minutes.objections.values(), *life.book.objections.values()]
+    if life.guests is not None:
+        objections += life.guests.objections.values()
+    objectors = [each.checker for each in objections] + ([checker] if checker else [])
+    if objections:
+        checker, problem = objections[0].checker, str(objections[0])
+    return LifeReport(
+        plan=plan,
+        checker=checker,
+        problem=problem,
+        sometimes=dict(life.sometimes.counts),
+        counts={
+            "events": simulation.clock.event_count,
+            "crashes": life.machines.crash_count,
+            "entries": life.minutes.end_index,
+            "acknowledged": life.book.acknowledged_count,
+            "read": life.book.read_count,
+            **({} if life.guests is None else life.guests.counts),
+        },
+        simulated_s=simulation.clock.now,
+        fingerprint=simulation.trace.fingerprint(),
+        objectors=list(dict.fromkeys(objectors)),
+    )

@@ -1,0 +1,97 @@
+"""Random lives of a group in a bad world, then a good one in which it must settle."""
+
+from tests.simulation.groups.world import Faults, World
+
+BAD_MS = 120_000
+GOOD_MS = 150_000
+"""Longer than the last delayed message, a session, a delayed target and a few heartbeats; and than
+the longest letting go that has begun."""
+
+
+def live(seed: int) -> World:
+    """Live one life and return its world; raises `ViolationError` when a promise is broken."""
+    world = World(seed, {"orders": 7, "payments": 5})
+    random = world.random
+    instances = [f"instance-{number}" for number in range(2)]
+    for instance_id in [*instances, None, None, None]:
+        world.start(instance_id=instance_id)
+    world.faults = Faults(
+        loss=random.choice([0.0, 0.05, 0.2]), repeats=random.choice([0.0, 0.1, 0.3])
+    )
+    for _ in range(BAD_MS // 4_000):
+        world.run(random.randint(1, 8_000))
+        _disturb(world, instances)
+    world.faults = Faults()
+    if world.leading is None:
+        world.fail_over(0)
+    for process in world.living:
+        process.standstill_end_ms = min(process.standstill_end_ms, world.now_ms)
+        process.let_go_ms = (0, 500)
+    world.start()
+    world.run(GOOD_MS)
+    world.checks.converged()
+    return world
+
+
+def ping_pong(seed: int) -> World:
+    """Let partitions go to and fro between members while old messages turn up again."""
+    world = World(seed, {"orders": 3})
+    random = world.random
+    # One who stays gets back what the visitor took; of two, either may.
+    steady = [world.start() for _ in range(random.choice([1, 2]))]
+    world.faults = Faults(repeats=0.9, loss=random.choice([0.0, 0.1]), returns=0.5)
+    visitor = world.start()
+    for _ in range(25):
+        world.run(random.randint(500, 10_000))
+        if visitor.core.is_over:
+            visitor = world.start()
+        elif random.random() < 0.5:
+            world.leave(visitor)
+        for process in [*steady, visitor]:
+            process.commit_chance = random.choice([0.0, 0.0, 0.3])
+            process.fickleness = random.choice([0.0, 0.0, 0.3])
+            process.let_go_ms = random.choice([(0, 500), (2_000, 15_000)])
+    world.faults = Faults()
+    world.run(GOOD_MS)
+    world.checks.converged()
+    return world
+
+
+def quiet(seed: int) -> World:
+    """Start some members one after the other in a good world, and let one go."""
+    world = World(seed, {"orders": 12})
+    for _ in range(3):
+        world.start()
+        world.run(20_000)
+        world.checks.converged()
+    world.leave(world.living[0])
+    world.run(20_000)
+    world.checks.converged()
+    return world
+
+
+def _disturb(world: World, instances: list[str]) -> None:
+    random = world.random
+    process = random.choice(world.living) if world.living else None
+    match random.randrange(9):
+        case 0:
+            world.fail_over(random.choice([0, 1_000, 5_000, 60_000]))
+        case 1 if process is not None:
+            world.crash(process)
+        case 2 if process is not None:
+            process.standstill_end_ms = world.now_ms + random.choice([2_000, 20_000, 70_000])
+        case 3 if process is not None:
+            world.leave(process, is_restart=process.settings.instance_id is not None)
+        case 4 if process is not None:
+            world.leave(process)
+        case 5:
+            # The next process of a static member, whatever became of the one before.
+            world.start(instance_id=random.choice(instances))
+        case 6 if process is not None:
+            process.let_go_ms = random.choice([(0, 500), (5_000, 20_000), (40_000, 60_000)])
+        case 7 if process is not None:
+            topics = random.choice([["orders"], ["payments"], ["orders", "payments"]])
+            world.subscribe(process, topics)
+        case _:
+            if len(world.living) < 8:
+                world.start()

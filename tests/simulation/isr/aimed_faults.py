@@ -1,0 +1,122 @@
+"""What random lives of a replicated partition seldom come to: faults at the worst moment.
+
+At the end of a life a leader asks for all that have caught up; then no answer comes, or somebody
+who was asked for is not the one any more who had caught up. Only then everybody lives.
+"""
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+from tests.simulation.isr.replicated_partition import LAG_MAX_MS, ReplicatedPartition
+from tests.simulation.metadata.replicas import NODES
+from tidelog.coordinator.metadata.commands import AlterPartitions
+from tidelog.isr.followers import JOINING_HOLD_MS
+
+
+class AimedPartition(ReplicatedPartition):
+    """A replicated partition that is hit where it hurts before it heals."""
+
+    def heal(self, random: Random) -> None:
+        """Ask, hit, and go on with those who are left; then let everybody live."""
+        self._is_hard = False
+        for node in NODES:
+            if not self.cluster.broker(node).is_shutting_down:
+                self.start(node, random)
+                self.unfence(node, random)
+        self._all_act((self.learn, *[self.flush, self.fetch] * 3), random)
+        hit = random.choice((self._die, self._stand_still, self._be_fenced, self._lose_disks))
+        hit(random)
+        self._go_on(random)
+        super().heal(random)
+
+    def _die(self, random: Random) -> None:
+        """Who would join is gone for good, and nobody knows whether it was let in."""
+        for node, _ in self._ask_in_vain(random):
+            self.of(node).is_running = False
+            self.cluster.fence(node)
+
+    def _stand_still(self, random: Random) -> None:
+        """Who would join stands still while the leader goes on, and is let in late."""
+        late = self._ask_in_vain(random)
+        for node, _ in late:
+            self.of(node).is_running = False
+        self._write(random)
+        self._arrive(late, random)
+
+    def _be_fenced(self, random: Random) -> None:
+        """As before, but who would join is thought dead until the leader has settled it."""
+        late = self._ask_in_vain(random)
+        for node, _ in late:
+            self.of(node).is_running = False
+            self.cluster.fence(node)
+        self.now_ms += LAG_MAX_MS
+        self._all_act((self.learn, self.ask, self.deliver, self.learn), random)
+        self._write(random)
+        for node, _ in late:
+            self.cluster.unfence(node)
+        self._arrive(late, random)
+
+    def _lose_disks(self, random: Random) -> None:
+        """Who would join begins anew with an empty disk, and its leader has heard of that."""
+        for node in self._outsiders():
+            replica = self.of(node)
+            replica.is_running = False
+            self.cluster.fence(node)
+            replica.log, replica.durable_end, replica.has_lost = [], 0, True
+            replica.damage = set()
+            self._start(node, f"disk-{self.cluster.draw()}")
+            self.unfence(node, random)
+        self._all_act((self.learn, self.ask, self.deliver), random)
+
+    def _ask_in_vain(self, random: Random) -> list[tuple[int, AlterPartitions]]:
+        """Have leaders ask, and hear no answer; return who would join, with what was asked."""
+        self._all_act((self.ask,), random)
+        asked: list[tuple[int, AlterPartitions]] = []
+        for _, command in self.under_way:
+            leader, wish = self._wishes[id(command)]
+            leader.wish_refused(wish, is_certain=False, now_ms=self.now_ms)
+            outsiders = self._outsiders()
+            asked += [(node, command) for node, _ in wish.in_sync_replicas if node in outsiders]
+
+        self.under_way = []
+        return asked
+
+    def _outsiders(self) -> set[int]:
+        partition = self.cluster.partition()
+        return {*partition.replicas} - {*partition.in_sync_replicas}
+
+    def _write(self, random: Random) -> None:
+        """Append more, and give the leader time to forget who was about to join."""
+        self.now_ms += 2 * JOINING_HOLD_MS
+        self._all_act((self.produce, *[self.flush, self.fetch] * 2), random)
+
+    def _arrive(self, late: Iterable[tuple[int, AlterPartitions]], random: Random) -> None:
+        for _, command in late:
+            self.under_way = [(command.node_id, command)]
+            self.deliver(0, random)
+            self.check()
+
+    def _go_on(self, random: Random) -> None:
+        """What those have who are left must come to be committed."""
+        acts = (self.learn, self.produce, self.flush, self.fetch, self.ask, self.deliver)
+        for _ in range(12):
+            self.now_ms += LAG_MAX_MS // 4
+            self._all_act(acts, random)
+        self._all_act([self.flush, self.fetch] * 2, random)
+        leader_id = self.cluster.partition().leader
+        if leader_id is None or not self.leads(leader_id):
+            return
+        replica = self.of(leader_id)
+        leader = replica.leader
+        assert leader is not None
+        if leader.replicas.has_enough:
+            is_all = leader.high_watermark == len(replica.log)
+            assert is_all, "somebody is waited for who does not come back"
+            self.counts["without the dead"] = self.counts.get("without the dead", 0) + 1
+
+    def _all_act(self, acts: Iterable[Callable[[int, Random], None]], random: Random) -> None:
+        for act in acts:
+            for node in NODES:
+                if not self.cluster.broker(node).is_fenced:
+                    act(node, random)
+                    self.check()

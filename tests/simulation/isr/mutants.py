@@ -1,0 +1,304 @@
+"""Planted bugs of replication: what random lives of a replicated partition must catch.
+
+Each replaces functions of the code under test for the length of a block. Nothing of this is in the
+code itself.
+"""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from bisect import bisect_left
+from typing import Final
+
+from msgspec.structs import replace
+
+from tests.simulation.isr import replicated_partition
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.coordinator.metadata import leader_election as leader_choice
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.leader_election import Assignment, Facts, Happening
+from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.isr.divergence import LogShape
+from tidelog.isr.durability import Durability
+from tidelog.isr.follower import Append, LeaderAnswer, PartitionFollower, Step, Truncate
+from tidelog.isr.follower_progress import FollowerProgress, FollowerReport
+from tidelog.isr.followers import Followers, InSyncWish, LeaderEnds
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.wire.messages.replication import Diverging
+
+_answered = PartitionFollower.answered
+_wanted = Followers._wanted
+_next_wish = Followers.next_wish
+_refused = Followers.refused
+_reported = FollowerProgress.reported
+_begin_to_follow = PartitionFollower.__init__
+_eligible = leader_choice._eligible
+
+
+def _truncate_by_high_watermark(
+    self: PartitionFollower, log: LogShape, answer: LeaderAnswer
+) -> Step:
+    step = _answered(self, log, answer)
+    if isinstance(step, Truncate):
+        return Truncate(min(self.high_watermark, log.log_end_offset - 1))
+    return step
+
+
+def _keep_all_up_to_the_leaders_end(
+    self: PartitionFollower, log: LogShape, answer: LeaderAnswer
+) -> Step:
+    if answer.diverging is not None and answer.diverging.end_offset >= log.log_end_offset:
+        return Append()
+    return _answered(self, log, answer)
+
+
+def _high_watermark_before_truncation(
+    self: PartitionFollower, log: LogShape, answer: LeaderAnswer
+) -> Step:
+    self.appended(answer, log_end_offset=log.log_end_offset)
+    return _answered(self, log, answer)
+
+
+def _take_old_answers(self: PartitionFollower, log: LogShape, answer: LeaderAnswer) -> Step:
+    del self, log
+    return Append() if answer.diverging is None else Truncate(answer.diverging.end_offset)
+
+
+def _off_by_one(self: LeaderEpochs, epoch: int, *, log_end_offset: int) -> tuple[int, int] | None:
+    found = bisect_left(self._entries, epoch, key=lambda entry: entry[0])
+    if found >= len(self._entries):
+        return (self._entries[-1][0], log_end_offset) if self._entries else None
+    is_last = found == len(self._entries) - 1
+    return self._entries[found][0], log_end_offset if is_last else self._entries[found + 1][1]
+
+
+def _compare_offsets_only(
+    leader: LogShape, *, fetch_offset: int, last_fetched_epoch: int | None
+) -> Diverging | None:
+    if fetch_offset <= leader.log_end_offset:
+        return None
+    return Diverging(last_fetched_epoch, leader.log_end_offset)
+
+
+def _members_that_are_committed(self: Followers) -> None:
+    self.members = tuple(
+        progress
+        for node_id, progress in self._progress.items()
+        if node_id in self.replicas.in_sync_replicas
+    )
+
+
+def _members_as_wished(self: Followers) -> None:
+    wanted = self.replicas.in_sync_replicas
+    if self._wish is not None:
+        wanted = tuple(node_id for node_id, _ in self._wish.in_sync_replicas)
+    self.members = tuple(
+        progress for node_id, progress in self._progress.items() if node_id in wanted
+    )
+
+
+def _whoever_it_is(self: Followers, node_id: int, progress: FollowerProgress) -> bool:
+    del progress
+    facts = self._view.facts_of(node_id)
+    return facts is not None and facts.may_join
+
+
+def _epoch_of_the_metadata(self: Followers, node_id: int) -> int | None:
+    facts = self._view.facts_of(node_id)
+    return None if facts is None else facts.broker_epoch
+
+
+def _wanted_below_the_epoch(self: Followers, ends: LeaderEnds, *, now_ms: int) -> list[int]:
+    # Who is not late has all that was there when the epoch began, or was in sync then.
+    stay = _wanted(self, ends, now_ms=now_ms)
+    start, view = self._epoch_start_offset, self._view
+    self._epoch_start_offset, self._view = 0, replace(view, replica_lag_max_ms=1 << 63)
+    try:
+        wanted = _wanted(self, ends, now_ms=now_ms)
+    finally:
+        self._epoch_start_offset, self._view = start, view
+    in_sync = self.replicas.in_sync_replicas
+    return [node_id for node_id in wanted if node_id in stay or node_id not in in_sync]
+
+
+def _wanted_wherever_they_are(self: Followers, ends: LeaderEnds, *, now_ms: int) -> list[int]:
+    lenient = LeaderEnds(ends.log_end_offset, 0, ends.durability)
+    return _wanted_below_the_epoch(self, lenient, now_ms=now_ms)
+
+
+def _settle_nothing(self: Followers, ends: LeaderEnds, *, now_ms: int) -> InSyncWish | None:
+    may_arrive_late, self._may_arrive_late = self._may_arrive_late, False
+    try:
+        return _next_wish(self, ends, now_ms=now_ms)
+    finally:
+        self._may_arrive_late = may_arrive_late
+
+
+def _no_answer_is_a_refusal(
+    self: Followers, wish: InSyncWish, *, is_certain: bool, now_ms: int
+) -> None:
+    del is_certain
+    _refused(self, wish, is_certain=True, now_ms=now_ms)
+
+
+def _same_epoch(self: PartitionChanges, topic: Topic, number: int) -> Partition:
+    partition = self.partition(topic.topic_id, number)
+    assert partition is not None
+    return partition
+
+
+def _advance_with_too_few(self: PartitionLeader) -> None:
+    self._high_watermark = max(self._high_watermark, self._everywhere())
+
+
+def _advance_alone(self: PartitionLeader) -> None:
+    if self._followers.replicas.has_enough:
+        self._high_watermark = max(self._high_watermark, self._position())
+
+
+def _whatever_it_says_of_itself(
+    self: FollowerProgress,
+    report: FollowerReport,
+    *,
+    leader_end_offset: int,
+    durability: Durability,
+    now_ms: int,
+) -> None:
+    whole = replace(report, is_whole=True)
+    _reported(
+        self, whole, leader_end_offset=leader_end_offset, durability=durability, now_ms=now_ms
+    )
+
+
+def _refill_without_comparing(
+    self: PartitionFollower, *, leader_id: int | None, leader_epoch: int, high_watermark: int
+) -> None:
+    _begin_to_follow(
+        self, leader_id=leader_id, leader_epoch=leader_epoch, high_watermark=high_watermark
+    )
+    self.is_beginning = True
+
+
+def _eligible_though_lost(
+    partition: Partition,
+    happening: Happening,
+    assignment: Assignment,
+    *,
+    in_sync: tuple[int, ...],
+    facts: Facts,
+) -> tuple[int, ...]:
+    del happening
+    return _eligible(partition, Happening(), assignment, in_sync=in_sync, facts=facts)
+
+
+def _in_memory_of_the_leader(self: PartitionLeader) -> int:
+    return self._log_end_offset
+
+
+BY_HIGH_WATERMARK: Final = Mutant(
+    "truncate by high watermark",
+    "a follower that parts from its leader keeps only what it knows to be committed (KIP-101)",
+    (PartitionFollower, "answered", _truncate_by_high_watermark),
+)
+"""A bug that lives seldom show and a story shows at once; see `test_lineages`."""
+
+MUTANTS: Final = (
+    Mutant(
+        "truncate only what is too long",
+        "a follower keeps what is not longer than the leader's log",
+        (PartitionFollower, "answered", _keep_all_up_to_the_leaders_end),
+    ),
+    Mutant(
+        "high watermark before truncation",
+        "a follower believes the leader's high watermark before it truncates (KAFKA-14704)",
+        (PartitionFollower, "answered", _high_watermark_before_truncation),
+    ),
+    Mutant(
+        "old answers count",
+        "a follower takes answers to questions that were overtaken",
+        (PartitionFollower, "answered", _take_old_answers),
+    ),
+    Mutant(
+        "epoch lookup off by one",
+        "an unknown epoch is taken for the next later one (KIP-279)",
+        (LeaderEpochs, "end_offset_for", _off_by_one),
+    ),
+    Mutant(
+        "compare offsets only",
+        "the leader does not look at epochs while a follower is not ahead of it",
+        (replicated_partition, "find_divergence", _compare_offsets_only),
+    ),
+    Mutant(
+        "high watermark over the committed ISR",
+        "who was asked for does not count as in sync until the leader hears of it (KIP-497)",
+        (Followers, "_gather_members", _members_that_are_committed),
+    ),
+    Mutant(
+        "high watermark over the wished ISR",
+        "who shall leave does not count any more, though the cluster has not agreed yet",
+        (Followers, "_gather_members", _members_as_wished),
+    ),
+    Mutant(
+        "a lost answer is never settled",
+        "who was asked for and is then gone for good is waited for",
+        (Followers, "next_wish", _settle_nothing),
+    ),
+    Mutant(
+        "no answer is a refusal",
+        "who was asked for counts no more when no answer comes; the request may still arrive",
+        (Followers, "refused", _no_answer_is_a_refusal),
+    ),
+    Mutant(
+        "settled without another partition epoch",
+        "a leader that asks for what is so is told that it is, and an old request still arrives",
+        (PartitionChanges, "raise_epoch", _same_epoch),
+    ),
+    Mutant(
+        "join with a stale broker epoch",
+        "the leader asks for a process whose reports it has not seen (KIP-903)",
+        (Followers, "_may_join", _whoever_it_is),
+        (Followers, "_broker_epoch", _epoch_of_the_metadata),
+    ),
+    Mutant(
+        "join below the leader epoch",
+        "a follower joins that lacks what earlier leaders may have acknowledged",
+        (Followers, "_wanted", _wanted_below_the_epoch),
+    ),
+    Mutant(
+        "join wherever it is",
+        "a follower joins that lacks what is committed",
+        (Followers, "_wanted", _wanted_wherever_they_are),
+    ),
+    Mutant(
+        "commit with too few in sync",
+        "the high watermark moves while fewer than min_in_sync_replicas are in sync",
+        (PartitionLeader, "_advance", _advance_with_too_few),
+    ),
+    Mutant(
+        "commit alone",
+        "the leader waits for nobody",
+        (PartitionLeader, "_advance", _advance_alone),
+    ),
+    Mutant(
+        "the leader's memory is its disk",
+        "under fsync what the leader has in memory counts",
+        (PartitionLeader, "_position", _in_memory_of_the_leader),
+    ),
+    Mutant(
+        "a damaged replica joins",
+        "the leader does not mind that a follower says that it is damaged",
+        (FollowerProgress, "reported", _whatever_it_says_of_itself),
+    ),
+    Mutant(
+        "a damaged replica stays eligible",
+        "who may lack committed records becomes eligible like everybody who leaves",
+        (leader_choice, "_eligible", _eligible_though_lost),
+    ),
+    Mutant(
+        "refill without comparing",
+        "a follower takes its leader's records for its own before it knows where the logs part",
+        (PartitionFollower, "__init__", _refill_without_comparing),
+    ),
+)

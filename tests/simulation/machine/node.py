@@ -1,0 +1,171 @@
+"""A simulated machine: its disk, its clock, its place in the network, and one process at a time.
+
+A kill and a power cut are different things. A killed process leaves its kernel behind: what it
+wrote is in the page cache, what it sent is delivered, its connections are closed. A machine
+without power loses what was not synced, and nobody hears of it.
+"""
+
+from collections.abc import Callable
+from typing import final
+from zlib import crc32
+
+import trio
+
+from tests.simulation.machine.clock import WallClock, quantised
+from tests.simulation.machine.disk_contents import contents
+from tests.simulation.machine.faulty_disk import FaultyDisk
+from tests.simulation.machine.offload import DiskSpeed, block_for_disk
+from tests.simulation.machine.process import Process, Program, Surroundings
+
+DiskWatcher = Callable[[str, str], None]
+"""Told of an operation and its path before anything of it happens; see `Node.disk_watcher`."""
+
+
+@final
+class Node:
+    """A machine.
+
+    Invariant: at most one process runs, and only while the machine has power.
+    """
+
+    def __init__(
+        self, surroundings: Surroundings, nursery: trio.Nursery, name: str, *, skew_s: float = 0.0
+    ) -> None:
+        """Be on, with an empty disk; `skew_s` is how far the wall clock is ahead."""
+        self.name = name
+        self.wall_clock = WallClock(surroundings.clock.current_time, skew_s=skew_s)
+        self.disk_speed = DiskSpeed()
+        self.disk_watcher: DiskWatcher | None = None
+        """For faults that are aimed. It may raise an `OSError`; to end the process, it asks the
+        clock to do that right away, which is before a thread's call has any effect."""
+        self.process: Process | None = None
+        """What runs here, `None` when nothing does."""
+        self.process_count = 0
+        self._surroundings = surroundings
+        self._nursery = nursery
+        self._host = surroundings.network.add_host(name)
+        self._disk = FaultyDisk(root=f"/{name}")
+        self._disk.failed_sync_random = surroundings.streams.stream(f"failed syncs of {name}")
+        self._disk_random = surroundings.streams.stream(f"disk {name}")
+        self._power_random = surroundings.streams.stream(f"power cuts of {name}")
+
+    @property
+    def disk(self) -> FaultyDisk:
+        """The disk, as the process has it that runs, or as the next one will find it."""
+        return self._disk
+
+    def start(self, program: Program) -> Process:
+        """Start a process, after a start of the machine if it is off."""
+        assert self.process is None, f"{self.process} runs on {self.name} already"
+        if not self._host.is_on:
+            self._host.is_on = True
+            self._surroundings.network.power_changed(self._host)
+        self.process_count += 1
+        self._disk.before_call = self._before_disk_call
+        process = Process(
+            self._surroundings,
+            self._host,
+            self._disk,
+            wall_clock=self.wall_clock,
+            number=self.process_count,
+            disk_speed=self.disk_speed,
+        )
+        self.process = process
+        self._note("starts")
+        self._nursery.start_soon(self._run, process, program, name=process.name)
+        return process
+
+    def kill(self) -> None:
+        """End the process at once, as SIGKILL does; nothing happens when none runs."""
+        if self.process is not None:
+            self._note("is killed")
+            self._end_process()
+
+    def cut_power(self) -> None:
+        """End everything here at once; the machine is off until the next `start`."""
+        self._note("loses its power")
+        process, self.process = self.process, None
+        self._disk = self._disk.power_cut(self._power_random)
+        # Nothing is in the page cache any more; a file is when it has been read.
+        self._disk.cold_paths.update(contents(self._disk))
+        self._host.is_on = False
+        if process is not None:
+            process.end(by_power_cut=True)
+        self._surroundings.network.power_changed(self._host)
+        self._note_disk()
+
+    def pause(self, seconds: float) -> Callable[[], None]:
+        """Stop the process for a while, as SIGSTOP does; the kernel goes on.
+
+        Returns what ends it before its time; called twice, or too late, that does nothing.
+        """
+        return self._hold(seconds, threads_too=True)
+
+    def stall_loop(self, seconds: float) -> Callable[[], None]:
+        """Keep the loop from running for a while; threads go on. Returns what `pause` returns."""
+        return self._hold(seconds, threads_too=False)
+
+    def stall_disk(self, seconds: float) -> None:
+        """Let no thread's call to the disk end for so long; 0 ends what was said before."""
+        self._note(f"has a disk that stalls for {seconds:.3f} s")
+        clock = self._surroundings.clock
+        self.disk_speed.stalled_until = clock.now + quantised(seconds)
+
+    def wipe_disk(self) -> None:
+        """Replace the disk by an empty one; the process must have ended."""
+        assert self.process is None, "a disk is replaced while nothing runs"
+        self._note("gets a new disk")
+        self._disk = FaultyDisk(root=self._disk.root, capacity_bytes=self._disk.capacity_bytes)
+
+    def fail_accepts(self, *, fail: bool) -> None:
+        """Let `accept` fail for want of file descriptors, or not any more."""
+        self._host.descriptors_are_gone = fail
+
+    async def _run(self, process: Process, program: Program) -> None:
+        await process.run(program)
+        if self.process is process:
+            self._note("exits")
+            self._end_process()
+
+    def _end_process(self) -> None:
+        process, self.process = self.process, None
+        assert process is not None
+        self._disk = self._disk.kill()
+        process.end(by_power_cut=False)
+        self._note_disk()
+
+    def _hold(self, seconds: float, *, threads_too: bool) -> Callable[[], None]:
+        process = self.process
+        if process is None:
+            return lambda: None
+        what = "is paused" if threads_too else "has a loop that stalls"
+        self._note(f"{what} for {seconds:.3f} s")
+        process.hold(threads_too=threads_too)
+        is_held = True
+
+        def let_go() -> None:
+            nonlocal is_held
+            if is_held:
+                is_held = False
+                process.let_go(threads_too=threads_too)
+
+        self._surroundings.clock.call_later(seconds, let_go)
+        return let_go
+
+    def _before_disk_call(self, operation: str, path: str) -> None:
+        if self.disk_watcher is not None:
+            self.disk_watcher(operation, path)
+        if self.disk_speed.mean_s(operation):
+            clock = self._surroundings.clock
+            block_for_disk(clock, self.disk_speed, self._disk_random, operation=operation)
+            self._note(f"disk {operation} {path}")
+            if operation == "read_at":
+                self._disk.cold_paths.discard(path)
+
+    def _note(self, what: str) -> None:
+        self._surroundings.trace.note(self.name, what)
+
+    def _note_disk(self) -> None:
+        found = contents(self._disk).items()
+        digest = crc32(repr(sorted(found, key=lambda entry: entry[0])).encode())
+        self._note(f"disk holds {digest:08x} in {len(found)} names")

@@ -1,0 +1,156 @@
+"""A simulated world: nodes on a network, in virtual time, all of it from one seed."""
+
+import gc
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar, final
+
+import trio
+
+from tests.simulation.machine.blocking_call import Threads
+from tests.simulation.machine.clock import SimulatedClock
+from tests.simulation.machine.guard import Guard
+from tests.simulation.machine.network import SimulatedNetwork
+from tests.simulation.machine.node import Node
+from tests.simulation.machine.process import BuggifySites, Observer, Surroundings
+from tests.simulation.machine.random_streams import RandomStreams
+from tests.simulation.machine.scheduler import Scheduler, deterministic_scheduling
+from tests.simulation.trace import Trace
+
+Result = TypeVar("Result")
+
+EVENTS_PER_S_MAX = 1_000_000
+_GARBAGE_THRESHOLDS = (50_000, 20, 100)
+"""See `gc.set_threshold`: how many new objects, and younger collections, lead to a collection."""
+
+
+@final
+class World:
+    """Everything there is in one run; `run_world` makes it and lets its time pass."""
+
+    def __init__(self, surroundings: Surroundings, nursery: trio.Nursery) -> None:
+        """Have no nodes; processes run in `nursery`."""
+        self.clock = surroundings.clock
+        self.streams = surroundings.streams
+        self.trace = surroundings.trace
+        self.network = surroundings.network
+        self.buggify = surroundings.buggify
+        self.nodes: dict[str, Node] = {}
+        self._surroundings = surroundings
+        self._nursery = nursery
+
+    def add_node(self, name: str, *, skew_s: float = 0.0) -> Node:
+        """Return a new machine with an empty disk."""
+        node = Node(self._surroundings, self._nursery, name, skew_s=skew_s)
+        self.nodes[name] = node
+        return node
+
+    def observe(self, observer: Observer) -> None:
+        """Tell `observer` of every event of every process; what it raises ends the run."""
+        self._surroundings.observers.append(observer)
+
+    def end(self) -> None:
+        """End all processes, which leave no trace any more."""
+        for node in self.nodes.values():
+            node.kill()
+
+
+@final
+class Simulation:
+    """One run of a world: the seed and the watching, and afterwards what there is to say of it."""
+
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        show: Callable[[str], None] | None = None,
+        shows_steps: bool = False,
+        events_per_s_max: int = EVENTS_PER_S_MAX,
+    ) -> None:
+        """Prepare a run; `show` gets every line of the trace, steps of tasks only if told so."""
+        self.clock = SimulatedClock(events_per_s_max=events_per_s_max)
+        self.trace = Trace(self.clock.current_time, show=show, shows_steps=shows_steps)
+        self._streams = RandomStreams(seed)
+
+    def run(self, main: Callable[[World], Awaitable[Result]]) -> Result:
+        """Return what `main` returns, after a life in which nothing real was touched.
+
+        Raises:
+            DeadlockError: Nothing could happen any more.
+            EventBudgetError: Too much happened.
+            RealWorldError: Something reached for the real world.
+        """
+        threads = Threads()
+        surroundings = Surroundings(
+            clock=self.clock,
+            streams=self._streams,
+            trace=self.trace,
+            network=SimulatedNetwork(self.clock, self._streams, self.trace),
+            threads=threads,
+            buggify=BuggifySites(self._streams),
+            observers=[],
+        )
+        scheduler = Scheduler(self.trace, self.clock.count_event)
+        guard = Guard(self.clock.fail)
+        try:
+            with (
+                deterministic_scheduling(self._streams.stream("scheduler")),
+                _garbage_collected_rarely(),
+            ):
+                results = trio.run(
+                    self._live,
+                    surroundings,
+                    main,
+                    guard,
+                    clock=self.clock,
+                    instruments=[scheduler],
+                )
+        except BaseException as error:  # noqa: BLE001  (it is raised again)
+            raise self.clock.failure or _sole(error) from None
+        finally:
+            guard.lift()  # If trio has failed, `_live` has not come to its end.
+            threads.close()
+        if self.clock.failure is not None:
+            raise self.clock.failure
+        (result,) = results
+        return result
+
+    async def _live(
+        self,
+        surroundings: Surroundings,
+        main: Callable[[World], Awaitable[Result]],
+        guard: Guard,
+    ) -> list[Result]:
+        results: list[Result] = []
+        life = trio.CancelScope()
+        guard.set()
+        with self.clock.running(life.cancel), life:
+            async with trio.open_nursery() as nursery:
+                world = World(surroundings, nursery)
+                try:
+                    results.append(await main(world))
+                finally:
+                    world.end()
+                    nursery.cancel_scope.cancel()
+        guard.lift()
+        return results
+
+
+@contextmanager
+def _garbage_collected_rarely() -> Generator[None]:
+    """Look for garbage in cycles hardly ever, which would take up to a fifth of the time.
+
+    Most of what a simulation keeps it keeps to its end, and would look at again and again.
+    """
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+
+
+def _sole(error: BaseException) -> BaseException:
+    """Return what a nursery has wrapped, when it is one error only."""
+    errors: Sequence[BaseException] = getattr(error, "exceptions", ())
+    return _sole(errors[0]) if len(errors) == 1 else error

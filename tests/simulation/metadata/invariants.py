@@ -1,0 +1,265 @@
+"""What holds of a cluster's metadata at any time, and from one entry to the next."""
+
+from collections.abc import Iterator
+
+from tidelog.coordinator.metadata.catalog import AlterTopic, QueueSpec, Topic
+from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.coordinator.metadata.commands import (
+    AlterClusterConfig,
+    AlterPartitions,
+    Command,
+    ElectLeaders,
+    GiveUpReplicas,
+    ReassignReplicas,
+    RegisterBroker,
+)
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
+from tidelog.coordinator.metadata.state import ClusterState
+
+Partitions = dict[tuple[bytes, int], Partition]
+
+
+def all_partitions(state: ClusterState) -> Partitions:
+    return {
+        (topic.topic_id, number): partition
+        for topic in state.catalog.topics
+        for number, partition in enumerate(state.partitions(topic.topic_id))
+    }
+
+
+def check_state(state: ClusterState) -> None:
+    """Check what holds at any time."""
+    index = ReplicaIndex()
+    for topic in state.catalog.topics:
+        partitions = state.partitions(topic.topic_id)
+        assert len(partitions) in {topic.partition_count, 0}
+        if topic.queue is not None:
+            _check_journal(state, topic, topic.queue)
+        if topic.staging_of is not None:
+            _check_staging(state, topic)
+        for number, partition in enumerate(partitions):
+            _check_members(state, topic, partition)
+            index.moved(topic.topic_id, number, NO_PARTITION, after=partition)
+        _check_reassignments(state, topic)
+    _check_index(state, index)
+    epochs = [broker.broker_epoch for broker in state.brokers.values()]
+    assert len(set(epochs)) == len(epochs)
+    assert all(epoch < state.next_broker_epoch for epoch in epochs)
+    disks = [broker.disk_id for broker in state.brokers.values()]
+    assert len(set(disks)) == len(disks)
+
+
+def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> None:
+    replicas = partition.replicas
+    in_sync = partition.in_sync_replicas
+    eligible = partition.eligible_leader_replicas
+    minimum = min_in_sync_replicas(topic, state.config, partition.replication_factor)
+    assert replicas
+    assert len(set(replicas)) == len(replicas)
+    assert all(node in state.brokers for node in replicas)
+    assert in_sync == tuple(node for node in replicas if node in in_sync)
+    assert eligible == tuple(node for node in replicas if node in eligible)
+    assert not set(in_sync) & set(eligible)
+    assert partition.offline_replicas == tuple(
+        node for node in eligible if node in partition.offline_replicas
+    )
+    assert partition.bereft_replicas == tuple(
+        node for node in replicas if node in partition.bereft_replicas
+    )
+    assert not {*in_sync, *eligible}.intersection(partition.bereft_replicas), "it lacks its files"
+    assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
+    assert (partition.leader is None) == (in_sync == ())
+    assert partition.leader is None or partition.leader in in_sync
+    assert partition.leader is None or partition.last_known_leader is None
+    assert not any(state.brokers[node].is_fenced for node in in_sync), "fenced, but in sync"
+    stopping = [node for node in in_sync if state.brokers[node].is_shutting_down]
+    assert not stopping or len(stopping) == len(in_sync), "somebody else could lead"
+    if partition.leader is None:
+        able = set(eligible).difference(partition.offline_replicas)
+        waiting = [node for node in able if state.brokers[node].can_lead]
+        assert not waiting, "somebody could lead"
+
+
+def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None:
+    """Check that a journal is where its topic is, promises as much, and loses no dead letters."""
+    source = state.catalog.topic_by_id(spec.source_topic_id)
+    assert source is not None, "the topic of a queue is gone"
+    assert source.queue is None
+    assert journal in state.catalog.journals_of(source.topic_id)
+    assert journal.partition_count == source.partition_count == len(spec.start_offsets)
+    assert journal.config.durability is source.config.durability
+    assert journal.config.min_in_sync_replicas == source.config.min_in_sync_replicas
+    for ours, theirs in zip(
+        state.partitions(journal.topic_id), state.partitions(source.topic_id), strict=True
+    ):
+        assert _place(ours) == _place(theirs), "a journal is elsewhere than its topic"
+    seen = {journal.topic_id}
+    topics = {source.topic_id}
+    target = _dead_letter_journal(state, journal)
+    while target is not None:
+        assert target.queue is not None
+        assert target.queue.is_fifo == spec.is_fifo
+        assert target.source_id not in topics, "dead letters come back"
+        assert target.topic_id not in seen
+        seen.add(target.topic_id)
+        topics.add(target.source_id)
+        target = _dead_letter_journal(state, target)
+
+
+def _check_staging(state: ClusterState, staging: Topic) -> None:
+    """Check that a staging log is where its topic is, and promises as much."""
+    source = state.catalog.topic_by_id(staging.source_id)
+    assert source is not None, "the topic of a staging log is gone"
+    assert not source.is_companion
+    assert state.catalog.staging_of(source.topic_id) is staging
+    assert staging.partition_count == source.partition_count
+    assert staging.config.durability is source.config.durability
+    assert staging.config.min_in_sync_replicas == source.config.min_in_sync_replicas
+    assert staging.config.log.batch_bytes_max == source.config.log.batch_bytes_max
+    for ours, theirs in zip(
+        state.partitions(staging.topic_id), state.partitions(source.topic_id), strict=True
+    ):
+        assert _place(ours) == _place(theirs), "a staging log is elsewhere than its topic"
+
+
+def _dead_letter_journal(state: ClusterState, journal: Topic) -> Topic | None:
+    assert journal.queue_config is not None
+    name = journal.queue_config.dead_letter_queue
+    return None if name is None else state.catalog.journal(name)
+
+
+def _place(partition: Partition) -> tuple[tuple[int, ...], ...]:
+    return partition.replicas, partition.adding_replicas, partition.removing_replicas
+
+
+def _check_reassignments(state: ClusterState, topic: Topic) -> None:
+    """Check that a move goes on as long as the topic or one of its companions is not ready."""
+    if topic.is_companion:
+        return
+    together = [topic, *state.catalog.companions_of(topic.topic_id)]
+    for partitions in zip(*(state.partitions(each.topic_id) for each in together), strict=True):
+        replicas = set(partitions[0].replicas)
+        adding, removing = set(partitions[0].adding_replicas), set(partitions[0].removing_replicas)
+        assert adding | removing <= replicas
+        assert not adding & removing
+        if partitions[0].is_reassigning:
+            are_ready = [
+                replicas - removing <= set(partition.in_sync_replicas) for partition in partitions
+            ]
+            assert not all(are_ready), "it is complete"
+
+
+def _check_index(state: ClusterState, index: ReplicaIndex) -> None:
+    assert set(state.index.not_preferred) == set(index.not_preferred)
+    for node_id in {*state.brokers, *range(8)}:
+        assert state.index.load(node_id) == index.load(node_id)
+        assert state.index.topic_ids(node_id) == index.topic_ids(node_id)
+
+
+def check_step(before: Partitions, state: ClusterState, command: Command) -> None:
+    """Check what holds between the state before a command and the one after it."""
+    for key, now in all_partitions(state).items():
+        was = before.get(key)
+        new = set(now.replicas) - set(() if was is None else was.replicas)
+        topic = state.catalog.topic_by_id(key[0])
+        assert topic is not None
+        if topic.is_companion and was is None:
+            new.clear()  # A new companion is where its topic is, whatever that means.
+        assert not new & set(state.drained_node_ids), "a drained broker was given a replica"
+        if was is None:
+            continue
+        removed = not set(was.replicas) <= set(now.replicas)
+        assert now.partition_epoch == was.partition_epoch + (was != now)
+        assert now.leader_epoch >= was.leader_epoch
+        assert (now.leader_epoch > was.leader_epoch) == (was.leader != now.leader or removed)
+        for reason in _unfounded_leader(was, now, command):
+            raise AssertionError(f"{reason}: {was} became {now} by {command}")
+        if removed and not isinstance(command, ReassignReplicas):
+            assert now.replicas == now.in_sync_replicas, "replicas went before others came"
+        if isinstance(command, GiveUpReplicas):
+            _check_given_up(state, key, (was, now), command=command)
+        elif not isinstance(
+            command, RegisterBroker | AlterClusterConfig | AlterTopic | ElectLeaders
+        ):
+            _check_copies(state, key, was, now=now)
+
+
+def _unfounded_leader(was: Partition, now: Partition, command: Command) -> Iterator[str]:
+    if now.leader in {None, was.leader}:
+        return
+    if now.data_loss_epoch != was.data_loss_epoch:
+        if not (isinstance(command, ElectLeaders) and command.accept_data_loss):
+            yield "data were lost and nobody accepted it"
+        return
+    if isinstance(command, AlterPartitions):
+        return  # A leader that is about to stop hands over to the one that has just caught up.
+    if now.leader not in {*was.in_sync_replicas, *was.eligible_leader_replicas}:
+        yield "the new leader may lack committed records"
+    if now.leader in was.offline_replicas:
+        yield "the log of the new leader is offline"
+
+
+def _check_given_up(
+    state: ClusterState,
+    key: tuple[bytes, int],
+    step: tuple[Partition, Partition],
+    *,
+    command: GiveUpReplicas,
+) -> None:
+    """Check that a broker gives up its own replicas only, and only when others can lead."""
+    was, now = step
+    node = command.node_id
+    named = [each for each in command.replicas if (each.topic_id, each.partition) == key]
+    is_lost = any(replica.is_lost for replica in named)
+    may_lack = is_lost or any(replica.may_lack_records for replica in named)
+    if was == now:
+        counted_on = {*was.in_sync_replicas}
+        if may_lack or any(replica.is_offline for replica in named):
+            counted_on |= {*was.eligible_leader_replicas}
+        others = [
+            each
+            for each in counted_on - {node, *was.offline_replicas}
+            if state.brokers[each].can_lead
+        ]
+        if node in was.offline_replicas and not may_lack:
+            counted_on.discard(node)
+        assert not (is_lost and node in was.counted_on), "what is lost is counted on"
+        assert not (named and node in counted_on and others), "it is still counted on"
+        return
+    assert named, "another replica was given up"
+    assert now.leader != node, "the one leads that gave itself up"
+    assert now.leader is not None or is_lost, "nobody leads any more"
+    assert not is_lost or node in now.bereft_replicas, "that its files are gone is forgotten"
+    assert node not in now.in_sync_replicas, "it was given up, and is in sync"
+    topic = state.catalog.topic_by_id(key[0])
+    assert topic is not None
+    is_offline = any(replica.is_offline for replica in named)
+    if may_lack or (is_offline and state.may_lose_committed(topic, state.brokers[node])):
+        assert node not in now.eligible_leader_replicas, "it may lack records, and is eligible"
+    else:
+        _check_copies(state, key, was, now=now)
+        is_eligible = node in now.eligible_leader_replicas
+        assert not is_offline or is_eligible == (node in now.offline_replicas)
+    left = {*was.in_sync_replicas, *was.eligible_leader_replicas} - {node}
+    have = {*now.in_sync_replicas, *now.eligible_leader_replicas}
+    assert have <= left | {node}, "somebody is counted on who was not"
+
+
+def _check_copies(
+    state: ClusterState, key: tuple[bytes, int], was: Partition, *, now: Partition
+) -> None:
+    topic = state.catalog.topic_by_id(key[0])
+    assert topic is not None
+    minimum = min_in_sync_replicas(topic, state.config, now.replication_factor)
+    had = len({*was.in_sync_replicas, *was.eligible_leader_replicas})
+    have = len({*now.in_sync_replicas, *now.eligible_leader_replicas})
+    assert have >= min(had, minimum), "copies of committed records were forgotten"
+
+
+def check_same(one: ClusterState, other: ClusterState) -> None:
+    """Check that nothing tells two states apart."""
+    ours, theirs = dict(vars(one)), dict(vars(other))
+    for part in ("catalog", "transactions", "_index"):
+        assert vars(ours.pop(part)) == vars(theirs.pop(part))
+    assert ours == theirs

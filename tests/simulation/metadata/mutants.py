@@ -1,0 +1,392 @@
+"""Planted bugs: what random lives must catch, to show that they would.
+
+Each replaces functions of the code under test for the length of a block. Nothing of this is in the
+code itself.
+"""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.coordinator.metadata import (
+    broker_commands,
+    catalog,
+    partition_commands,
+    queue_commands,
+    topic_commands,
+)
+from tidelog.coordinator.metadata import leader_election as leader_choice
+from tidelog.coordinator.metadata import partition_changes as changes
+from tidelog.coordinator.metadata.catalog import Catalog, Topic
+from tidelog.coordinator.metadata.commands import (
+    FenceBroker,
+    GivenUpReplica,
+    GiveUpReplicas,
+    InSyncReplica,
+    Outcome,
+    RegisterBroker,
+)
+from tidelog.coordinator.metadata.leader_election import Assignment, Facts, Happening
+from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.records import Broker, Partition, Record, Snapshot
+from tidelog.coordinator.metadata.state import ClusterState
+
+_in_sync = leader_choice._in_sync
+_next_partition = leader_choice.next_partition
+_snapshot = ClusterState.snapshot
+_catalog_snapshot = Catalog.snapshot
+_register = broker_commands._register
+_current_broker = broker_commands.current_broker
+_check_in_sync = partition_commands._check_in_sync
+_eligible = leader_choice._eligible
+_fence = broker_commands._fence
+_after_restart = broker_commands._after_restart
+_give_up = partition_commands._give_up
+_clean_leader = leader_choice._clean_leader
+_happen = PartitionChanges.happen
+
+
+def _in_sync_though_fenced(
+    partition: Partition, happening: Happening, replicas: tuple[int, ...], *, facts: Facts
+) -> tuple[int, ...]:
+    if happening.in_sync_replicas is None:
+        return _in_sync(partition, happening, replicas, facts=facts)
+    return tuple(node for node in replicas if node in happening.in_sync_replicas)
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _check_without_broker_epochs(
+    state: ClusterState,
+    leader: int,
+    wanted: Sequence[InSyncReplica],
+    *,
+    partition: Partition,
+) -> None:
+    current = [
+        replace(replica, broker_epoch=state.brokers[replica.node_id].broker_epoch)
+        for replica in wanted
+    ]
+    _check_in_sync(state, leader, current, partition=partition)
+
+
+def _knows_only_what_is_there(self: Catalog, topic_id: bytes) -> bool:
+    return topic_id in self._by_id
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+def _all_that_are_not_in_sync(
+    partition: Partition,
+    happening: Happening,
+    assignment: Assignment,
+    *,
+    in_sync: tuple[int, ...],
+    facts: Facts,
+) -> tuple[int, ...]:
+    minimum = facts.min_in_sync_replicas(len(assignment.replicas) - len(assignment.adding_replicas))
+    if len(in_sync) >= minimum:
+        return ()
+    return tuple(
+        node
+        for node in assignment.replicas
+        if node not in in_sync and node not in happening.lost and partition.replicas
+    )
+
+
+def _only_those_who_leave_now(
+    partition: Partition,
+    happening: Happening,
+    assignment: Assignment,
+    *,
+    in_sync: tuple[int, ...],
+    facts: Facts,
+) -> tuple[int, ...]:
+    forgetful = replace(partition, eligible_leader_replicas=())
+    return _eligible(forgetful, happening, assignment, in_sync=in_sync, facts=facts)
+
+
+def _epoch_of_leaders_only(partition: Partition, happening: Happening, facts: Facts) -> Partition:
+    after = _next_partition(partition, happening, facts)
+    if after.leader is None and partition.leader is not None:
+        return replace(after, leader_epoch=partition.leader_epoch)
+    return after
+
+
+def _complete_at_once(
+    assignment: Assignment, in_sync: tuple[int, ...]
+) -> tuple[Assignment, tuple[int, ...]]:
+    staying = tuple(
+        node for node in assignment.replicas if node not in assignment.removing_replicas
+    )
+    left = tuple(node for node in in_sync if node in staying)
+    return (Assignment(staying), left) if left else (assignment, in_sync)
+
+
+def _whoever_it_is(state: ClusterState, node_id: int, broker_epoch: int) -> Broker:
+    broker = state.brokers.get(node_id)
+    if broker is None:
+        return _current_broker(state, node_id, broker_epoch)
+    return broker
+
+
+def _fence_whoever_it_is(state: ClusterState, command: FenceBroker) -> Outcome:
+    broker = state.brokers.get(command.node_id)
+    epoch = command.broker_epoch if broker is None else broker.broker_epoch
+    return _fence(state, replace(command, broker_epoch=epoch))
+
+
+def _register_every_time(state: ClusterState, command: RegisterBroker) -> Outcome:
+    another = replace(command, incarnation_id=f"{state.next_broker_epoch}", known_epoch=None)
+    return _register(state, another)
+
+
+def _same_disk(
+    state: ClusterState,
+    command: RegisterBroker,
+    previous: Broker,
+    *,
+    broker: Broker,
+) -> list[Record]:
+    return _after_restart(state, command, replace(previous, disk_id=broker.disk_id), broker=broker)
+
+
+def _snapshot_without_deleted_ids(self: ClusterState) -> Snapshot:
+    snapshot = _snapshot(self)
+    return replace(snapshot, catalog=replace(snapshot.catalog, deleted_ids=[]))
+
+
+def _snapshot_without_durability(self: ClusterState) -> Snapshot:
+    snapshot = _snapshot(self)
+    topics = [replace(topic, fsync_since_broker_epoch=0) for topic in snapshot.topics]
+    return replace(snapshot, topics=topics)
+
+
+def _give_up_in_any_case(
+    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, replica: GivenUpReplica
+) -> bool:
+    del brokers, replica
+    return node_id in (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
+
+
+def _give_up_as_if_it_were_only_full(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+    replicas = [replace(replica, may_lack_records=False) for replica in command.replicas]
+    return _give_up(state, replace(command, replicas=replicas))
+
+
+def _give_up_for_good_when_offline(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+    replicas = [
+        replace(replica, may_lack_records=replica.may_lack_records or replica.is_offline)
+        for replica in command.replicas
+    ]
+    return _give_up(state, replace(command, replicas=replicas))
+
+
+def _lead_though_offline(
+    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], *, facts: Facts
+) -> int | None:
+    return _clean_leader(partition, in_sync, (*eligible, *partition.offline_replicas), facts=facts)
+
+
+def _happening_without_starts(**what: Collection[int]) -> Happening:
+    return Happening(lost=what["lost"])
+
+
+def _alone(self: PartitionChanges, topic: Topic) -> list[Topic]:
+    del self, topic
+    return []
+
+
+def _complete_when_it_is_ready_itself(
+    self: PartitionChanges, topic: Topic, number: int, *, happening: Happening
+) -> list[changes.Step]:
+    wanted = [(topic, happening)]
+    if happening.assignment is not None:
+        wanted += [(other, happening) for other in self._in_the_same_places(topic)]
+    return self._next(wanted, number, may_complete=True)
+
+
+def _no_records(*_: object) -> list[Record]:
+    return []
+
+
+def _catalog_snapshot_without_settings_of_queues(self: Catalog) -> catalog.Snapshot:
+    snapshot = _catalog_snapshot(self)
+    topics = [
+        topic if topic.queue is None else replace(topic, queue=replace(topic.queue, overrides={}))
+        for topic in snapshot.topics
+    ]
+    return replace(snapshot, topics=topics)
+
+
+def _happen_here_and_now(
+    self: PartitionChanges,
+    topic: Topic,
+    number: int,
+    *,
+    happening: Happening = leader_choice.NOTHING,
+) -> Partition:
+    after = _happen(self, topic, number, happening)
+    partitions = self._state._partitions[topic.topic_id]
+    partitions[number] = after
+    return after
+
+
+MUTANTS: Final = (
+    Mutant(
+        "fenced-in-sync",
+        "a late change of in-sync replicas brings a fenced broker back (KIP-841)",
+        (partition_commands, "_check_in_sync", _nothing),
+        (leader_choice, "_in_sync", _in_sync_though_fenced),
+    ),
+    Mutant(
+        "another-life-in-sync",
+        "a late change brings a broker in sync that has started anew, perhaps empty (KIP-903)",
+        (partition_commands, "_check_in_sync", _check_without_broker_epochs),
+    ),
+    Mutant(
+        "stale-partition-epoch",
+        "a change is taken from a leader that did not see the last one (KIP-497)",
+        (partition_commands, "_check_partition_epoch", _nothing),
+    ),
+    Mutant(
+        "created-twice",
+        "a creation that is given again brings a deleted topic back",
+        (Catalog, "knows", _knows_only_what_is_there),
+    ),
+    Mutant(
+        "unclean-stays-eligible",
+        "a replica that lost its memory stays eligible under `replicated`",
+        (ClusterState, "may_lose_committed", _never),
+    ),
+    Mutant(
+        "empty-disk-stays-eligible",
+        "a replica on another disk stays eligible",
+        (broker_commands, "_after_restart", _same_disk),
+    ),
+    Mutant(
+        "everybody-eligible",
+        "whoever is not in sync is eligible while too few are",
+        (leader_choice, "_eligible", _all_that_are_not_in_sync),
+    ),
+    Mutant(
+        "eligible-forgotten",
+        "who became eligible is forgotten at the next change",
+        (leader_choice, "_eligible", _only_those_who_leave_now),
+    ),
+    Mutant(
+        "eligible-under-a-lower-minimum",
+        "eligible replicas stay so when fewer are enough to commit",
+        (topic_commands, "_settle", _nothing),
+    ),
+    Mutant(
+        "epoch-of-nobody",
+        "the leader epoch does not rise when the leader goes and nobody follows",
+        (changes, "next_partition", _epoch_of_leaders_only),
+    ),
+    Mutant(
+        "complete-at-once",
+        "a reassignment is complete before the new replicas are in sync",
+        (leader_choice, "_completed", _complete_at_once),
+    ),
+    Mutant(
+        "copies-given-up",
+        "a cancelled reassignment drops replicas that have the only copies",
+        (partition_commands, "_check_no_copy_is_given_up", _nothing),
+    ),
+    Mutant(
+        "words-of-an-earlier-process",
+        "a broker's process is heard although a newer one has registered",
+        (broker_commands, "current_broker", _whoever_it_is),
+        (partition_commands, "current_broker", _whoever_it_is),
+    ),
+    Mutant(
+        "fenced-by-mistake",
+        "a broker that has just registered is fenced for the silence of the process before",
+        (broker_commands, "_fence", _fence_whoever_it_is),
+    ),
+    Mutant(
+        "registered-twice",
+        "a registration that is given again is another one",
+        (broker_commands, "_register", _register_every_time),
+    ),
+    Mutant(
+        "deleted-forgotten",
+        "a snapshot does not know which topics were deleted",
+        (ClusterState, "snapshot", _snapshot_without_deleted_ids),
+    ),
+    Mutant(
+        "durability-forgotten",
+        "a snapshot does not know since when a topic is on disk",
+        (ClusterState, "snapshot", _snapshot_without_durability),
+    ),
+    Mutant(
+        "given-up-without-need",
+        "a damaged replica is given up though nobody else can lead",
+        (partition_commands, "should_be_given_up", _give_up_in_any_case),
+    ),
+    Mutant(
+        "given-up-stays-eligible",
+        "a replica that may lack records leaves those in sync, and stays eligible",
+        (partition_commands, "_give_up", _give_up_as_if_it_were_only_full),
+    ),
+    Mutant(
+        "offline-forgotten",
+        "a replica whose log is offline is not eligible though all that is durable is there",
+        (partition_commands, "_give_up", _give_up_for_good_when_offline),
+    ),
+    Mutant(
+        "offline-leads",
+        "a replica whose log is offline leads before its broker is started anew",
+        (leader_choice, "_clean_leader", _lead_though_offline),
+    ),
+    Mutant(
+        "offline-for-ever",
+        "a replica whose log was offline cannot lead after a start of its broker either",
+        (broker_commands, "Happening", _happening_without_starts),
+    ),
+    Mutant(
+        "journal-left-behind",
+        "a topic is moved without the journals of its queues",
+        (PartitionChanges, "_in_the_same_places", _alone),
+    ),
+    Mutant(
+        "journal-goes-ahead",
+        "a journal has left for other brokers before the messages are there",
+        (PartitionChanges, "foresee", _complete_when_it_is_ready_itself),
+    ),
+    Mutant(
+        "journal-holds-up",
+        "a move waits for the journal of a queue that is deleted",
+        (queue_commands, "_no_longer_held_up", _no_records),
+    ),
+    Mutant(
+        "journal-promises-less",
+        "durability of a topic is raised, that of its journals is not",
+        (topic_commands, "_altered_companions", _no_records),
+    ),
+    Mutant(
+        "dead-letters-come-back",
+        "a dead-letter queue stands on the topic from which the dead letters come",
+        (queue_commands, "check_dead_letter_queue", _nothing),
+    ),
+    Mutant(
+        "queue-settings-forgotten",
+        "a snapshot does not know the settings of queues",
+        (Catalog, "snapshot", _catalog_snapshot_without_settings_of_queues),
+    ),
+    Mutant(
+        "changed-while-deciding",
+        "a command changes the state before its records are agreed on",
+        (PartitionChanges, "happen", _happen_here_and_now),
+    ),
+)

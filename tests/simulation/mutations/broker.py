@@ -1,0 +1,251 @@
+"""Bugs to be planted in the broker: what is acknowledged, what is read, and the catalog."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from typing import Any, Final
+
+import msgspec
+import trio
+
+import tidelog.broker.handlers.produce
+import tidelog.broker.partitions.partition
+import tidelog.coordinator.metadata.topic_commands
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.broker.handlers.fetch import FetchHandler, Found
+from tidelog.broker.handlers.produce import PendingProduce, ProduceHandler
+from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.maintenance import Maintenance
+from tidelog.broker.partitions.partition import AckWaiter, Partition
+from tidelog.coordinator.metadata.catalog import PRODUCER_ID_BLOCK, AlterTopic, Catalog, Record
+from tidelog.coordinator.metadata.commands import Outcome, ProducerIds
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.raft_node.storage import RaftStorage
+from tidelog.isr.leader import PartitionLeader
+from tidelog.logstore.log import Appended, PartitionLog
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.wire.errors import CorruptRecordError, OffsetOutOfRangeError
+from tidelog.wire.messages.fetch import PartitionFetch
+from tidelog.wire.messages.produce import AckLevel, Acks, PartitionAppended
+
+_read = PartitionLog.read
+
+
+def _read_uncommitted(
+    self: PartitionLog, offset: int, *, bytes_max: int, high_watermark: int
+) -> LogSlice | None:
+    del high_watermark
+    return _read(self, offset, bytes_max=bytes_max, high_watermark=self.log_end_offset)
+
+
+_look = FetchHandler._look
+
+
+def _look_at_the_end(
+    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
+    if found.partition is not None:
+        found.high_watermark = found.partition.log.log_end_offset
+    return found
+
+
+def _look_as_if_deleted(
+    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
+    damage = found.error
+    if isinstance(damage, CorruptRecordError):
+        found.error = OffsetOutOfRangeError(
+            "deleted",
+            log_start_offset=damage.next_offset or 0,
+            log_end_offset=found.high_watermark,
+        )
+    return found
+
+
+def _look_without_start(
+    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+) -> Found:
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
+    if found.part is None:
+        found.log_start_offset = 0
+    return found
+
+
+_alter = Catalog._alter
+
+
+def _alter_from_scratch(
+    self: Catalog, command: AlterTopic, replication_factor: int
+) -> list[Record]:
+    topic = self.topic(command.name, command.topic_id)
+    self._put(msgspec.structs.replace(topic, overrides={}))
+    try:
+        return _alter(self, command, replication_factor)
+    finally:
+        self._put(topic)
+
+
+_expect = PendingProduce.expect
+
+
+def _expect_one_later(
+    self: PendingProduce, index: int, base_offset: int, *, log_start_offset: int
+) -> None:
+    _expect(self, index, base_offset + 1, log_start_offset)
+
+
+_wait_for_ack = Partition.wait_for_ack
+
+
+def _wait_for_one_less(
+    self: Partition, acks: Acks, offset: int, *, waiter: AckWaiter, index: int
+) -> None:
+    _wait_for_ack(self, acks, offset - 1, waiter=waiter, index=index)
+
+
+def _say_durable(*_: object) -> AckLevel:
+    return AckLevel.DURABLE
+
+
+_settle_or_wait = ProduceHandler._settle_or_wait
+
+
+def _settle_duplicates(
+    partition: Partition, appended: Appended, acks: Acks, *, pending: PendingProduce, index: int
+) -> None:
+    if appended.is_duplicate:
+        pending.settle(index, PartitionAppended(appended.base_offset, AckLevel.DURABLE, 0))
+    else:
+        _settle_or_wait(partition, appended, acks, pending=pending, index=index)
+
+
+_request = Flusher.request
+
+
+def _request_unless_flushing(self: Flusher, partition: Partition) -> None:
+    if not partition.is_flushing:
+        _request(self, partition)
+
+
+def _flush_nothing(_: Flusher) -> None:
+    """Skip what should be done."""
+
+
+_lead = PartitionLeader.__init__
+
+
+def _lead_from_zero(self: PartitionLeader, **facts: Any) -> None:  # noqa: ANN401  (passed on)
+    facts |= {"log_end_offset": 0, "durable_end_offset": 0}
+    _lead(self, **facts)
+
+
+def _take_the_first_producer_ids(_: ClusterState) -> Outcome:
+    return Outcome([], ProducerIds(1, 1 + PRODUCER_ID_BLOCK))
+
+
+def _flush_later(_: RaftStorage) -> None:
+    """Skip what should be done."""
+
+
+async def _tidy_for_ever(self: Maintenance) -> None:
+    while True:
+        await trio.lowlevel.checkpoint()
+        for connection in list(self._connections):
+            connection.tidy(now=trio.current_time())
+
+
+async def _do_not_wait(_: Flusher) -> None:
+    """Skip what should be done."""
+
+
+MUTANTS: Final = (
+    Mutant(
+        "read-uncommitted",
+        "fetches read beyond the high watermark",
+        (PartitionLog, "read", _read_uncommitted),
+    ),
+    Mutant(
+        "committed-is-appended",
+        "fetches read, and announce, what is only appended",
+        (PartitionLog, "read", _read_uncommitted),
+        (FetchHandler, "_look", _look_at_the_end),
+    ),
+    Mutant(
+        "damage-is-deletion",
+        "who wants to read what is damaged is told that it was deleted",
+        (FetchHandler, "_look", _look_as_if_deleted),
+    ),
+    Mutant(
+        "empty-fetch-without-start",
+        "a fetch that finds nothing says that the log starts at 0",
+        (FetchHandler, "_look", _look_without_start),
+    ),
+    Mutant(
+        "alter-resets-others",
+        "an alteration of settings takes back those before it",
+        (Catalog, "_alter", _alter_from_scratch),
+    ),
+    Mutant(
+        "tidying-without-rest",
+        "a broker looks at its connections again as soon as it has looked at them",
+        (Maintenance, "_tidy", _tidy_for_ever),
+    ),
+    Mutant(
+        "wrong-receipt",
+        "a reply that had to wait names the offset behind the right one",
+        (PendingProduce, "expect", _expect_one_later),
+    ),
+    Mutant(
+        "ack-one-early",
+        "a batch is acknowledged when all but its last record is durable",
+        (Partition, "wait_for_ack", _wait_for_one_less),
+    ),
+    Mutant(
+        "level-lies",
+        "what is in memory is acknowledged as if it were on disk",
+        (tidelog.broker.partitions.partition, "ack_level", _say_durable),
+        (tidelog.broker.handlers.produce, "ack_level", _say_durable),
+    ),
+    Mutant(
+        "duplicate-acked-early",
+        "a batch that is sent again is acknowledged before the first copy is durable",
+        (ProduceHandler, "_settle_or_wait", staticmethod(_settle_duplicates)),
+    ),
+    Mutant(
+        "flush-not-repeated",
+        "what is appended while a flush runs gets no flush of its own",
+        (Flusher, "request", _request_unless_flushing),
+    ),
+    Mutant(
+        "lazy-flush-never",
+        "what is to be flushed from time to time never is",
+        (Flusher, "flush_lazy", _flush_nothing),
+    ),
+    Mutant(
+        "high-watermark-forgotten",
+        "after a start nothing counts as committed before the next append",
+        (PartitionLeader, "__init__", _lead_from_zero),
+    ),
+    Mutant(
+        "producer-ids-reused",
+        "nobody remembers which producer ids are taken",
+        (
+            tidelog.coordinator.metadata.topic_commands,
+            "_take_producer_ids",
+            _take_the_first_producer_ids,
+        ),
+    ),
+    Mutant(
+        "catalog-not-flushed",
+        "changes of the metadata are answered before they are on disk",
+        (RaftStorage, "_flush", _flush_later),
+    ),
+    Mutant(
+        "stop-without-flush",
+        "a clean stop does not wait for its flushes",
+        (Flusher, "wait_idle", _do_not_wait),
+    ),
+)
+"""Planted bugs of the broker."""

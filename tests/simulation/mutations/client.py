@@ -1,0 +1,116 @@
+"""Bugs to be planted in the client: what it sends again, what it says, and what it leaves out."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from typing import Final
+
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.client.consumer.consumer import Consumer
+from tidelog.client.consumer.fetch.fetch_state import Fetch, PartitionState, Subscription
+from tidelog.client.consumer.fetch.fetcher import Reader
+from tidelog.client.producer.partition_batches import PartitionQueue
+from tidelog.client.producer.producer_batch import ProducerBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.record_batch import restamp_producer
+from tidelog.wire.messages.produce import AckLevel
+from tidelog.wire.protocol.rpc import Outcome
+
+_insert_unsent = PartitionQueue._insert_unsent
+
+
+def _insert_as_new(self: PartitionQueue, batch: ProducerBatch) -> None:
+    if batch.has_sequence and self.identity is not None:
+        batch.base_sequence = self._next_sequence
+        self._next_sequence += batch.record_count
+        restamp_producer(
+            batch.encoded,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            base_sequence=batch.base_sequence,
+        )
+    _insert_unsent(self, batch)
+
+
+_fail = PartitionQueue._fail
+
+
+def _fail_without_doubt(self: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
+    batch.is_ambiguous = False
+    _fail(self, batch, error)
+
+
+_settle = ProducerBatch.settle
+
+
+def _settle_as_done(
+    self: ProducerBatch,
+    failure: Exception | None,
+    base_offset: int | None,
+    *,
+    ack_level: AckLevel | None,
+) -> None:
+    del failure
+    _settle(self, None, base_offset, ack_level=ack_level)
+
+
+_refused = Subscription._refused
+
+
+def _refused_and_skipped(
+    self: Subscription, state: PartitionState, error: Exception, *, now: float
+) -> None:
+    state.fetch_offset += 1
+    _refused(self, state, error, now)
+
+
+_landed = Reader._landed
+
+
+def _land_or_fall_asleep(self: Reader, fetch: Fetch, outcome: Outcome) -> None:
+    if isinstance(outcome, Exception):
+        del self._flights[fetch]  # Its partitions count as being fetched for ever.
+    else:
+        _landed(self, fetch, outcome)
+
+
+_end_offsets = Consumer.end_offsets
+
+
+async def _end_offsets_of_nothing(self: Consumer) -> dict[TopicPartition, int]:
+    return dict.fromkeys(await _end_offsets(self), 0)
+
+
+MUTANTS: Final = (
+    Mutant(
+        "retry-as-new",
+        "a batch that is sent again gets a new sequence",
+        (PartitionQueue, "_insert_unsent", _insert_as_new),
+    ),
+    Mutant(
+        "sequence-of-doubtful-reused",
+        "the sequence of a batch that may be in the log is given to the next one",
+        (PartitionQueue, "_fail", _fail_without_doubt),
+    ),
+    Mutant(
+        "receipt-for-failed",
+        "a batch that failed gets a receipt",
+        (ProducerBatch, "settle", _settle_as_done),
+    ),
+    Mutant(
+        "skip-after-reconnect",
+        "a consumer leaves out a record after a fetch that failed",
+        (Subscription, "_refused", _refused_and_skipped),
+    ),
+    Mutant(
+        "asleep-after-loss",
+        "a consumer does not repeat fetches that were lost with their connection",
+        (Reader, "_landed", _land_or_fall_asleep),
+    ),
+    Mutant(
+        "end-too-early",
+        "a consumer is told that logs end at their beginning",
+        (Consumer, "end_offsets", _end_offsets_of_nothing),
+    ),
+)
+"""Planted bugs of the client."""

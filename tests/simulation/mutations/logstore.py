@@ -1,0 +1,460 @@
+"""Bugs to be planted in the log of a partition: what is on disk, and what a start makes of it."""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Iterator
+from typing import Any, Final, cast
+
+import msgspec
+
+import tidelog.logstore.segments.batch_scanner
+import tidelog.logstore.segments.segment_list
+from tests.simulation.machine.faulty_disk import FaultyFile
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
+from tidelog.logstore.disk.availability import Availability
+from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk, File
+from tidelog.logstore.flush.flush_state import Flushes
+from tidelog.logstore.flush.flush_work import Flush, FlushWork
+from tidelog.logstore.flush.unflushed import Unflushed
+from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.producer_state import ProducerState, ProducerStates
+from tidelog.logstore.retention.retention import deletable_count
+from tidelog.logstore.segments.batch_scanner import FileWindow
+from tidelog.logstore.segments.log_position import LogPosition
+from tidelog.logstore.segments.log_slice import LogSlice
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.segment import Segment
+from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_scan import SegmentScan
+from tidelog.wire.batch.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, BatchHeader
+from tidelog.wire.errors import DiskFullError, OutOfOrderSequenceError
+
+
+def _sync_files_only(self: Flush) -> None:
+    for file in self.work.files.values():
+        file.sync()
+    if self.work.checkpoint is not None:
+        path = f"{self._directory}/{CHECKPOINT_NAME}"
+        # Nothing is replaced while this waits: other threads would find it replaced, too.
+        disk = cast("Disk", _WithoutDirectorySync(self._disk))
+        write_small_file(disk, path, self.work.checkpoint)
+
+
+class _WithoutDirectorySync:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def sync_directory(self, path: str) -> None:
+        del path
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever a disk can do)
+        return getattr(self._disk, name)
+
+
+_flush = Flush._run
+
+
+def _checkpoint_first(self: Flush) -> None:
+    if self.work.checkpoint is not None:
+        write_small_file(self._disk, f"{self._directory}/{CHECKPOINT_NAME}", self.work.checkpoint)
+    for file in self.work.files.values():
+        file.sync()
+    self._disk.sync_directory(self._directory)
+
+
+_begin = Unflushed.begin
+
+
+def _leave_what_is_due(self: Unflushed, end: LogPosition, **wanted: Any) -> FlushWork | None:  # noqa: ANN401
+    if wanted["may_leave_checkpoint"]:
+        self.is_checkpoint_useful |= self.is_checkpoint_due
+        self.is_checkpoint_due = False
+    return _begin(self, end, **wanted)
+
+
+def _flush_with_retry(self: Flush) -> None:
+    try:
+        _flush(self)
+    except OSError:
+        _flush(self)
+
+
+def _claim_to_flush(self: Flush) -> None:
+    self.is_done = True
+
+
+_end_flush = PartitionLog.end_flush
+
+
+def _end_flush_at_the_end(self: PartitionLog, flush: Flush) -> None:
+    _end_flush(self, flush)
+    if self._availability.failure is None:
+        self._flushes.durable = self._segments.end
+
+
+def _header_without_crc(buffer: Any, position: int = 0) -> BatchHeader | None:  # noqa: ANN401
+    if position + HEADER_SIZE > len(buffer):
+        return None
+    header = BatchHeader(*_HEADER.unpack_from(buffer, position))
+    return header if header.sync_marker == SYNC_MARKER else None
+
+
+def _is_torn_always(*_: object) -> bool:
+    return False
+
+
+def _is_followed(_: SegmentScan, __: int, behind: object) -> bool:
+    return behind is not None
+
+
+_batches = SegmentScan.batches
+
+
+def _batches_but_the_last(self: SegmentScan) -> Iterator[tuple[int, BatchHeader]]:
+    last = None
+    for batch in _batches(self):
+        if last is not None:
+            yield last
+        last = batch
+    if last is None:
+        return
+    if self.is_torn:
+        self.end_position = last[0]
+    else:
+        yield last
+
+
+_append = Segment.append
+
+
+def _append_full(
+    self: Segment, header: BatchHeader, batch: memoryview, *, base_offset: int
+) -> File:
+    try:
+        return _append(self, header, batch, base_offset=base_offset)
+    except OSError as error:
+        if error.errno not in DISK_FULL_ERRNOS:
+            raise
+        self.take_in(header, self.end_position, base_offset=base_offset)
+        return self.file()
+
+
+def _forget_producers(self: ProducerStates, snapshots: object = ()) -> None:
+    del snapshots
+    self._producers = {}
+
+
+def _roll_new_only(self: PartitionLog, *, now_ms: int) -> None:
+    self._segments.roll(self.config, now_ms=now_ms)
+    new = self._segments.active
+    self._unflushed._files.clear()
+    self._unflushed.wrote(new.path, new.file())
+    self._unflushed.made_name()
+    self._unflushed.rolled()
+
+
+def _index_without_crc(
+    cls: type[SegmentIndex], data: bytes, *, base_offset: int, interval_bytes: int
+) -> SegmentIndex | None:
+    if len(data) < 28:
+        return None
+    count = (len(data) - 28) // 16
+    index = cls(base_offset=base_offset, interval_bytes=interval_bytes)
+    body = data[28:]
+    index._offsets.frombytes(body[: count * 4])
+    index._positions.frombytes(body[count * 4 : count * 8])
+    index._max_timestamps.frombytes(body[count * 8 : count * 16])
+    return index
+
+
+def _all_durable(self: Flushes, segment: Segment) -> int:
+    del self
+    return segment.end_position
+
+
+def _load_without_check(self: LogSlice) -> LogSlice:
+    self._is_trusted = True
+    return self
+
+
+def _keep_tail(self: Segment) -> None:
+    del self
+
+
+_fail = PartitionLog.fail
+
+
+def _fail_never(self: PartitionLog, reason: str, *, keeps_durable: bool = False) -> None:
+    if not reason.startswith("fsync"):
+        _fail(self, reason, keeps_durable=keeps_durable)
+        return
+    flush = self._flushes._flush
+    if flush is not None:
+        flush.is_done = True
+        self.end_flush(flush)
+
+
+_floor = SegmentIndex.floor
+
+
+def _floor_of_the_next(self: SegmentIndex, offset: int) -> tuple[int, int] | None:
+    place = _floor(self, offset)
+    if place is None:
+        return None
+    after = self.ceiling_position(place[1] + 1)
+    return place if after is None else (place[0], after)
+
+
+_before_time = SegmentIndex.before_time
+
+
+def _before_time_of_the_next(self: SegmentIndex, timestamp_ms: int) -> tuple[int, int] | None:
+    place = _before_time(self, timestamp_ms)
+    if place is None:
+        return None
+    after = self.ceiling_position(place[1] + 1)
+    return place if after is None else (place[0], after)
+
+
+_take_in = Segment.take_in
+
+
+def _take_in_last_time(
+    self: Segment, header: BatchHeader, position: int, *, base_offset: int
+) -> None:
+    _take_in(self, header, position, base_offset=base_offset)
+    self.max_timestamp_ms = header.max_timestamp_ms
+
+
+_snapshot = ProducerStates.snapshot
+
+
+def _snapshot_without_the_last(self: ProducerStates) -> list[ProducerState]:
+    return [
+        msgspec.structs.replace(producer, window=producer.window[:-1])
+        for producer in _snapshot(self)
+    ]
+
+
+_check = ProducerStates.check
+
+
+def _check_without_gaps(self: ProducerStates, header: BatchHeader) -> int | None:
+    try:
+        return _check(self, header)
+    except OutOfOrderSequenceError:
+        return None
+
+
+_make_checkpoint = PartitionLog._make_checkpoint
+
+
+def _checkpoint_without_start(self: PartitionLog) -> LogCheckpoint:
+    return msgspec.structs.replace(_make_checkpoint(self), log_start_offset=0)
+
+
+def _no_batches(_: SegmentScan) -> Iterator[tuple[int, BatchHeader]]:
+    return iter(())
+
+
+def _deletable_anywhere(sealed: Any, **facts: Any) -> int:  # noqa: ANN401  (passed on)
+    facts["high_watermark"] = 1 << 62
+    return deletable_count(sealed, **facts)
+
+
+_read_segments = Segments.read
+
+
+def _read_from_the_start(self: Segments, offset: int, *given: Any, **limits: Any) -> Any:  # noqa: ANN401  (passed on)
+    return _read_segments(self, max(offset, self.base_offset), *given, **limits)
+
+
+def _start_is_zero(_: PartitionLog) -> int:
+    return 0
+
+
+def _do_nothing(*_: object) -> None:
+    """Skip what should be done."""
+
+
+def _say_yes(*_: object) -> bool:
+    return True
+
+
+_require_room = Availability.require_room
+
+
+def _require_a_restart(self: Availability, size_bytes: int) -> None:
+    if self.is_disk_full:
+        raise DiskFullError("once full, always full")
+    _require_room(self, size_bytes)
+
+
+MUTANTS: Final = (
+    Mutant(
+        "ack-before-fsync",
+        "the durable end is where the log ends",
+        (PartitionLog, "durable_end_offset", property(lambda log: log.log_end_offset)),
+    ),
+    Mutant(
+        "flush-does-nothing", "a flush is done without a sync", (Flush, "_run", _claim_to_flush)
+    ),
+    Mutant(
+        "no-directory-sync",
+        "names of new segments are not made durable",
+        (Flush, "_run", _sync_files_only),
+    ),
+    Mutant(
+        "checkpoint-first",
+        "the checkpoint is written before what it speaks of is on disk",
+        (Flush, "_run", _checkpoint_first),
+    ),
+    Mutant(
+        "due-checkpoint-left",
+        "nobody waits for a checkpoint that has to say something",
+        (Unflushed, "begin", _leave_what_is_due),
+    ),
+    Mutant("retry-fsync", "a failed fsync is tried again", (Flush, "_run", _flush_with_retry)),
+    Mutant(
+        "ignore-fsync-error", "a failed fsync counts as done", (PartitionLog, "fail", _fail_never)
+    ),
+    Mutant(
+        "trust-page-cache",
+        "a start believes the page cache, also after a failed fsync",
+        (FaultyFile, "drop_cache", _do_nothing),
+    ),
+    Mutant(
+        "ack-overtakes-fsync",
+        "a flush covers what was appended while it ran",
+        (PartitionLog, "end_flush", _end_flush_at_the_end),
+    ),
+    Mutant(
+        "truncate-at-first-bad",
+        "whatever is bad is a torn tail",
+        (SegmentScan, "_was_durable", _is_torn_always),
+    ),
+    Mutant(
+        "good-behind-bad-is-proof",
+        "a valid batch behind a bad one proves damage",
+        (SegmentScan, "_was_durable", _is_followed),
+    ),
+    Mutant(
+        "skip-header-crc",
+        "recovery and reads do not check the CRC of headers",
+        (tidelog.logstore.segments.batch_scanner, "parse_header", _header_without_crc),
+    ),
+    Mutant(
+        "skip-payload-crc",
+        "recovery and reads do not check payloads",
+        (FileWindow, "_has_payload", _say_yes),
+    ),
+    Mutant(
+        "serve-unchecked",
+        "what comes from the disk is sent without a check",
+        (LogSlice, "load", _load_without_check),
+    ),
+    Mutant(
+        "trust-index",
+        "an index is believed without its CRC",
+        (SegmentIndex, "from_bytes", classmethod(_index_without_crc)),
+    ),
+    Mutant(
+        "forget-producers",
+        "a start forgets what the checkpoint says of producers",
+        (ProducerStates, "__init__", _forget_producers),
+    ),
+    Mutant(
+        "no-dedup",
+        "batches that are sent again are appended again",
+        (ProducerStates, "check", _do_nothing),
+    ),
+    Mutant(
+        "reuse-offset",
+        "cutting off a torn tail takes the last good batch along",
+        (SegmentScan, "batches", _batches_but_the_last),
+    ),
+    Mutant(
+        "full-disk-swallowed",
+        "an append that found no room counts all the same",
+        (Segment, "append", _append_full),
+    ),
+    Mutant(
+        "read-only-until-restart",
+        "a log that found the disk full does not look for room again",
+        (Availability, "require_room", _require_a_restart),
+    ),
+    Mutant(
+        "roll-forgets-old-segment",
+        "what was unsynced in a segment is forgotten when it is rolled",
+        (PartitionLog, "_roll", _roll_new_only),
+    ),
+    Mutant(
+        "stamp-lies",
+        "batches are stamped with a durable position that is not",
+        (Flushes, "durable_position_in", _all_durable),
+    ),
+    Mutant(
+        "torn-tail-left",
+        "a torn tail is not cut off the file",
+        (Segment, "cut_file", _keep_tail),
+    ),
+    Mutant(
+        "index-off-by-one",
+        "a read begins at the index entry behind the one it should begin at",
+        (SegmentIndex, "floor", _floor_of_the_next),
+    ),
+    Mutant(
+        "time-off-by-one",
+        "a search for a time begins at the index entry behind the one it should begin at",
+        (SegmentIndex, "before_time", _before_time_of_the_next),
+    ),
+    Mutant(
+        "times-taken-to-rise",
+        "the last timestamp of a segment is taken for its largest",
+        (Segment, "take_in", _take_in_last_time),
+    ),
+    Mutant(
+        "stale-producers",
+        "a checkpoint leaves out the last batch of every producer",
+        (ProducerStates, "snapshot", _snapshot_without_the_last),
+    ),
+    Mutant(
+        "gap-accepted",
+        "a batch is appended although one before it is missing",
+        (ProducerStates, "check", _check_without_gaps),
+    ),
+    Mutant(
+        "old-epoch-accepted",
+        "a batch of a producer's epoch that is over is appended",
+        (ProducerStates, "_check_new_epoch", staticmethod(_do_nothing)),
+    ),
+    Mutant(
+        "full-disk-is-broken",
+        "a log that finds no room for a batch goes offline",
+        (Availability, "write_failed", Availability.failed),
+    ),
+    Mutant(
+        "start-forgotten",
+        "a checkpoint does not say where the log starts",
+        (PartitionLog, "_make_checkpoint", _checkpoint_without_start),
+    ),
+    Mutant(
+        "no-scan",
+        "a start believes that nothing lies behind the checkpoint",
+        (SegmentScan, "batches", _no_batches),
+    ),
+    Mutant(
+        "retention-too-eager",
+        "retention deletes above the high watermark and the checkpoint",
+        (tidelog.logstore.segments.segment_list, "deletable_count", _deletable_anywhere),
+    ),
+    Mutant(
+        "read-deleted",
+        "an offset below the log start is answered with what comes next",
+        (PartitionLog, "log_start_offset", property(_start_is_zero)),
+        (Segments, "read", _read_from_the_start),
+    ),
+)
+"""Planted bugs of the log."""

@@ -1,0 +1,204 @@
+"""How soon planted bugs are caught, and how small what caught them can be made.
+
+Every trial of a planted bug has a process of its own, and so has the proof that the plan which
+is left replays: nothing that a bug leaves behind in a process can take part.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import msgspec
+
+from tests.simulation.children import in_fresh_process
+from tests.simulation.kinds import checker_names, find_mutant, kind_of_mutant
+from tests.simulation.report import LifeReport
+from tests.simulation.shrink import ShrinkBudget, shrink
+
+SEEDS_MAX = 200
+"""A planted bug that survives so many lives is not caught."""
+LIFE_S = 20.0
+"""How long the faults of each life go on."""
+FAULTS_MAX = 5
+"""A failure with more faults is not understood yet."""
+_OTHER_CHECKERS = (
+    "History",
+    "Liveness",
+    "EventBudget",
+    "NoDefects",
+    "NoneLeftOut",
+    "ReplicasAgree",
+    "StagedOnce",
+    "QueuesComeToAnEnd",
+    "NobodyWaitsInVain",
+)
+_FAILURES_MAX = 4
+"""So many lives that fail are tried to be made small."""
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """What came of one planted bug."""
+
+    name: str
+    seed_count: int
+    """Lives until it was caught, the one that caught it included; all of them if none did."""
+    failure: LifeReport[Any] | None
+    """The first life in which a checker objected, `None` when it was not caught."""
+    shrunk: LifeReport[Any] | None
+    """The same, or a later one, made small; `None` if not asked for."""
+    shrink_count: int
+    """How many lives that took."""
+    others: dict[str, int]
+    """Lives before it that ended in an error of no checker, by its name: they do not count."""
+    wall_s: float
+    objectors: frozenset[str] = frozenset()
+    """All checkers that object in that life if it goes on after the first of them."""
+    complaint: str = ""
+    """Why it does not count as caught, empty when it does."""
+
+    @property
+    def fault_count(self) -> int | None:
+        """How many faults are left in the plan that was made small."""
+        return None if self.shrunk is None else len(self.shrunk.plan.faults)
+
+    @property
+    def is_good(self) -> bool:
+        """Whether it was caught in time, by a checker, and made small if that was asked for."""
+        return not self.complaint
+
+
+def is_objection(report: LifeReport[Any]) -> bool:
+    """Return whether a promise was found broken: by a checker, not by an accident of the code."""
+    return _checker(report.checker) in {*_OTHER_CHECKERS, *checker_names()}
+
+
+def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Trial:
+    """Plant one bug in life after life until a checker objects; make that life small.
+
+    If it cannot be made small enough, the lives behind it are looked at for one that can.
+    """
+    kind = kind_of_mutant(name)
+    began_at = perf_counter()
+    others: dict[str, int] = {}
+    first: LifeReport[Any] | None = None
+    smallest: LifeReport[Any] | None = None
+    seed_count = shrink_count = failure_count = 0
+    for seed in range(seeds_max):
+        report = kind.live_plan(kind.draw_plan(seed, LIFE_S), name)
+        if first is None:
+            seed_count += 1
+        else:
+            shrink_count += 1
+        if report.checker is None:
+            continue
+        if not is_objection(report):
+            others[report.checker] = others.get(report.checker, 0) + 1
+            continue
+        first = first or report
+        if budget is None:
+            break
+        run = partial(kind.live_plan, mutant=name)
+        result = shrink(report, run, kind.simplifications, budget=budget)
+        shrink_count += result.run_count
+        if smallest is None or _size(result.report) < _size(smallest):
+            smallest = result.report
+        failure_count += 1
+        if _size(smallest) <= FAULTS_MAX or failure_count == _FAILURES_MAX:
+            break
+    complaint = "" if first is not None else f"not in {seeds_max} seeds"
+    objectors = frozenset[str]()
+    if first is not None:
+        objectors = frozenset(kind.live_plan(first.plan, name, goes_on=True).objectors)
+    wall_s = perf_counter() - began_at
+    return Trial(
+        name, seed_count, first, smallest, shrink_count, others, wall_s, objectors, complaint
+    )
+
+
+def _size(report: LifeReport[Any]) -> int:
+    return len(report.plan.faults)
+
+
+def complaint_about(trial: Trial) -> str:
+    """Return what a second look at a trial finds wrong, empty when all is well.
+
+    The plan that is left must fail again, event by event, and no plan may fail without the bug.
+    """
+    if trial.failure is None:
+        return trial.complaint
+    kind = kind_of_mutant(trial.name)
+    for report in (trial.failure, trial.shrunk):
+        if report is not None:
+            clean = kind.live_plan(report.plan)
+            if clean.checker is not None:
+                return f"{clean.checker} objects without the bug as well"
+    last = trial.shrunk or trial.failure
+    again = kind.live_plan(last.plan, trial.name)
+    if again.checker != last.checker:
+        return f"does not replay: {again.checker} instead of {last.checker}"
+    if again.fingerprint != last.fingerprint:
+        return "does not replay event by event"
+    if trial.fault_count is not None and trial.fault_count > FAULTS_MAX:
+        return f"more than {FAULTS_MAX} faults are left"
+    return ""
+
+
+def try_mutants(
+    names: Sequence[str], *, seeds_max: int, budget: ShrinkBudget | None, workers: int
+) -> Iterator[Trial]:
+    """Yield the trials of these bugs in their order, so many at a time."""
+
+    def try_one(name: str) -> Trial:
+        trial = in_fresh_process(partial(try_mutant, name, seeds_max=seeds_max, budget=budget))
+        complaint = in_fresh_process(partial(complaint_about, trial))
+        return msgspec.structs.replace(trial, complaint=complaint)
+
+    with ThreadPoolExecutor(workers) as threads:
+        yield from threads.map(try_one, names)
+
+
+def table_head() -> str:
+    """Return the first two lines of the table."""
+    return (
+        "| planted bug | seeds until caught | caught by | faults left | what is wrong |\n"
+        "|---|---|---|---|---|"
+    )
+
+
+def table_row(trial: Trial) -> str:
+    """Return the line of one trial."""
+    about = find_mutant(trial.name).about
+    if trial.failure is None:
+        others = "".join(f"; {count} times {name}" for name, count in trial.others.items())
+        return f"| {trial.name} | **{trial.complaint}**{others} | | | {about} |"
+    faults = "-" if trial.fault_count is None else str(trial.fault_count)
+    doubt = f" **{trial.complaint}**" if trial.complaint else ""
+    caught_by = trial.failure.checker
+    return f"| {trial.name} | {trial.seed_count} | {caught_by} | {faults}{doubt} | {about} |"
+
+
+def objections(trials: Sequence[Trial]) -> Iterator[str]:
+    """Yield a line for each checker: how many bugs it objects to, and how many as the first."""
+    yield "| checker | first to object to | objects to |"
+    yield "|---|---|---|"
+    firsts = Counter(_checker(trial.failure.checker) for trial in trials if trial.failure)
+    every = Counter(name for trial in trials for name in {*map(_checker, trial.objectors)})
+    for name in sorted({*checker_names(), *_OTHER_CHECKERS}):
+        yield f"| `{name}` | {firsts[name]} | {every[name]} |"
+
+
+def score(trials: Sequence[Trial], *, seeds_max: int) -> str:
+    """Return the last line: how many were caught, and whether all are small."""
+    good_count = sum(trial.is_good for trial in trials)
+    text = f"{good_count} of {len(trials)} caught within {seeds_max} seeds"
+    if any(trial.shrunk is None for trial in trials if trial.is_good):
+        return text
+    how = ", all shrunk" if good_count == len(trials) else " and shrunk"
+    return f"{text}{how} to five faults or fewer"
+
+
+def _checker(name: str | None) -> str:
+    return (name or "").partition(".")[0]

@@ -1,0 +1,78 @@
+"""One life of a cluster with queues by a plan; see `tests.simulation.cluster.run`.
+
+When the faults are over, somebody receives and deletes until all queues are empty. So what was
+accepted is deleted, dead, purged, or was still there; anything else is lost.
+"""
+
+from collections.abc import Callable, Sequence
+
+from tests.simulation.cluster import run as cluster_life
+from tests.simulation.cluster.guests import Host
+from tests.simulation.cluster.run import LifeSetting
+from tests.simulation.queues.book import QueueBook, QueueChecker
+from tests.simulation.queues.final_promises import (
+    AllAccountedFor,
+    DeadOnce,
+    GroupsInOrder,
+    SentIsThere,
+)
+from tests.simulation.queues.guests import QueueGuests
+from tests.simulation.queues.journal_promises import JournalIsKept
+from tests.simulation.queues.journal_witness import watching_journals
+from tests.simulation.queues.plans import QueuePlan
+from tests.simulation.queues.promises import (
+    CountsAreExact,
+    DelayIsKept,
+    DeletedIsGone,
+    OneHolder,
+    StaleIsFenced,
+)
+from tests.simulation.queues.sometimes import PROBES
+from tests.simulation.report import LifeReport
+
+
+def checkers() -> Sequence[QueueChecker]:
+    """Return one of each."""
+    return [
+        DeletedIsGone(),
+        OneHolder(),
+        CountsAreExact(),
+        StaleIsFenced(),
+        DelayIsKept(),
+        SentIsThere(),
+        DeadOnce(),
+        GroupsInOrder(),
+        AllAccountedFor(),
+        JournalIsKept(),
+    ]
+
+
+def live(
+    plan: QueuePlan,
+    *,
+    show: Callable[[str], None] | None = None,
+    shows_steps: bool = False,
+    goes_on: bool = False,
+) -> LifeReport[QueuePlan]:
+    """Live one life and return what there is to say of it; the same for the same plan.
+
+    Args:
+        plan: What it is to be.
+        show: Is given a line for each event.
+        shows_steps: Whether these are also the steps of tasks.
+        goes_on: Whether it goes on when a checker has objected, to see which others will.
+    """
+    book = QueueBook(checkers(), plan.queues, lead_s=plan.clock_lead_s, goes_on=goes_on)
+
+    def invite(host: Host) -> QueueGuests:
+        book.on_objection = host.world.clock.fail
+        return QueueGuests(host, plan, book)
+
+    with watching_journals(book):
+        return cluster_life.live(
+            plan,
+            show=show,
+            shows_steps=shows_steps,
+            goes_on=goes_on,
+            setting=LifeSetting(PROBES, invite),
+        )

@@ -1,0 +1,358 @@
+"""Planted bugs: what lives must catch, to show that they would.
+
+Each replaces a function of the core for the length of a block; nothing of this is in the core
+itself. Bugs about durability also switch off the checks that compare what is sent with the disk:
+those would object at once, and what is to be shown is that the consequences are caught as well.
+"""
+
+# A planted bug sits inside of what it breaks.
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tests.simulation.mutations.mutant import Mutant, Patch
+from tests.simulation.raft.checks import Checks
+from tidelog.coordinator.raft.core import RaftCore
+from tidelog.coordinator.raft.follower import Following
+from tidelog.coordinator.raft.hard_state import Promises
+from tidelog.coordinator.raft.leader import Leadership
+from tidelog.coordinator.raft.log import RaftLog
+from tidelog.coordinator.raft.membership import Identity, Membership, index_of_majority
+from tidelog.coordinator.raft.messages import (
+    AppendReply,
+    AppendRequest,
+    Entry,
+    EntryId,
+    EntryKind,
+    Message,
+    SnapshotMeta,
+    VoteReply,
+    VoteRequest,
+)
+from tidelog.coordinator.raft.reads import ReadQueue
+from tidelog.coordinator.raft.ready import (
+    AddLearner,
+    HardState,
+    MembershipChange,
+    Promote,
+    ReadState,
+)
+
+
+def _say_nothing(*_: object) -> None:
+    """Stand in for a check that is switched off."""
+
+
+_NO_PROMISE_CHECK: Patch = (Checks, "promise", _say_nothing)
+_NO_CLAIM_CHECK: Patch = (Checks, "claim", _say_nothing)
+
+
+def _post_at_once(self: Promises, message: Message) -> None:
+    self._outbox.append(message)
+
+
+def _unsynced_without_vote(self: Promises) -> HardState | None:
+    return None if self._durable.term == self.term else HardState(self.term)
+
+
+def _vote_for_anybody(self: Promises, candidate: Identity) -> None:
+    self._current = HardState(self.term, candidate)
+
+
+def _on_vote_request_again(self: RaftCore, request: VoteRequest) -> None:
+    is_granted = request.term == self.term and self._is_up_to_date(request.last)
+    if is_granted:
+        self._promises.vote_for(request.sender)
+        self._timer.reset()
+    self._promises.post(VoteReply(self.identity, request.sender, self.term, is_granted))
+
+
+def _always(*_: object) -> bool:
+    return True
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+def _index_of_majority(self: Leadership, voters: Sequence[Identity], own_index: int) -> int:
+    return index_of_majority(
+        own_index if voter == self._identity else self._progress[voter].match_index
+        for voter in voters
+    )
+
+
+def _commit_any_term(self: Leadership) -> int:
+    return _index_of_majority(self, self._log.membership.voters, self._log.durable_index)
+
+
+def _commit_before_own_sync(self: Leadership) -> int:
+    index = _index_of_majority(self, self._log.membership.voters, self._log.last_index)
+    return index if self._log.term_at(index) == self.term else self._log.commit_index
+
+
+def _commit_by_learners(self: Leadership) -> int:
+    index = _index_of_majority(self, self._log.membership.members, self._log.durable_index)
+    return index if self._log.term_at(index) == self.term else self._log.commit_index
+
+
+_append = RaftCore._append
+
+
+def _append_no_term_start(self: RaftCore, kind: EntryKind, payload: bytes) -> EntryId:
+    return self.last if kind is EntryKind.TERM_START else _append(self, kind, payload)
+
+
+_report = Following._report
+
+
+def _report_what_is_received(
+    self: Following, leader: Identity, term: int, attempt: int, *, read_round: int
+) -> AppendReply:
+    reply = _report(self, leader, term, attempt, read_round=read_round)
+    index = reply.received_index
+    return AppendReply(reply.sender, leader, term, index, index, attempt, read_round)
+
+
+def _accept_and_truncate(self: RaftLog, previous: EntryId, entries: Sequence[Entry]) -> int | None:
+    if previous.index >= self.base.index and not self.holds(previous):
+        return None
+    behind = [entry for entry in entries if entry.index > max(self.base.index, self.commit_index)]
+    if behind:
+        if behind[0].index <= self.last_index:
+            self._truncate_from(behind[0].index)
+        self._entries.extend(behind)
+        self._note_appended(behind)
+    end = entries[-1].index if entries else previous.index
+    return max(end, self.base.index)
+
+
+def _install_always(self: RaftLog, snapshot: SnapshotMeta) -> bool:
+    if snapshot.index <= self.base.index:
+        return False
+    self.durable_index = min(self.durable_index, self.commit_index)
+    self._entries = []
+    self.base = snapshot.entry_id
+    self.snapshot = snapshot
+    self.commit_index = max(self.commit_index, snapshot.index)
+    self.is_snapshot_unsynced = True
+    self.uncommitted_bytes = 0
+    self._memberships = [(snapshot.index, snapshot.membership)]
+    return True
+
+
+def _install_and_keep(self: RaftLog, snapshot: SnapshotMeta) -> bool:
+    behind = self._entries[max(0, snapshot.index - self.base.index) :]
+    is_new = _install(self, snapshot)
+    if is_new:
+        self._entries = behind
+        self._note_appended(behind)
+    return is_new
+
+
+_install = RaftLog.install
+
+
+_begin_log = RaftLog.__init__
+
+
+def _begin_with_old_log(
+    self: RaftLog, snapshot: SnapshotMeta, entries: Iterable[Entry] = ()
+) -> None:
+    _begin_log(self, snapshot, entries)
+    self.is_snapshot_unsynced = False
+
+
+def _synced_by_index(self: RaftLog, last: EntryId, snapshot: SnapshotMeta | None) -> None:
+    if self.is_snapshot_unsynced and snapshot != self.snapshot:
+        return
+    self.durable_index = max(self.durable_index, min(last.index, self.last_index))
+    self.is_snapshot_unsynced = False
+
+
+def _change_without_look(self: Leadership, change: MembershipChange) -> Membership:
+    membership = self._log.membership
+    match change:
+        case AddLearner():
+            return membership.with_learner(change.identity)
+        case Promote():
+            return membership.with_promoted(change.node_id)
+        case _:
+            return membership.without(change.node_id)
+
+
+_step = RaftCore.step
+
+
+def _step_by_node_id(self: RaftCore, message: Message) -> None:
+    known = self.membership.identity_of(message.sender.node_id) or message.sender
+    cls: Any = type(message)
+    fields = [getattr(message, name) for name in cls.__struct_fields__[2:]]
+    _step(self, cls(known, self.identity, *fields))
+
+
+def _step_although_damaged(self: RaftCore, message: Message) -> None:
+    self.is_damaged = False
+    _step(self, message)
+
+
+def _confirmed_at_once(self: ReadQueue, _: int) -> list[ReadState]:
+    return _take_confirmed(self, self.latest_round)
+
+
+_take_confirmed = ReadQueue.take_confirmed
+
+
+def _stand_at_once(self: RaftCore) -> None:
+    self._stand()
+
+
+def _take_entries_and_commit(self: Following, request: AppendRequest) -> Any:  # noqa: ANN401
+    answer = _take_entries(self, request)
+    if isinstance(answer, AppendReply):
+        self._log.commit_to(min(request.commit_index, self._log.last_index))
+    return answer
+
+
+_take_entries = Following.take_entries
+
+
+def _voters_only(self: RaftLog) -> tuple[Identity, ...]:
+    return self.membership.voters
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "vote-not-saved",
+        "votes are sent at once, and the disk never learns for whom",
+        (Promises, "post", _post_at_once),
+        (Promises, "unsynced", _unsynced_without_vote),
+        (Promises, "is_durable", property(_always)),
+        _NO_PROMISE_CHECK,
+    ),
+    Mutant(
+        "sent-before-saved",
+        "messages do not wait for term and vote",
+        (Promises, "post", _post_at_once),
+    ),
+    Mutant(
+        "vote-twice",
+        "whoever asks gets the vote",
+        (RaftCore, "_on_vote_request", _on_vote_request_again),
+        (Promises, "vote_for", _vote_for_anybody),
+    ),
+    Mutant(
+        "any-log-is-up-to-date",
+        "a vote does not ask for the candidate's log",
+        (RaftCore, "_is_up_to_date", _always),
+    ),
+    Mutant(
+        "commit-old-term",
+        "entries of earlier terms are counted (figure 8)",
+        (Leadership, "committable_index", _commit_any_term),
+    ),
+    Mutant(
+        "no-term-start",
+        "a leader appends no entry of its own",
+        (RaftCore, "_append", _append_no_term_start),
+    ),
+    Mutant(
+        "ack-before-sync",
+        "a follower acknowledges what it has only in memory",
+        (Following, "_report", _report_what_is_received),
+        _NO_CLAIM_CHECK,
+    ),
+    Mutant(
+        "count-own-before-sync",
+        "a leader counts what its own disk does not have",
+        (Leadership, "committable_index", _commit_before_own_sync),
+    ),
+    Mutant(
+        "stale-ack",
+        "the own disk's acknowledgement is matched by index only",
+        (RaftLog, "synced", _synced_by_index),
+        _NO_CLAIM_CHECK,
+    ),
+    Mutant(
+        "truncate-always",
+        "every append cuts what is behind it",
+        (RaftLog, "accept", _accept_and_truncate),
+    ),
+    Mutant(
+        "commit-unmatched",
+        "a follower takes the commit index for what it has not compared",
+        (Following, "take_entries", _take_entries_and_commit),
+    ),
+    Mutant(
+        "snapshot-truncates",
+        "a stale snapshot replaces a log that agrees with it",
+        (RaftLog, "install", _install_always),
+    ),
+    Mutant(
+        "snapshot-keeps-conflict",
+        "a snapshot leaves entries that conflict with it (rule 7)",
+        (RaftLog, "install", _install_and_keep),
+    ),
+    Mutant(
+        "start-leaves-old-log",
+        "a start leaves on the disk what does not belong to the snapshot",
+        (RaftLog, "__init__", _begin_with_old_log),
+    ),
+    Mutant(
+        "no-lease-check",
+        "who has a live leader votes all the same",
+        (RaftCore, "_has_live_leader", _never),
+    ),
+    Mutant(
+        "no-pre-vote",
+        "a node stands without asking first",
+        (RaftCore, "_ask_whether_to_stand", _stand_at_once),
+    ),
+    Mutant(
+        "no-check-quorum",
+        "an isolated leader leads on",
+        (Leadership, "hears_majority", _always),
+    ),
+    Mutant(
+        "two-changes",
+        "a second change of the membership is taken while one is uncommitted",
+        (Leadership, "changed_membership", _change_without_look),
+    ),
+    Mutant(
+        "learner-counts",
+        "learners are counted for commits",
+        (Leadership, "committable_index", _commit_by_learners),
+    ),
+    Mutant(
+        "identity-is-node-id",
+        "a node with another disk counts as the same one",
+        (RaftCore, "step", _step_by_node_id),
+    ),
+    Mutant(
+        "damaged-takes-part",
+        "a node goes on with what is left of its log",
+        (RaftCore, "step", _step_although_damaged),
+        _NO_CLAIM_CHECK,
+    ),
+    Mutant(
+        "removed-never-stands",
+        "a voter whose removal is not committed does not stand",
+        (RaftLog, "voters_needed", property(_voters_only)),
+    ),
+    Mutant(
+        "read-unconfirmed",
+        "a read is served without asking a majority",
+        (ReadQueue, "take_confirmed", _confirmed_at_once),
+    ),
+)
+"""All planted bugs."""
+
+
+def find_mutant(name: str) -> Mutant:
+    """Return the mutant of a name.
+
+    Raises:
+        KeyError: There is none.
+    """
+    return {mutant.name: mutant for mutant in MUTANTS}[name]

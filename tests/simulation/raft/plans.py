@@ -1,0 +1,171 @@
+"""Plans of simulated lives of a Raft cluster: plain data, drawn from a seed."""
+
+from random import Random
+
+import msgspec
+
+from tidelog.coordinator.raft.config import RaftConfig
+
+KINDS = (
+    "crash",
+    "crash_leader",
+    "crash_all",
+    "crash_on_commit",
+    "crash_on_sync",
+    "crash_in_write",
+    "crash_on_election",
+    "crash_in_change",
+    "crash_in_install",
+    "crash_on_vote",
+    "mute_on_election",
+    "lonely_leader",
+    "partition",
+    "one_way",
+    "isolate_leader",
+    "pause",
+    "pause_leader",
+    "slow_disk",
+    "damage",
+    "damage_and_crash_leader",
+    "transfer",
+    "add",
+    "promote",
+    "remove",
+    "remove_leader",
+    "remove_two",
+)
+"""What can happen; `life.py` and `world.py` say what each of them is."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that happens."""
+
+    at_ms: int
+    kind: str
+    node: int
+    """A node id; what it means depends on the kind."""
+    duration_ms: int
+    mask: int
+    """For partitions: the nodes of one side, one bit each."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One life."""
+
+    seed: str
+    """For the dice that are thrown during the life."""
+    duration_ms: int
+    """How long faults go on."""
+    voter_count: int
+    spare_count: int
+    """Nodes that run and are no voters at first."""
+    has_learners: bool
+    """The spare nodes are learners from the beginning, otherwise no members."""
+    election_ticks: int
+    entries_max: int
+    """In one message."""
+    window_messages: int
+    snapshot_every: int
+    """Entries between snapshots."""
+    keep_entries: int
+    """That compaction leaves."""
+    delay_ms: int
+    """A message takes 1 to twice as many milliseconds, sometimes much longer."""
+    loss: float
+    duplication: float
+    sync_ms: int
+    propose_ms: int
+    """Between proposals."""
+    read_ms: int
+    is_encoded: bool
+    """Messages go through their bytes."""
+    has_return: bool
+    """At the end a follower is cut off for a while, and must not depose the leader."""
+    faults: tuple[Fault, ...]
+
+    @property
+    def config(self) -> RaftConfig:
+        """The settings of the nodes."""
+        return RaftConfig(
+            heartbeat_ticks=max(1, self.election_ticks // 5),
+            election_ticks=self.election_ticks,
+            write_ticks_max=self.election_ticks * 3,
+            append_entries_max=self.entries_max,
+            inflight_messages_max=self.window_messages,
+            snapshot_ticks=self.election_ticks * 3,
+            promotion_lag_entries_max=20,
+            uncommitted_bytes_max=4000,
+            unsynced_bytes_max=1000,
+            committed_bytes_max=500,
+        )
+
+
+_STYLES: tuple[tuple[str, ...], ...] = (
+    # Leaders one after the other that keep an entry to themselves, until one commits: figure 8.
+    ("lonely_leader", "lonely_leader", "crash_on_commit"),
+    # Votes that are given, and forgotten if they can be.
+    ("crash_on_vote", "crash_on_vote", "crash_leader", "isolate_leader", "mute_on_election"),
+    # Changes of the membership under partitions.
+    ("add", "promote", "remove", "remove_leader", "remove_two", "partition", "crash_in_change"),
+    # Nodes that are away until they need a snapshot, and crash over it.
+    ("crash_in_install", "crash_in_install", "partition", "crash", "isolate_leader"),
+    # Disks that are lost while leaders change.
+    ("damage", "damage_and_crash_leader", "isolate_leader", "crash_leader", "partition"),
+)
+
+
+def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
+    """Return the plan of a seed.
+
+    Half of the plans have some of all kinds of fault, the others many of a few that go together.
+    """
+    dice = Random(f"plan {seed}")
+    entries_max = dice.choice((1, 1, 2, 8, 100))
+    is_in_order = False  # otherwise anything may come at any time
+    if dice.random() < 0.5:
+        kinds = [kind for kind in KINDS if dice.random() < 0.4] or ["crash_leader"]
+        count = dice.randrange(2, 14)
+    else:
+        style = dice.randrange(len(_STYLES))
+        kinds = list(_STYLES[style])
+        is_in_order = style == 0
+        entries_max = 1 if is_in_order else entries_max
+        count = dice.randrange(8, 20)
+    voter_count = dice.choice((1, 2, 3, 3, 3, 3, 4, 5, 5))
+    spare_count = dice.choice((0, 0, 1, 2))
+    node_count = voter_count + spare_count
+    at_ms = 0
+    faults: list[Fault] = []
+    for number in range(count):
+        at_ms += dice.randrange(50, 800)
+        faults.append(
+            Fault(
+                at_ms=at_ms if is_in_order else dice.randrange(500, duration_ms),
+                kind=kinds[number % len(kinds)] if is_in_order else dice.choice(kinds),
+                node=dice.randrange(1, node_count + 1),
+                duration_ms=dice.choice((20, 50, 200, 700, 1500, 3000)),
+                mask=dice.randrange(1 << node_count),
+            )
+        )
+    faults.sort(key=lambda fault: fault.at_ms)
+    return Plan(
+        seed=f"life {seed}",
+        duration_ms=duration_ms,
+        voter_count=voter_count,
+        spare_count=spare_count,
+        has_learners=dice.random() < 0.4,
+        election_ticks=dice.choice((5, 5, 8, 10)),
+        entries_max=entries_max,
+        window_messages=dice.choice((1, 2, 4, 64)),
+        snapshot_every=dice.choice((3, 3, 8, 30, 1000)),
+        keep_entries=dice.choice((0, 0, 2, 10)),
+        delay_ms=dice.choice((2, 5, 20, 60)),
+        loss=dice.choice((0.0, 0.0, 0.02, 0.15)),
+        duplication=dice.choice((0.0, 0.0, 0.05)),
+        sync_ms=dice.choice((1, 5, 20, 80)),
+        propose_ms=dice.choice((40, 100, 300)),
+        read_ms=dice.choice((30, 150)),
+        is_encoded=dice.random() < 0.1,
+        has_return=dice.random() < 0.3,
+        faults=tuple(faults),
+    )

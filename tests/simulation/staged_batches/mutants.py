@@ -1,0 +1,42 @@
+"""Bugs planted into staged writes, for their lives to catch."""
+
+from collections.abc import Collection
+from typing import Final
+
+from tests.simulation.mutations.mutant import Mutant
+from tidelog.broker.staging import append as appending
+from tidelog.broker.staging.low_watermark import StagingFloors
+from tidelog.logstore.producer_state import ProducerStates
+from tidelog.wire.batch.record_batch import BatchHeader
+
+_check = ProducerStates.check
+
+
+def _nothing_done(commit_number: int, record_count: int, next_sequence: int | None) -> int:
+    del commit_number, record_count, next_sequence
+    return 0
+
+
+def _check_but_what_was_staged(self: ProducerStates, header: BatchHeader) -> int | None:
+    return None if header.was_staged else _check(self, header)
+
+
+def _ends_with_the_log(
+    self: StagingFloors, needed: Collection[int], *, log_start_offset: int, log_end_offset: int
+) -> int:
+    del self, needed, log_start_offset
+    return log_end_offset
+
+
+APPENDED_AGAIN: Final = Mutant(
+    "staged-appended-again",
+    "who leads anew appends all of a commit, whatever the log has of it",
+    (appending, "appended_count", _nothing_done),
+    (ProducerStates, "check", _check_but_what_was_staged),
+)
+DROPPED_EARLY: Final = Mutant(
+    "staged-dropped-early",
+    "what is staged is dropped though its transaction is open",
+    (StagingFloors, "floor", _ends_with_the_log),
+)
+MUTANTS: Final = (APPENDED_AGAIN, DROPPED_EARLY)

@@ -1,0 +1,107 @@
+"""Random lives of staged batches: brokers die, pause, lose their power and each other meanwhile.
+
+What writers do, and what is to be there in the end, is told in `tests.simulation.broker.staging`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+
+import trio
+
+from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic
+from tests.coordinator.raft_life import until
+from tests.simulation.broker.staging import Contents, Ledger, Stager
+from tests.simulation.machine.link import LinkQuality
+from tests.simulation.machine.world import Simulation, World
+from tests.simulation.three_brokers.runs import PARTITION_COUNT, Enemy
+from tidelog.client.client import Client
+from tidelog.wire.errors import TopicExistsError
+
+ATTACKS = 8
+STAGED_TOPIC = f"staged@{TOPIC}"
+_BATCHES_AFTER = 2
+"""Each writer commits so many when all is well again."""
+_COUNTED = {"replica_truncated", "staged_part_waits", "staged_records_lost"}
+
+
+def live_and_suffer(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
+    """Live one life; return what happened in it, and how many batches were committed."""
+    counts: Counter[str] = Counter()
+
+    def observe(node: str, event: str, fields: Mapping[str, object]) -> None:
+        del node, fields
+        if event in _COUNTED:
+            counts[event] += 1
+
+    async def run(world: World) -> None:
+        random = world.streams.stream("enemy")
+        quality = LinkQuality(
+            delay_mean_s=0.002, loss=random.choice((0, 0.01)), reset=random.choice((0, 0.001))
+        )
+        world.network.set_quality(quality)
+        world.observe(observe)
+        brokers = ThreeBrokers(world, replica_lag_max_ms=random.choice((500, 10_000)))
+        brokers.start()
+        await brokers.serve()
+        ledger = Ledger()
+        stagers = [
+            Stager(
+                name,
+                world.streams.stream(name),
+                ledger,
+                topic=TOPIC,
+                partition_count=PARTITION_COUNT,
+            )
+            for name in ("one", "other")
+        ]
+        await _stage_and_suffer(brokers, stagers, Enemy(brokers, random), attack_count=attack_count)
+        await until(lambda: _staged_count(brokers) == 0, 60)
+        found: Contents = {}
+        for number in range(PARTITION_COUNT):
+            await brokers.check({}, number)
+            records = brokers.records(NODES[0], number)
+            found[number] = [records[at] for at in sorted(records)]
+        ledger.check(found)
+        counts["committed"] += len(ledger.committed)
+        counts["dropped"] += len(ledger.dropped)
+
+    Simulation(seed).run(run)
+    return counts
+
+
+async def _stage_and_suffer(
+    brokers: ThreeBrokers, stagers: list[Stager], enemy: Enemy, *, attack_count: int
+) -> None:
+    async def write(client: Client) -> None:
+        with suppress(TopicExistsError):  # The first answer may be lost.
+            await make_topic(client, PARTITION_COUNT)
+        async with trio.open_nursery() as nursery:
+            for stager in stagers:
+                nursery.start_soon(stager.run, client)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(brokers.with_client, write)
+        await until(lambda: all(stager.count >= 2 for stager in stagers), 60)
+        await enemy.run(attack_count)
+        wanted = [stager.count + _BATCHES_AFTER for stager in stagers]
+        await until(
+            lambda: all(
+                stager.count >= count for stager, count in zip(stagers, wanted, strict=True)
+            ),
+            240,
+        )
+        for stager in stagers:
+            stager.should_stop = True
+
+
+def _staged_count(brokers: ThreeBrokers) -> int:
+    """Return how many records staging logs hold at their leaders; -1 if nobody leads one."""
+    count = 0
+    for number in range(PARTITION_COUNT):
+        leader = brokers.leader(STAGED_TOPIC, number)
+        replica = None if leader is None else brokers.partition(leader, STAGED_TOPIC, number)
+        if replica is None:
+            return -1
+        count += replica.log.log_end_offset - replica.log.log_start_offset
+    return count

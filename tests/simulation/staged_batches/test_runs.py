@@ -1,0 +1,41 @@
+"""In random lives staged batches are there once and whole, and bugs that break that are caught."""
+
+from collections import Counter
+
+import pytest
+import trio
+
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.staged_batches.mutants import MUTANTS
+from tests.simulation.staged_batches.runs import live_and_suffer
+
+SEED_COUNT = 2
+SEEDS_MAX = 20
+"""What a life comes upon is chance: as many are lived as it takes, up to so many."""
+FIRST_SEEDS = {"staged-appended-again": 4}
+"""Where to begin, so that it does not take long."""
+
+
+def live_all(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + SEEDS_MAX):
+        live_and_suffer(seed)
+
+
+def test_each_committed_batch_is_there_once_and_whole_and_nothing_else_is() -> None:
+    counts: Counter[str] = Counter()
+    for seed in range(SEED_COUNT):
+        counts += live_and_suffer(seed)
+
+    assert counts["committed"] > 20
+    assert counts["staged_records_lost"] == 0
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_caught(mutant: Mutant, defects: list[str]) -> None:
+    first = FIRST_SEEDS.get(mutant.name, 0)
+    with mutant.planted(), pytest.raises(BaseException) as caught:  # noqa: PT011
+        live_all(first)
+
+    assert isinstance(caught.value, AssertionError | ViolationError | trio.TooSlowError)
+    defects.clear()  # Brokers notice some of it themselves.

@@ -1,0 +1,97 @@
+"""Columns of Arrow that come from batches without an object for each record, and the others."""
+
+import datetime as dt
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow")
+
+from tidelog.client.consumer.fetch.record import RecordBatch
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.arrow.arrow import ArrowRows, arrow_schema
+from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX
+from tidelog.wire.batch.batch_columns import ColumnDecoder
+from tidelog.wire.batch.record_batch import (
+    Columns,
+    encode_batch,
+    parse_header,
+    stamp_leader,
+    stamp_replica,
+)
+
+NOTHING = ColumnDecoder(())
+
+
+def rows(**columns: str) -> ArrowRows:
+    return ArrowRows(arrow_schema(list(columns), list(columns.values())))
+
+
+def batch(columns: Columns, base_offset: int = 0) -> RecordBatch:
+    encoded = encode_batch(columns, first_timestamp_ms=1_700_000_000_000 + base_offset)
+    stamp_leader(memoryview(encoded), base_offset=base_offset, leader_epoch=0)
+    stamp_replica(memoryview(encoded), durable_position=0)
+    header = parse_header(encoded)
+    assert header is not None
+    at = TopicPartition("orders", 3)
+    return RecordBatch(
+        at, header, encoded, high_watermark=9, uncompressed_bytes_max=1 << 20, decoder=NOTHING
+    )
+
+
+_SOME = st.binary(min_size=1, max_size=3)
+_EVEN = st.lists(st.binary(min_size=2, max_size=2), min_size=1, max_size=5)
+_LONGER = st.lists(st.binary(min_size=3, max_size=3), min_size=1, max_size=5)
+_MIXED = st.lists(st.none() | _SOME | st.just(b""), min_size=1, max_size=5)
+
+
+@given(
+    st.lists(
+        st.tuples(_EVEN | _LONGER | _MIXED, st.booleans(), st.none() | st.integers(-2, 130)),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(0, 3),
+    st.integers(0, 8),
+)
+def test_columns_of_all_kinds_follow_each_other(
+    given_batches: list[tuple[list[bytes | None], bool, int | None]], cut: int, taken_at: int
+) -> None:
+    found = rows(key="binary", value="binary", offset="bigint", timestamp="timestamp")
+    expected: list[dict[str, object]] = []
+    got: list[dict[str, object]] = []
+    base_offset = 0
+    for number, (column, is_key, delta) in enumerate(given_batches):
+        count = len(column)
+        deltas = None if delta is None else [delta] * count
+        columns = (
+            Columns(count, timestamp_deltas=deltas, keys=column)
+            if is_key
+            else Columns(count, timestamp_deltas=deltas, values=column)
+        )
+        part = batch(columns, base_offset).between(base_offset + cut, None)
+        if len(part):
+            found.add(part)
+        time_ms = 1_700_000_000_000 + base_offset + (delta or 0)
+        moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(milliseconds=time_ms)
+        for row in range(cut, count):
+            key, value = (column[row], None) if is_key else (None, column[row])
+            offset = base_offset + row
+            expected.append({"key": key, "value": value, "offset": offset, "timestamp": moment})
+        base_offset += count
+        if number == taken_at and found.row_count:
+            got += found.take().to_pylist()
+
+    if found.row_count:
+        got += found.take().to_pylist()
+    assert got == expected
+
+
+def test_more_values_of_one_length_than_rows_of_a_batch_are_kept() -> None:
+    found = rows(value="binary")
+    values = [b"%05d" % number for number in range(ROWS_MAX + 3)]
+    for _ in range(2):
+        found.add(batch(Columns(len(values), values=values)))
+        assert found.is_full
+        assert found.take().column(0).to_pylist() == values

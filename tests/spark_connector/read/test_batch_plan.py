@@ -1,0 +1,66 @@
+"""What a batch reads is decided once, and what makes no sense is refused."""
+
+import pytest
+
+from tests.spark_connector.town import Town
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.batch_plan import known_extents, plan
+from tidelog.spark_connector.read.data_loss import DataLossError
+from tidelog.wire.errors import ConfigError, UnknownTopicError
+
+
+def ranges(town: Town, **options: str) -> list[tuple[int, int, int]]:
+    with borrowed(town.connection) as brokers:
+        slices = plan(brokers, town.options(**options))
+    return [(part.partition, part.start, part.end) for part in slices]
+
+
+def offsets(town: Town, *numbers: int) -> str:
+    by_partition = ",".join(f'"{place}":{number}' for place, number in enumerate(numbers))
+    return f'{{"{town.topic}":{{{by_partition}}}}}'
+
+
+def test_all_is_read_by_default_and_empty_partitions_cost_no_task(town: Town) -> None:
+    town.create(3)
+    town.write([b""] * 5, partition=0)
+    town.write([b""] * 2, partition=2)
+
+    assert ranges(town) == [(0, 0, 5), (2, 0, 2)]
+    assert ranges(town, maxRecordsPerPartition="2") == [
+        (0, 0, 1), (0, 1, 3), (0, 3, 5), (2, 0, 2),
+    ]  # fmt: skip
+    assert len(ranges(town, minPartitions="6")) >= 6
+
+
+def test_a_start_at_its_end_is_nothing_and_behind_it_an_error(town: Town) -> None:
+    town.create()
+    town.write([b""] * 5)
+    three = offsets(town, 3)
+
+    assert ranges(town, startingOffsets=three, endingOffsets=three) == []
+    with pytest.raises(ConfigError, match="begin at 3 and end before it, at 2"):
+        ranges(town, startingOffsets=three, endingOffsets=offsets(town, 2))
+
+
+def test_a_start_that_is_gone_fails_or_is_passed_over(town: Town) -> None:
+    town.create()
+    for _ in range(5):
+        town.write([b""])
+    town.client.admin.delete_records(town.topic, 0, 2)
+
+    with pytest.raises(DataLossError, match=rf"{town.topic}/0: offsets \[0, 2\) are gone"):
+        ranges(town, startingOffsets=offsets(town, 0))
+    given = {"startingOffsets": offsets(town, 0), "failOnDataLoss": "false"}
+    assert ranges(town, **given) == [(0, 2, 5)]
+    assert ranges(town, **given, endingOffsets=offsets(town, 1)) == []
+
+
+def test_what_is_not_there_is_named(town: Town) -> None:
+    quick = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
+    with borrowed(town.connection) as brokers:
+        with pytest.raises(UnknownTopicError, match=town.topic):
+            known_extents(brokers, town.options(**quick))
+        raw = {"bootstrap.servers": town.address, "subscribePattern": "zz.*"}
+        pattern = type(town.options()).parse(raw, is_stream=False)
+        with pytest.raises(ConfigError, match=r"there are no topics like zz\.\*"):
+            known_extents(brokers, pattern)

@@ -1,0 +1,77 @@
+"""What a selection reads, and how far it goes."""
+
+import pytest
+
+from tests.spark_connector.town import Town
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.extents import Extent, dead_letter_topic, look, missing
+from tidelog.spark_connector.read.read_options import Selection
+from tidelog.wire.errors import ConfigError, UnknownQueueError
+
+
+def test_topics_are_found_by_name_and_by_pattern(town: Town) -> None:
+    topic_id = town.create(2)
+    town.write([b"a", b"b", b"c"], partition=1)
+
+    with borrowed(town.connection) as brokers:
+        by_name = look(brokers, Selection(topics=(town.topic,)), with_sizes=True)
+        without_sizes = look(brokers, Selection(topics=(town.topic,)))
+        by_pattern = look(brokers, Selection(pattern=f"{town.topic[:-1]}[{town.topic[-1]}]"))
+        prefix_only = look(brokers, Selection(pattern="topi"))
+
+    assert list(by_name) == [TopicPartition(town.topic, 0), TopicPartition(town.topic, 1)]
+    extent = by_name[TopicPartition(town.topic, 1)]
+    assert (extent.topic_id, extent.start, extent.end, extent.is_known) == (topic_id, 0, 3, True)
+    assert extent.size_bytes > 3
+    assert without_sizes == {at: each._replace(size_bytes=0) for at, each in by_name.items()}
+    assert by_pattern == without_sizes
+    assert prefix_only == {}
+
+
+def test_assigned_partitions_are_all_that_is_read(town: Town) -> None:
+    town.create(3)
+    one = TopicPartition(town.topic, 2)
+
+    with borrowed(town.connection) as brokers:
+        assert list(look(brokers, Selection(partitions=(one,)))) == [one]
+        with pytest.raises(ConfigError, match="3 partitions, 0 to 2; there is no 3"):
+            look(brokers, Selection(partitions=(TopicPartition(town.topic, 3),)))
+
+
+def test_a_topic_that_is_gone_is_missing_and_the_others_are_there(town: Town) -> None:
+    town.create()
+    selection = Selection(topics=(town.topic, "zz-not-there"))
+
+    with borrowed(town.connection) as brokers:
+        extents = look(brokers, selection)
+
+    assert list(extents) == [TopicPartition(town.topic, 0)]
+    assert missing(selection, extents) == ["zz-not-there"]
+
+
+def test_the_dead_letters_of_a_queue_are_in_the_topic_of_another(town: Town) -> None:
+    admin = town.client.admin
+    admin.create_queue(f"{town.topic}-dead", partitions=1)
+    admin.create_queue(town.topic, dead_letter_queue=f"{town.topic}-dead", max_receive_count=2)
+
+    with borrowed(town.connection) as brokers:
+        assert dead_letter_topic(brokers, town.topic) == f"{town.topic}-dead"
+        (at,) = look(brokers, Selection(dead_letters_of=town.topic))
+        assert at.topic == f"{town.topic}-dead"
+        refuses(brokers, f"{town.topic}-dead", ConfigError)
+        refuses(brokers, "zz-not-there", UnknownQueueError)
+
+
+def refuses(brokers: Brokers, queue: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        dead_letter_topic(brokers, queue)
+
+
+def test_a_range_knows_its_topic_by_its_id() -> None:
+    part = Extent(b"i" * 16, 0, 9, 100).slice(TopicPartition("a", 4), 2, 5)
+
+    assert (part.topic, part.topic_id, part.partition, part.start, part.end) == (
+        "a", b"i" * 16, 4, 2, 5,
+    )  # fmt: skip

@@ -1,0 +1,177 @@
+"""A range is read exactly: cut at both ends, and what is gone or damaged is said."""
+
+import itertools
+
+import pytest
+
+from tests.spark_connector.town import Town
+from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.data_loss import DataLossError
+from tidelog.spark_connector.read.fetcher import FETCH_BYTES, RangeFetcher
+from tidelog.spark_connector.read.offsets import Slice
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.errors import CorruptRecordError, RequestTimedOutError
+
+MB = 1_000_000
+
+
+def fetcher(
+    brokers: Brokers, wanted: Slice, *, fail: bool = True, timeout_ms: int = 10_000
+) -> RangeFetcher:
+    return RangeFetcher(brokers, wanted, fail_on_data_loss=fail, timeout_ms=timeout_ms)
+
+
+def read(town: Town, wanted: Slice, *, fail: bool = True) -> list[tuple[int, bytes | None]]:
+    with borrowed(town.connection) as brokers:
+        found = fetcher(brokers, wanted, fail=fail)
+        try:
+            return [
+                pair
+                for batch in found.batches()
+                for pair in zip(batch.offsets, batch.values, strict=True)
+            ]
+        finally:
+            found.close()
+
+
+def test_every_range_within_batches_has_exactly_its_records(town: Town) -> None:
+    topic_id = town.create()
+    expected: list[tuple[int, bytes]] = []
+    for size in (3, 1, 4):
+        values = [b"%d" % (len(expected) + index) for index in range(size)]
+        town.write(values)
+        expected += enumerate(values, len(expected))
+
+    for start, end in itertools.combinations_with_replacement(range(9), 2):
+        assert read(town, town.whole(topic_id, end, start)) == expected[start:end]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
+def test_more_than_one_answer_can_bring_is_read_with_any_compression(
+    town: Town, codec: Codec
+) -> None:
+    topic_id = town.create()
+    values = [bytes([number]) * 700_000 for number in range(16)]
+    for value in values:
+        town.write([value], compression=codec)
+
+    assert read(town, town.whole(topic_id, 16)) == list(enumerate(values))
+
+
+def test_the_first_records_are_gone(town: Town) -> None:
+    topic_id = town.create()
+    for number in range(6):
+        town.write([b"%d" % number])
+    town.client.admin.delete_records(town.topic, 0, 4)
+
+    with pytest.raises(DataLossError, match=rf"{town.topic}/0 .*offsets \[1, 4\) are gone"):
+        read(town, town.whole(topic_id, 6, 1))
+    assert read(town, town.whole(topic_id, 6, 1), fail=False) == [(4, b"4"), (5, b"5")]
+
+
+def test_all_records_are_gone(town: Town) -> None:
+    topic_id = town.create()
+    town.write([b"a", b"b", b"c"])
+    town.client.admin.delete_records(town.topic, 0, None)
+
+    assert read(town, town.whole(topic_id, 2), fail=False) == []
+    with pytest.raises(DataLossError, match="failOnDataLoss"):
+        read(town, town.whole(topic_id, 2))
+
+
+def test_a_range_beyond_the_end_of_the_log_is_lost_too(town: Town) -> None:
+    topic_id = town.create()
+    town.write([b"a"])
+
+    assert read(town, town.whole(topic_id, 9, 5), fail=False) == []
+    with pytest.raises(DataLossError, match="the log ends at 1, before 5"):
+        read(town, town.whole(topic_id, 9, 5))
+
+
+def test_a_topic_that_was_made_anew_is_another_topic(town: Town) -> None:
+    old_id = town.create()
+    town.write([b"old"])
+    assert read(town, town.whole(old_id, 1)) == [(0, b"old")]
+    town.client.admin.delete_topic(town.topic)
+    with pytest.raises(DataLossError):
+        read(town, town.whole(old_id, 1))
+    new_id = town.create()
+    town.write([b"new", b"newer"])
+
+    with pytest.raises(DataLossError):
+        read(town, town.whole(old_id, 1))
+    assert read(town, town.whole(old_id, 1), fail=False) == []
+    assert read(town, town.whole(new_id, 2)) == [(0, b"new"), (1, b"newer")]
+
+
+def test_records_that_do_not_come_are_not_waited_for_for_ever(town: Town) -> None:
+    topic_id = town.create()
+    town.write([b"a"])
+
+    with borrowed(town.connection) as brokers:
+        found = fetcher(brokers, town.whole(topic_id, 2), timeout_ms=100)
+        with pytest.raises(RequestTimedOutError, match=r"offset 1 .*fetch\.timeout\.ms"):
+            list(found.batches())
+        found.close()
+
+
+def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: Town) -> None:
+    topic_id = town.create()
+    town.write([b"good"])
+    town.write([b"bad-to-the-bone"])
+    (segment,) = (town.data_dir / "topics").glob(f"{town.topic}.*/0/*.log")
+    content = segment.read_bytes()
+    place = content.index(b"bad-to-the-bone")
+    with segment.open("r+b") as file:
+        file.seek(place)
+        file.write(b"BAD")
+
+    assert read(town, town.whole(topic_id, 1)) == [(0, b"good")]
+    with pytest.raises(CorruptRecordError, match=rf"{town.topic}/0.* offset 1 "):
+        read(town, town.whole(topic_id, 2))
+
+
+def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: Town) -> None:
+    topic_id = town.create()
+    for number in range(12):
+        town.write([bytes([number]) * MB])
+
+    with borrowed(town.connection) as brokers:
+        found = fetcher(brokers, town.whole(topic_id, 12))
+        batches = found.batches()
+        assert next(batches).base_offset == 0
+        found.close()
+        assert brokers.is_idle
+    assert len(read(town, town.whole(topic_id, 12))) == 12
+
+
+def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: Town) -> None:
+    topic_id = town.create()
+    values = [bytes([number]) * MB for number in range(12)]
+    for value in values:
+        town.write([value])
+
+    with borrowed(town.connection) as brokers:
+        found = fetcher(brokers, town.whole(topic_id, 12))
+        seen: list[bytes | None] = []
+        for batch in found.batches():
+            seen += batch.values
+            if len(seen) in (1, 6):
+                brokers.any_link().close()
+        found.close()
+
+    assert seen == values
+
+
+@pytest.mark.parametrize("size", [0, 1, 1_000_000, FETCH_BYTES + 1_000_000])
+def test_a_value_of_any_size_comes_even_if_one_answer_is_to_bring_less(
+    town: Town, size: int
+) -> None:
+    topic_id = town.create(batch_bytes_max=str(8 << 20))
+    value = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    with town.client.producer() as producer:
+        for each in (value, b"behind it", value):
+            producer.send(town.topic, each, partition=0)
+
+    assert read(town, town.whole(topic_id, 3)) == [(0, value), (1, b"behind it"), (2, value)]

@@ -1,0 +1,75 @@
+"""Large messages are rows like others, or parts that can be told apart."""
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from tests.spark_connector.town import Town
+from tidelog.spark_connector.arrow.arrow import arrow_schema
+from tidelog.spark_connector.read.data_loss import DataLossError
+from tidelog.spark_connector.read.slice_reader import read_slice
+from tidelog.wire.errors import RecordTooLargeError
+
+LONG = bytes(range(256)) * 4096 * 3
+"""3 MiB, which is more than one record may have."""
+
+
+def rows(town: Town, start: int, **options: str) -> list[tuple[int, bytes | None]]:
+    """Return offset and value of all records from an offset on."""
+    (topic,) = town.client.admin.describe_topics([town.topic])
+    end = topic.partitions[0].high_watermark
+    schema = arrow_schema(["offset", "value"], ["bigint", "binary"])
+    wanted = town.whole(topic.topic_id, end, start)
+    return [
+        (row["offset"], row["value"])
+        for batch in read_slice(town.options(**options), schema, wanted)
+        for row in batch.to_pylist()
+    ]
+
+
+def with_a_large_one(town: Town) -> int:
+    """Write a small message, a large one and a small one; return the offset of the large one."""
+    town.client.admin.create_queue(town.topic, partitions=1)
+    queue = town.client.queue(town.topic)
+    queue.send(b"before")
+    receipt = queue.send(LONG)
+    queue.send(b"after")
+    assert receipt.offset is not None
+    return receipt.offset
+
+
+def test_a_large_message_is_one_row(town: Town) -> None:
+    offset = with_a_large_one(town)
+
+    assert rows(town, 0) == [(0, b"before"), (offset, LONG), (offset + 1, b"after")]
+
+
+def test_its_chunks_may_lie_before_what_is_read(town: Town) -> None:
+    offset = with_a_large_one(town)
+
+    assert rows(town, offset) == [(offset, LONG), (offset + 1, b"after")]
+
+
+def test_its_parts_can_be_read_instead(town: Town) -> None:
+    offset = with_a_large_one(town)
+
+    parts = rows(town, 0, largeMessages="chunks")
+
+    assert [number for number, _ in parts] == list(range(offset + 2))
+    assert b"".join(value or b"" for _, value in parts[1:offset]) == LONG
+
+
+def test_one_that_is_too_large_is_named(town: Town) -> None:
+    offset = with_a_large_one(town)
+
+    with pytest.raises(RecordTooLargeError, match=f"offset {offset} has {len(LONG)} bytes"):
+        rows(town, 0, largeMessageMaxBytes="1000")
+
+
+def test_one_whose_chunks_are_gone_is_lost(town: Town) -> None:
+    offset = with_a_large_one(town)
+    town.client.admin.delete_records(town.topic, 0, offset)
+
+    assert rows(town, offset, failOnDataLoss="false") == [(offset + 1, b"after")]
+    with pytest.raises(DataLossError):
+        rows(town, offset)

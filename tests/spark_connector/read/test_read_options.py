@@ -1,0 +1,212 @@
+"""Sources refuse what makes no sense, and mean what Spark's Kafka source means."""
+
+import pickle
+
+import pytest
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.options import ConnectionOptions, GivenOptions
+from tidelog.spark_connector.read.read_options import (
+    READ_NAMES,
+    Place,
+    ReadOptions,
+    Selection,
+    json_text,
+)
+from tidelog.wire.errors import ConfigError
+
+SERVERS = {"bootstrap.servers": "here:1"}
+
+
+def parse(is_stream: bool | None = False, /, **options: str) -> ReadOptions:
+    return ReadOptions.parse({**SERVERS, "subscribe": "orders", **options}, is_stream=is_stream)
+
+
+def test_a_batch_reads_from_the_first_record_to_the_end_and_a_stream_from_the_end_on() -> None:
+    batch, stream = parse(False), parse(True)
+
+    assert (batch.starting.at, batch.ending.at) == ("earliest", "latest")
+    assert stream.starting.at == "latest"
+    assert (batch.max_records_per_partition, stream.max_records_per_partition) == (250_000, None)
+    assert batch.fail_on_data_loss
+    assert not batch.include_headers
+    assert isinstance(batch.connection, ConnectionOptions)
+    assert pickle.loads(pickle.dumps(batch)) == batch
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"subscribe": " b, a,b"}, Selection(topics=("a", "b"))),
+        ({"subscribePattern": "or.*"}, Selection(pattern="or.*")),
+        (
+            {"assign": '{"b":[1,0],"a":[2]}'},
+            Selection(
+                partitions=(
+                    TopicPartition("a", 2),
+                    TopicPartition("b", 0),
+                    TopicPartition("b", 1),
+                )
+            ),
+        ),
+        ({"queueDeadLetters": "pay"}, Selection(dead_letters_of="pay")),
+        ({"queueHistory": "pay"}, Selection(history_of="pay")),
+    ],
+)
+def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
+    selection = Selection.parse(GivenOptions(given, READ_NAMES))
+
+    assert selection == expected
+    assert str(selection)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"subscribe": "a", "assign": '{"a":[0]}'},
+        {"subscribe": "a", "subscribePattern": "b"},
+        {"subscribe": "a", "queueDeadLetters": "b"},
+        {"queueDeadLetters": "b", "queueHistory": "b"},
+    ],
+)
+def test_none_or_two_of_the_selections_are_refused_by_name(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="exactly one of subscribe, subscribePattern, assign"):
+        ReadOptions.parse({**SERVERS, **given}, is_stream=None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"subscribe": ","},
+        {"subscribePattern": "("},
+        {"assign": "{}"},
+        {"assign": '{"a":[]}'},
+        {"assign": '{"a":[true]}'},
+        {"assign": '{"a":[-1]}'},
+        {"assign": '{"a":[1.0]}'},
+        {"assign": '{"a":[1,1]}'},
+        {"assign": '{"a":0}'},
+    ],
+)
+def test_a_selection_that_is_not_legal_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"^{next(iter(given))}"):
+        Selection.parse(GivenOptions(given, READ_NAMES))
+
+
+def test_a_time_wins_over_times_and_times_win_over_offsets() -> None:
+    offsets = {"startingOffsets": '{"orders":{"0":5}}'}
+    times = {"startingOffsetsByTimestamp": '{"orders":{"0":1000}}'}
+
+    assert parse(False, **offsets).starting == Place(
+        "startingOffsets", "offsets", by_partition={TopicPartition("orders", 0): 5}
+    )
+    assert parse(False, **offsets, **times).starting.at == "times"
+    assert parse(False, **offsets, **times, startingTimestamp="7").starting == Place(
+        "startingTimestamp", "time", 7
+    )
+    assert parse(endingTimestamp="9").ending.time_ms == 9
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"orders":{"0":-1}}'},
+        {"endingOffsets": "earliest"},
+        {"endingOffsets": '{"orders":{"0":-2}}'},
+        {"startingOffsets": '{"orders":{"0":-3}}'},
+        {"startingOffsets": '{"orders":{"0":true}}'},
+        {"startingOffsets": '{"orders":{"0":1.5}}'},
+        {"startingOffsets": '{"orders":{"0":"1"}}'},
+        {"startingOffsets": '{"orders":{"00":1}}'},
+        {"startingOffsets": '{"orders":{"x":1}}'},
+        {"startingOffsets": '{"orders":[1]}'},
+        {"startingOffsets": "{}"},
+        {"startingOffsets": "newest"},
+        {"startingOffsets": "5"},
+        {"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'},
+        {"startingTimestamp": "-1"},
+        {"startingTimestamp": "yesterday"},
+        {"endingOffsets": '{"orders":{"0":9223372036854775808}}'},
+        {"maxOffsetsPerTrigger": "5"},
+        {"groupId": "billing"},
+        {"minPartitions": "0"},
+        {"failOnDataLoss": "no"},
+        {"startingOffsetsByTimestampStrategy": "guess"},
+        {"largeMessages": "skip"},
+    ],
+)
+def test_a_batch_refuses_what_makes_no_sense_and_names_the_option(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(given))):
+        parse(False, **given)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    text = {"endingOffsets": "latest", "endingTimestamp": "5"}.get(name, '{"orders":{"0":5}}')
+
+    with pytest.raises(ConfigError, match=f"{name}.*a stream has no end"):
+        parse(True, **{name: text})
+
+
+def test_a_stream_may_begin_anywhere() -> None:
+    offsets = '{"orders":{"0":-1,"1":-2,"2":7}}'
+
+    assert parse(True, startingOffsets=offsets).starting.by_partition == {
+        TopicPartition("orders", 0): -1,
+        TopicPartition("orders", 1): -2,
+        TopicPartition("orders", 2): 7,
+    }
+
+
+def test_a_least_above_the_most_is_refused() -> None:
+    with pytest.raises(ConfigError, match="9 is above maxOffsetsPerTrigger 5"):
+        parse(True, minOffsetsPerTrigger="9", maxOffsetsPerTrigger="5")
+
+
+def test_one_group_is_enough() -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        parse(True, groupId="a", groupIdPrefix="b")
+
+
+def test_jobs_for_kafka_keep_their_spellings() -> None:
+    options = ReadOptions.parse(
+        {
+            "kafka.bootstrap.servers": "here:1",
+            "subscribe": "a",
+            "kafka.group.id": "billing",
+            "kafka.isolation.level": "read_committed",
+            "kafkaConsumer.pollTimeoutMs": "500",
+        },
+        is_stream=True,
+    )
+
+    assert (options.group_id, options.fetch_timeout_ms) == ("billing", 500)
+
+
+def test_what_is_batch_and_what_is_stream_is_checked_when_it_is_known() -> None:
+    options = parse(None, endingOffsets="latest", maxOffsetsPerTrigger="5")
+
+    assert options.max_offsets_per_trigger == 5
+
+
+def test_a_truth_is_shown_as_json_writes_it() -> None:
+    assert [json_text(each) for each in (True, False, 1.5, "1")] == ["true", "false", "1.5", "'1'"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"includeHeaders": "true"},
+        {"largeMessages": "join"},
+        {"largeMessageMaxBytes": "1000"},
+        {"maxBytesPerTrigger": "1000"},
+        {"groupId": "audit"},
+        {"groupIdPrefix": "audit"},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_what_is_about_records_is_refused_for_a_history(option: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"^{next(iter(option))} cannot be used here"):
+        ReadOptions.parse({**SERVERS, "queueHistory": "pay", **option}, is_stream=True)

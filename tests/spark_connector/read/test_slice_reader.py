@@ -1,0 +1,51 @@
+"""A task yields its rows, and no more than are asked for."""
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+from tests.spark_connector.town import Town
+from tidelog.spark_connector.arrow.arrow import arrow_schema
+from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX
+from tidelog.spark_connector.connection.pool import borrowed, close_idle
+from tidelog.spark_connector.read.columns import RECORD_COLUMNS
+from tidelog.spark_connector.read.slice_reader import read_slice
+
+SCHEMA = arrow_schema(list(RECORD_COLUMNS), list(RECORD_COLUMNS.values()))
+
+
+def test_all_rows_come_once_in_batches_that_are_neither_tiny_nor_huge(town: Town) -> None:
+    topic_id = town.create()
+    count = 40_000
+    for first in range(0, count, 500):
+        town.write([b"%d" % number for number in range(first, first + 500)])
+
+    batches = list(read_slice(town.options(), SCHEMA, town.whole(topic_id, count)))
+
+    assert [value for batch in batches for value in batch.column(1).to_pylist()] == [
+        b"%d" % number for number in range(count)
+    ]
+    assert [value for batch in batches for value in batch.column(4).to_pylist()] == list(
+        range(count)
+    )
+    assert all(ROWS_MAX <= batch.num_rows < 2 * ROWS_MAX for batch in batches[:-1])
+
+
+def test_an_empty_slice_has_no_batch(town: Town) -> None:
+    topic_id = town.create()
+
+    assert list(read_slice(town.options(), SCHEMA, town.whole(topic_id, 0))) == []
+
+
+def test_who_wants_no_more_gets_no_more(town: Town) -> None:
+    close_idle()
+    topic_id = town.create()
+    for _ in range(40):
+        town.write([bytes(1_000_000)])
+
+    rows = read_slice(town.options(), SCHEMA, town.whole(topic_id, 40))
+    assert next(rows).num_rows < 20
+    rows.close()  # type: ignore[attr-defined]
+
+    with borrowed(town.connection) as brokers:
+        assert brokers.is_idle

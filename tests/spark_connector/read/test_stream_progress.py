@@ -1,0 +1,193 @@
+"""A stream goes forward only, loses nothing in silence, and leaves no partition behind."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.read.extents import Extent
+from tidelog.spark_connector.read.offsets import Position
+from tidelog.spark_connector.read.stream_progress import (
+    bytes_between,
+    limited,
+    reach,
+    size_between,
+    slices_between,
+    within,
+)
+
+OLD, NEW = b"o" * 16, b"n" * 16
+A0, A1, A2, B0 = (
+    TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0),
+)  # fmt: skip
+
+
+def position(offsets: dict[TopicPartition, int], **ids: bytes) -> Position:
+    topics = {at.topic for at in offsets}
+    return Position(offsets, {topic: ids.get(topic, OLD) for topic in sorted(topics)})
+
+
+def extent(start: int, end: int, topic_id: bytes = OLD, *, is_known: bool = True) -> Extent:
+    return Extent(topic_id, start, end, 100 * (end - start), is_known)
+
+
+def test_it_reaches_the_end_of_every_partition() -> None:
+    found = reach(position({A0: 3, A1: 5}), {A0: extent(0, 10), A1: extent(5, 5)})
+
+    assert found.end == position({A0: 10, A1: 5})
+    assert (found.begin, found.losses) == ({A0: 3, A1: 5}, [])
+
+
+def test_a_new_partition_is_read_from_its_first_record() -> None:
+    found = reach(position({A0: 3}), {A0: extent(0, 3), A1: extent(0, 4)})
+
+    assert found.end == position({A0: 3, A1: 4})
+    assert found.losses == []
+    assert [str(part) for part in slices_between(position({A0: 3}), found.end)] == ["a/1 [0, 4)"]
+
+
+def test_a_new_partition_that_has_lost_records_is_reported() -> None:
+    found = reach(position({A0: 3}), {A0: extent(0, 3), A1: extent(2, 4)})
+
+    assert found.losses == ["a/1: offsets [0, 2) are gone: it was added, and begins at 2"]
+    assert found.begin[A1] == 2
+
+
+def test_what_retention_took_is_named_by_its_range() -> None:
+    found = reach(position({A0: 3}), {A0: extent(7, 9)})
+
+    assert found.losses == ["a/0: offsets [3, 7) are gone: the log begins at 7"]
+    assert (found.begin, found.end) == ({A0: 7}, position({A0: 9}))
+
+
+def test_a_log_that_ends_before_the_stream_is_reported_and_the_stream_stays() -> None:
+    found = reach(position({A0: 8}), {A0: extent(0, 5)})
+
+    assert found.losses == ["a/0: the stream is at 8, and the log ends at 5"]
+    assert found.end == position({A0: 8})
+
+
+def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> None:
+    found = reach(
+        position({A0: 3, A1: 4}),
+        {A0: extent(0, 9), A1: extent(0, 0, is_known=False), A2: extent(0, 0, is_known=False)},
+    )
+
+    assert found.end == position({A0: 9, A1: 4})
+    assert found.losses == []
+
+
+def test_an_empty_answer_moves_nothing() -> None:
+    found = reach(position({A0: 3, B0: 4}), {})
+
+    assert found.end == position({A0: 3, B0: 4})
+    assert found.losses == ["topic a is gone", "topic b is gone"]
+
+
+@pytest.mark.parametrize("count", [2, 9])
+def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(count: int) -> None:
+    start = position({A0: 5, A1: 2, B0: 1})
+
+    found = reach(start, {A0: extent(0, count, NEW), B0: extent(0, 1)})
+
+    assert found.losses == ["topic a was deleted, and another one of that name was created"]
+    assert found.end == position({A0: count, B0: 1}, a=NEW)
+    assert [str(part) for part in slices_between(start, found.end)] == [f"a/0 [0, {count})"]
+
+
+def test_partitions_that_are_gone_are_reported_and_kept() -> None:
+    found = reach(position({A0: 3, A1: 4}), {A0: extent(0, 3)})
+
+    assert found.losses == ["partitions [1] of topic a are gone"]
+    assert found.end == position({A0: 3, A1: 4})
+
+
+def test_a_query_that_ends_now_leaves_what_is_born_later_for_the_next_run() -> None:
+    start, target = position({A0: 1}), position({A0: 5})
+
+    assert within(position({A0: 9, A1: 4}), target, start) == target
+    assert within(position({A0: 3}), target, start) == position({A0: 3})
+    assert within(position({A0: 9}), target, position({A0: 7})) == position({A0: 7})
+    assert within(position({A0: 2}, a=NEW), target, start) == start
+    assert within(position({A0: 2}, a=NEW), position({A0: 9}, a=NEW), start) == position(
+        {A0: 2}, a=NEW
+    )
+    both = position({A0: 1, A1: 7})
+    assert within(position({A0: 2}, a=NEW), position({A0: 9}, a=NEW), both) == position(
+        {A0: 2}, a=NEW
+    )
+
+
+offsets = st.dictionaries(
+    st.builds(TopicPartition, st.sampled_from("abc"), st.integers(0, 4)), st.integers(0, 1000)
+)
+
+
+@given(offsets.filter(bool), offsets.filter(bool), offsets.filter(bool))
+def test_no_partition_of_the_start_is_ever_dropped_or_moved_back(
+    start: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    target: dict[TopicPartition, int],
+) -> None:
+    begin = position(start)
+    found = reach(begin, {at: extent(0, end) for at, end in sorted(ends.items())})
+
+    reached = within(found.end, position(target), begin)
+
+    for at, offset in start.items():
+        assert found.end.offsets[at] >= offset
+        assert reached.offsets[at] >= offset
+    assert reached.topic_ids.keys() == {at.topic for at in reached.offsets}
+
+
+places = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 2))
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Extent:
+    start = draw(st.integers(0, 3))
+    topic_id = draw(st.sampled_from([OLD, OLD, OLD, NEW]))
+    is_known = draw(st.sampled_from([True, True, True, False]))
+    return extent(start, start + draw(st.integers(0, 6)), topic_id, is_known=is_known)
+
+
+@given(st.dictionaries(places, st.integers(0, 9), min_size=1), st.data())
+def test_a_topic_more_changes_nothing_for_the_others(
+    start: dict[TopicPartition, int], data: st.DataObject
+) -> None:
+    begin = position(start)
+    seen = data.draw(
+        st.fixed_dictionaries(dict.fromkeys(sorted(start), logs()))
+        | st.dictionaries(places, logs())
+    )
+    another = TopicPartition("z", 0)
+
+    found = reach(begin, seen)
+    more = reach(begin, {**seen, another: extent(0, 0)})
+
+    assert more.losses == found.losses
+    assert more.end.offsets == {**found.end.offsets, another: 0}
+    assert more.end.topic_ids == {**found.end.topic_ids, "z": OLD}
+    assert list(found.end.offsets) == sorted(found.end.offsets)
+    for at, offset in found.end.offsets.items():
+        assert more.begin.get(at, 0) == found.begin.get(at, 0) <= offset
+
+
+def test_a_share_is_read_of_every_partition() -> None:
+    end = position({A0: 100, A1: 10})
+
+    part = limited({A0: 0, A1: 0}, end, numerator=11, denominator=110)
+
+    assert part == position({A0: 10, A1: 1})
+    assert limited({A0: 0}, end, numerator=110, denominator=110) == end
+    assert size_between({A0: 90}, end) == 20
+
+
+def test_bytes_are_counted_as_if_all_records_were_as_large() -> None:
+    extents = {A0: extent(10, 20), A1: extent(0, 0)}
+
+    assert bytes_between({A0: 15, A1: 0}, {A0: 20, A1: 0, A2: 5}, extents) == 500
+
+
+def test_a_stream_that_would_go_back_has_nothing() -> None:
+    assert slices_between(position({A0: 9}), position({A0: 5})) == []

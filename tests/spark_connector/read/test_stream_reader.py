@@ -1,0 +1,90 @@
+"""A stream as Spark asks for it."""
+
+import json
+import pickle
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
+
+from tests.spark_connector.town import Town
+from tidelog.spark_connector.read.stream_reader import StreamReader
+
+
+def reader(town: Town, **options: str) -> StreamReader:
+    return StreamReader(town.options(True, startingOffsets="earliest", **options), ("value",))
+
+
+def test_a_batch_is_what_lies_between_two_offsets_and_is_read_by_another_reader(town: Town) -> None:
+    town.create()
+    town.write([b"a", b"b", b"c"])
+    planner = reader(town, maxOffsetsPerTrigger="2")
+
+    start = json.loads(json.dumps(planner.initialOffset()))
+    end = json.loads(json.dumps(planner.latestOffset(start, planner.getDefaultReadLimit())))
+    (partition,) = planner.partitions(start, end)
+    worker = pickle.loads(pickle.dumps(reader(town)))
+
+    assert end[town.topic] == {"0": 2}
+    assert [batch.to_pydict() for batch in worker.read(partition)] == [{"value": [b"a", b"b"]}]
+    assert planner.reportLatestOffset() == {**end, town.topic: {"0": 3}}
+    assert planner.partitions(end, end) == []
+    planner.commit(end)
+    planner.stop()
+
+
+def test_what_is_there_now_is_the_end_of_a_query_that_asks_so(town: Town) -> None:
+    town.create()
+    town.write([b"a"])
+    planner = reader(town)
+    planner.prepareForTriggerAvailableNow()
+    town.write([b"b"])
+
+    start = planner.initialOffset()
+    assert planner.latestOffset(start, ReadAllAvailable())[town.topic] == {"0": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        ({}, ReadAllAvailable()),
+        ({"maxOffsetsPerTrigger": "5", "minOffsetsPerTrigger": "2"}, ReadMaxRows(5)),
+        ({"maxBytesPerTrigger": "9"}, ReadMaxBytes(9)),
+        ({"minOffsetsPerTrigger": "2"}, ReadMinRows(2)),
+    ],
+)
+def test_options_are_the_limit_of_a_batch(
+    town: Town, options: dict[str, str], limit: ReadLimit
+) -> None:
+    assert reader(town, **options).getDefaultReadLimit() == limit
+
+
+def test_nothing_is_reported_before_anything_was_asked(town: Town) -> None:
+    assert reader(town).reportLatestOffset() is None
+
+
+def test_while_nothing_comes_the_answer_is_the_very_text_of_the_start(town: Town) -> None:
+    town.create(12)
+    town.write([b"a"], partition=10)
+    planner = reader(town)
+    start = planner.initialOffset()
+
+    end = planner.latestOffset(start, ReadAllAvailable())
+    text = json.dumps(end)
+    assert text != json.dumps(start)
+
+    # As it stands in the checkpoint, and as another process has written it there.
+    for asked in (planner, reader(town)):
+        for _ in range(2):
+            assert json.dumps(asked.latestOffset(json.loads(text), ReadAllAvailable())) == text
+    town.write([b"b"], partition=2)
+    assert planner.latestOffset(json.loads(text), ReadAllAvailable())[town.topic]["2"] == 1

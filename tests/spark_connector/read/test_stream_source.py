@@ -1,0 +1,215 @@
+"""One streaming query against a broker: what is held back, limited, and noticed."""
+
+import pytest
+
+from tests.spark_connector.town import Town
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.data_loss import DataLossError
+from tidelog.spark_connector.read.offsets import Position
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
+from tidelog.wire.errors import UnknownTopicError
+
+QUICK = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
+
+
+def source(town: Town, **options: str) -> StreamSource:
+    return StreamSource(town.options(True, **{"startingOffsets": "earliest", **QUICK, **options}))
+
+
+class Time:
+    """A clock that moves while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def now(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+def timed_source(town: Town, time: Time, **options: str) -> StreamSource:
+    given = town.options(True, startingOffsets="earliest", **QUICK, **options)
+    return StreamSource(given, now=time.now, wait=time.wait)
+
+
+def read(position: Position) -> list[int]:
+    return list(position.offsets.values())
+
+
+def test_batch_after_batch_reaches_the_end(town: Town) -> None:
+    town.create(2)
+    town.write([b""] * 6, partition=0)
+    town.write([b""] * 2, partition=1)
+    query = source(town)
+    start = query.initial()
+
+    assert read(start) == [0, 0]
+    assert read(query.latest(start, Limit(records=4))) == [3, 1]
+    assert read(query.latest(start, Limit(records=1))) == [1, 1]
+    assert read(query.latest(start, Limit(size_bytes=1))) == [1, 1]
+    assert read(query.latest(start, ALL)) == [6, 2]
+    reported = query.reported()
+    assert reported is not None
+    assert read(reported) == [6, 2]
+
+
+def test_new_records_are_seen_at_the_next_look(town: Town) -> None:
+    town.create()
+    query = source(town)
+    start = query.initial()
+    assert query.latest(start, Limit()) == start
+    town.write([b"a"])
+
+    assert read(query.latest(start, Limit())) == [1]
+
+
+def requests_sent(town: Town) -> int:
+    """Return how many requests of any kind this process has sent to the broker."""
+    with borrowed(town.connection) as brokers:
+        return brokers.sent_count
+
+
+def test_an_idle_query_sends_four_requests_a_second_however_often_it_is_asked(
+    town: Town,
+) -> None:
+    town.create(3)
+    time = Time()
+    query = timed_source(town, time)
+    start = query.initial()
+    assert query.latest(start, Limit()) == start
+    begun_at, sent_before = time.now_s, requests_sent(town)
+
+    while time.now_s - begun_at < 10:
+        assert query.latest(start, Limit()) == start
+        assert query.reported() == start
+
+    assert requests_sent(town) - sent_before == 40
+
+
+@pytest.mark.parametrize("selection", ["queueDeadLetters", "queueHistory"])
+def test_an_idle_query_of_a_queue_sends_five_requests_a_second_at_most(
+    town: Town, selection: str
+) -> None:
+    admin = town.client.admin
+    dead = f"{town.topic}-dead"
+    admin.create_queue(dead, partitions=1)
+    admin.create_queue(town.topic, dead_letter_queue=dead, max_receive_count=2)
+    time = Time()
+    raw = {"bootstrap.servers": town.address, selection: town.topic, "startingOffsets": "earliest"}
+    options = ReadOptions.parse(raw, is_stream=True)
+    query = StreamSource(options, now=time.now, wait=time.wait)
+    start = query.latest(query.initial(), Limit())
+    begun_at, sent_before = time.now_s, requests_sent(town)
+
+    while time.now_s - begun_at < 10:
+        assert query.latest(start, Limit()) == start
+
+    assert 30 <= requests_sent(town) - sent_before <= 50
+
+
+def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
+    town: Town,
+) -> None:
+    town.create()
+    town.write([b"before"])
+    first = source(town, startingOffsets="latest")
+    begin = first.initial()
+    town.write([b"between"])
+
+    assert first.latest(begin, Limit()) == begin
+    town.write([b"after a crash"])
+    again = source(town, startingOffsets="latest")
+    assert read(again.initial()) == [3]
+    assert read(again.latest(begin, Limit())) == [3]
+
+
+def test_too_little_is_held_back_until_the_delay_is_over(town: Town) -> None:
+    town.create()
+    town.write([b""] * 3)
+    at_least_five = {"minOffsetsPerTrigger": "5"}
+
+    time = Time()
+    query = timed_source(town, time, **at_least_five, maxTriggerDelay="1h")
+    start = query.initial()
+    assert query.latest(start, Limit()) == start
+    assert read(query.latest(start, ALL)) == [3]
+    time.now_s += 3599
+    assert query.latest(start, Limit()) == start
+    time.now_s += 1
+    assert read(query.latest(start, Limit())) == [3]
+    assert query.latest(start, Limit()) == start
+    town.write([b""] * 2)
+    time.now_s += 1
+    assert read(query.latest(start, Limit())) == [5]
+    once = source(town, minOffsetsPerTrigger="50", maxTriggerDelay="1h")
+    once.prepare_available_now()
+    assert read(once.latest(once.initial(), Limit())) == [5]
+
+
+def test_a_query_that_reads_what_is_there_now_ends_although_more_comes(town: Town) -> None:
+    town.create()
+    town.write([b""] * 5)
+    query = source(town)
+    query.prepare_available_now()
+    position = query.initial()
+    town.write([b""] * 5)
+
+    seen: list[int] = []
+    while (reached := query.latest(position, Limit(records=2))) != position:
+        position = reached
+        seen += read(position)
+
+    assert seen == [2, 4, 5]
+
+
+def test_lost_records_end_the_query_or_are_passed_over(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    for _ in range(4):
+        town.write([b""])
+    start = source(town).initial()
+    town.client.admin.delete_records(town.topic, 0, 3)
+
+    with pytest.raises(DataLossError, match=r"offsets \[0, 3\) are gone"):
+        source(town).latest(start, Limit())
+    careless = source(town, failOnDataLoss="false")
+    assert read(careless.latest(start, Limit())) == [4]
+    assert "offsets [0, 3) are gone" in caplog.text
+
+
+def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: Town) -> None:
+    town.create()
+    town.write([b"old"])
+    start = source(town).latest(source(town).initial(), ALL)
+    careless = source(town, failOnDataLoss="false")
+    town.client.admin.delete_topic(town.topic)
+
+    with pytest.raises(DataLossError, match=f"topic {town.topic} is gone"):
+        source(town).latest(start, Limit())
+    assert careless.latest(start, Limit()) == start
+    careless.prepare_available_now()
+    assert careless.latest(start, Limit()) == start
+    with pytest.raises(UnknownTopicError):
+        source(town).prepare_available_now()
+    new_id = town.create()
+    town.write([b"new"])
+    with pytest.raises(DataLossError, match="was deleted, and another one"):
+        source(town).latest(start, Limit())
+    reached = source(town, failOnDataLoss="false").latest(start, Limit())
+    assert reached == Position({TopicPartition(town.topic, 0): 1}, {town.topic: new_id})
+
+
+def test_a_group_that_cannot_be_told_does_not_end_the_query(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    town.create()
+    gone = Position({TopicPartition(town.topic, 9): 1}, {town.topic: b"x" * 16})
+
+    source(town, groupId=f"{town.topic}-lag").commit(gone)
+
+    assert "were not committed" in caplog.text

@@ -1,0 +1,221 @@
+"""Rows become records: where they go, what is refused before any is visible."""
+
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.client.producer.partitioner import partition_for_key
+from tidelog.spark_connector.options import WriteOptions
+from tidelog.spark_connector.write.rows import (
+    BATCH_BYTES_MAX,
+    KeyPartitions,
+    Outgoing,
+    check_columns,
+    outgoing,
+    topics_of,
+)
+from tidelog.wire.errors import ConfigError, UnknownPartitionError
+
+HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+HEADERS = pa.list_(pa.field("element", HEADER))
+
+
+def options(**given: str) -> WriteOptions:
+    return WriteOptions.parse({"bootstrap.servers": "localhost:1", **given})
+
+
+def rows(batch: pa.RecordBatch, sticky: int = 0, **given: str) -> list[Outgoing]:
+    return list(
+        outgoing(
+            batch, options(**given), {"a": 4, "b": 2}, sticky=sticky, known_keys=KeyPartitions()
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "given", "complaint"),
+    [
+        ([("key", "string")], {"topic": "a"}, "no column value"),
+        ([("value", "string")], {}, "there is no topic"),
+        ([("value", "int")], {"topic": "a"}, "value is int, it must be string or binary"),
+        ([("value", "binary"), ("key", "bigint")], {"topic": "a"}, "key is bigint"),
+        ([("value", "binary"), ("topic", "binary")], {}, "topic is binary"),
+        ([("value", "binary"), ("partition", "bigint")], {"topic": "a"}, "partition is bigint"),
+        ([("value", "binary"), ("headers", "string")], {"topic": "a"}, "headers is string"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_refused_before_any_is(
+    fields: list[tuple[str, str]], given: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        check_columns(fields, options(**given))
+
+
+def test_what_was_read_can_be_written_as_it_is() -> None:
+    fields = [
+        ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"),
+        ("offset", "bigint"), ("timestamp", "timestamp"), ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]  # fmt: skip
+
+    check_columns(fields, options())
+    check_columns(
+        [("value", "string"), ("headers", "int")], options(topic="a", includeHeaders="false")
+    )
+
+
+def test_a_row_goes_where_its_partition_says_or_its_key_or_wherever() -> None:
+    batch = pa.record_batch(
+        {
+            "value": pa.array([b"0", b"1", b"2", b"3"]),
+            "key": pa.array([b"k", b"k", None, b"other"]),
+            "partition": pa.array([3, None, None, None], pa.int32()),
+        }
+    )
+
+    places: dict[bytes, int] = {}
+    for each in rows(batch, 2, topic="a"):
+        for value in each.columns.values or ():
+            assert value is not None
+            places[value] = each.partition
+
+    assert places == {
+        b"0": 3,
+        b"1": partition_for_key(b"k", 4),
+        b"2": 2,
+        b"3": partition_for_key(b"other", 4),
+    }
+
+
+def test_each_row_may_have_a_topic_of_its_own() -> None:
+    batch = pa.record_batch({"value": ["x", "y", None], "topic": ["a", "b", "a"]})
+
+    assert topics_of(batch, options()) == ["a", "b"]
+    assert topics_of(batch, options(topic="c")) == ["c"]
+    assert [(each.topic, each.columns.values) for each in rows(batch)] == [
+        ("a", [b"x", None]),
+        ("b", [b"y"]),
+    ]
+
+
+def test_a_row_without_a_topic_or_with_a_partition_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match="topic is null"):
+        topics_of(
+            pa.record_batch({"value": ["x"], "topic": pa.array([None], pa.string())}), options()
+        )
+    for partition in (-1, 4):
+        batch = pa.record_batch({"value": ["x"], "partition": pa.array([partition], pa.int32())})
+        with pytest.raises(UnknownPartitionError, match="'a', which has 4"):
+            rows(batch, topic="a")
+
+
+def test_null_and_empty_things_stay_what_they_are_and_headers_may_repeat() -> None:
+    headers = [
+        [{"key": "h", "value": b"1"}, {"key": "h", "value": b""}],
+        None,
+        [],
+    ]
+    batch = pa.record_batch(
+        {
+            "value": pa.array([b"", None, b"v"]),
+            "key": pa.array([b"", b"", b""]),
+            "headers": pa.array(headers, HEADERS),
+        }
+    )
+
+    (found,) = rows(batch, topic="a")
+
+    assert found.columns.values == [b"", None, b"v"]
+    assert found.columns.keys == [b"", b"", b""]
+    assert found.columns.headers == [(("h", b"1"), ("h", b"")), (), ()]
+    (without,) = rows(batch, topic="a", includeHeaders="false")
+    assert without.columns.headers is None
+
+
+def test_many_rows_are_cut_into_batches_and_a_large_row_has_one_of_its_own() -> None:
+    sizes = [BATCH_BYTES_MAX // 2, BATCH_BYTES_MAX // 3, BATCH_BYTES_MAX * 2, 10, 10]
+    batch = pa.record_batch({"value": pa.array([bytes(size) for size in sizes])})
+
+    found = [
+        [len(value or b"") for value in each.columns.values or ()]
+        for each in rows(batch, topic="a")
+    ]
+
+    assert found == [sizes[:2], sizes[2:3], sizes[3:]]
+
+
+Place = tuple[str, int]
+Given = tuple[str, int | None, bytes | None]
+
+
+def naive_place(row: Given, sticky: int) -> Place:
+    topic, partition, key = row
+    count = {"a": 4, "b": 2}[topic]
+    if partition is not None:
+        return topic, partition
+    return topic, sticky % count if key is None else partition_for_key(key, count)
+
+
+_given = st.tuples(
+    st.sampled_from(["a", "b"]),
+    st.none() | st.integers(0, 1),
+    st.none() | st.sampled_from([b"", b"k", b"key", b"another"]),
+)
+
+
+@given(
+    table=st.lists(_given, min_size=1, max_size=40),
+    columns=st.sets(st.sampled_from(["topic", "partition", "key"])),
+    sticky=st.integers(0, 9),
+)
+def test_every_row_goes_to_its_place_once_and_in_order(
+    table: list[Given], columns: set[str], sticky: int
+) -> None:
+    """Whatever columns there are, as one row after the other would be placed."""
+    given_rows = [
+        (
+            topic if "topic" in columns else "a",
+            partition if "partition" in columns else None,
+            key if "key" in columns else None,
+        )
+        for topic, partition, key in table
+    ]
+    topics, partitions, keys = (list(column) for column in zip(*given_rows, strict=True))
+    numbers = [b"%d" % row for row in range(len(table))]
+    data = {
+        "value": pa.array(numbers, pa.binary()),
+        "topic": pa.array(topics, pa.string()),
+        "partition": pa.array(partitions, pa.int32()),
+        "key": pa.array(keys, pa.binary()),
+    }
+    batch = pa.record_batch({name: data[name] for name in ("value", *sorted(columns))})
+
+    found: dict[Place, list[bytes | None]] = {}
+    for each in rows(batch, sticky, **({} if "topic" in columns else {"topic": "a"})):
+        place = found.setdefault((each.topic, each.partition), [])
+        place += each.columns.values or ()
+        if "key" in columns:
+            assert each.columns.keys is not None
+            assert [keys[int(value or b"")] for value in each.columns.values or ()] == list(
+                each.columns.keys
+            )
+
+    expected: dict[Place, list[bytes | None]] = {}
+    for row, number in zip(given_rows, numbers, strict=True):
+        expected.setdefault(naive_place(row, sticky), []).append(number)
+    assert found == expected
+
+
+def test_a_key_that_was_met_keeps_its_partition_however_many_come() -> None:
+    known = KeyPartitions().among(7)
+    keys = [b"%d" % number for number in range(100_001)]
+
+    found = [known[key] for key in keys]
+
+    assert found == [partition_for_key(key, 7) for key in keys[:1]] + found[1:]
+    assert [known[key] for key in keys[:10]] == found[:10]
+    assert len(known) < 100_000

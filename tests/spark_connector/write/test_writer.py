@@ -1,0 +1,87 @@
+"""Writers as Spark uses them: pickled, run in tasks, asked to commit or to abort."""
+
+import pickle
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+
+from tests.spark_connector.town import Town
+from tests.spark_connector.write.test_staging import values
+from tidelog.spark_connector.options import WriteOptions
+from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter, abort, commit, stage
+from tidelog.wire.errors import ConfigError, StaleTransactionError, UnknownPartitionError
+
+
+def options(town: Town, **given: str) -> WriteOptions:
+    return WriteOptions.parse({"bootstrap.servers": town.address, "topic": town.topic, **given})
+
+
+def batches(*rows: list[str]) -> Iterator[pa.RecordBatch]:
+    return iter([pa.record_batch({"value": pa.array(values)}) for values in rows])
+
+
+def test_a_job_writes_what_its_winning_tasks_have_once(town: Town) -> None:
+    town.create()
+    writer = BatchWriter(options(town))
+    first, second = (pickle.loads(pickle.dumps(writer)) for _ in range(2))
+    messages = [
+        pickle.loads(pickle.dumps(first.write(batches(["a", "b"], ["c"])))),
+        second.write(batches(["d"])),
+        None,
+    ]
+    second.write(batches(["of a losing attempt"]))
+    assert values(town) == []
+
+    writer.commit(messages)
+    writer.commit(messages)
+    writer.abort(messages)
+
+    assert values(town) == [b"a", b"b", b"c", b"d"]
+    assert [message.row_count for message in messages if message] == [3, 1]
+
+
+def test_another_job_is_another_batch_unless_it_has_the_same_name(town: Town) -> None:
+    town.create()
+    for _ in range(2):
+        writer = BatchWriter(options(town))
+        writer.commit([writer.write(batches(["x"]))])
+    for _ in range(2):
+        named = BatchWriter(options(town, transactionalId=f"job-of-{town.topic}"))
+        named.commit([named.write(batches(["once"]))])
+
+    assert values(town) == [b"x", b"x", b"once"]
+
+
+def test_a_micro_batch_that_is_run_again_after_its_commit_changes_nothing(town: Town) -> None:
+    town.create()
+    sink = options(town)
+    for value in ("first", "second"):
+        commit(sink, [stage(sink, town.topic, 3, batches=batches([value]))])
+    with pytest.raises(StaleTransactionError):
+        stage(sink, town.topic, 2, batches=batches(["late"]))
+
+    assert values(town) == [b"first"]
+
+
+def test_a_job_that_fails_leaves_nothing(town: Town) -> None:
+    town.create()
+    sink = options(town)
+    message = stage(sink, town.topic, 0, batches=batches(["a"]))
+    wrong = pa.record_batch({"value": ["b"], "partition": pa.array([1], pa.int32())})
+    with pytest.raises(UnknownPartitionError):
+        stage(sink, town.topic, 0, batches=iter([wrong]))
+    abort(sink, [message, None])
+    abort(sink, [])
+    commit(sink, [])
+
+    assert values(town) == []
+
+
+def test_a_stream_is_written_only_where_spark_says_which_batch_it_is(town: Town) -> None:
+    with pytest.raises(ConfigError, match="which query and batch"):
+        StreamWriter(options(town)).write(batches(["a"]))

@@ -1,0 +1,1 @@
+"""Histories of real clients against real processes: `python -m tests.system.histories`."""

@@ -1,0 +1,198 @@
+"""A real broker that has a hard time, and real clients whose history is taken down.
+
+The broker is killed, stopped and continued; the connections to it are slow, stand still in one
+direction, are cut and reset. In the end all is well again, everybody must get something done, and
+a last reader reads everything.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from random import Random
+from typing import final
+
+import trio
+
+import tidelog
+from tests.system.histories.clients import RecordedReader, RecordedWriter
+from tests.system.histories.fault_proxy import FaultProxy
+from tests.system.histories.recorder import Recorder
+from tests.system.integration.processes import BrokerProcess, serving
+from tidelog.wire.errors import TidelogError
+
+_TOPIC = "chaos"
+_PARTITION_COUNT = 3
+_TOPIC_SETTINGS = {"segment_bytes": "64KiB", "index_interval_bytes": "1KiB"}
+_DELIVERY_TIMEOUTS_S = (0.2, 120.0, 120.0)
+"""Of the writers. The first gives up soon, and then does not know what became of its records."""
+_GAP_MEAN_S = 0.4
+_FAULT_S = (0.1, 1.0)
+_RESTART_S = 0.3
+_REQUEST_TIMEOUT_S = 3.0
+_RECONNECT_S = 0.05
+_LIVENESS_S = 30.0
+_PAUSE_S = 0.005
+"""Between two sends of a writer, so that a long history does not become a large one."""
+
+
+class Fault(Enum):
+    """What is done to the broker and to the connections to it."""
+
+    KILL = "kill"
+    STOP = "stop"
+    DELAY = "delay"
+    STALL_TO_BROKER = "stall to broker"
+    STALL_TO_CLIENT = "stall to client"
+    CUT = "cut"
+    RESET = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class Hardship:
+    """How long a history is, and what makes it hard."""
+
+    seconds: float
+    random: Random
+    program: Sequence[str]
+    counts: Counter[Fault] = field(default_factory=Counter[Fault])
+    """How often each fault has happened."""
+
+
+@final
+class MortalBroker:
+    """A broker process that is started again whenever it is killed."""
+
+    def __init__(self, directory: Path, proxy: FaultProxy, hardship: Hardship) -> None:
+        """Keep data and settings in `directory`; be reached through `proxy`."""
+        self._directory = directory
+        self._proxy = proxy
+        self._hardship = hardship
+        self._process: BrokerProcess | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled; started when the broker has its port."""
+        config = self._directory / "tidelog.toml"
+        await trio.Path(config).write_text(f'advertised = "{self._proxy.address}"\n')
+        listen, is_started = "127.0.0.1:0", False
+        while True:
+            async with serving(
+                self._directory / "data",
+                *("--config", str(config)),
+                listen=listen,
+                program=self._hardship.program,
+            ) as self._process:
+                listen = self._process.address
+                self._proxy.target_port = int(listen.rpartition(":")[2])
+                if not is_started:
+                    is_started = True
+                    task_status.started()
+                await self._process.wait_ended()
+            await trio.sleep(self._hardship.random.uniform(0, _RESTART_S))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless the process has just ended."""
+        if self._process is not None:
+            self._process.signal(number)
+
+
+async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) -> None:
+    """Take down the history of clients while the broker in `directory` has a hard time.
+
+    Raises:
+        trio.TooSlowError: When all was well again, somebody got nothing done.
+    """
+    proxy = FaultProxy()
+    broker = MortalBroker(directory, proxy, hardship)
+    async with trio.open_nursery() as machines:
+        await machines.start(proxy.run)
+        await machines.start(broker.run)
+        async with _client(proxy, _LIVENESS_S) as client:
+            await client.admin.create_topic(_TOPIC, _PARTITION_COUNT, config=_TOPIC_SETTINGS)
+        async with trio.open_nursery() as clients:
+            writers = [
+                RecordedWriter(
+                    f"writer {number}",
+                    _TOPIC,
+                    recorder,
+                    random=Random(hardship.random.random()),
+                    partition_count=_PARTITION_COUNT,
+                )
+                for number in range(len(_DELIVERY_TIMEOUTS_S))
+            ]
+            for writer, timeout_s in zip(writers, _DELIVERY_TIMEOUTS_S, strict=True):
+                clients.start_soon(_write, proxy, writer, timeout_s)
+            clients.start_soon(_follow, proxy, RecordedReader("follower", _TOPIC, recorder))
+            with trio.move_on_after(hardship.seconds):
+                await _trouble(hardship, proxy, broker)
+            proxy.heal()
+            broker.signal(signal.SIGCONT)
+            with trio.fail_after(_LIVENESS_S):
+                for writer in writers:
+                    writer.acknowledged = trio.Event()
+                    await writer.acknowledged.wait()
+                    writer.should_stop = True
+                async with _client(proxy) as client:
+                    await RecordedReader("last reader", _TOPIC, recorder).read_to_end(client)
+            clients.cancel_scope.cancel()
+        machines.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _client(
+    proxy: FaultProxy, patience_s: float = _REQUEST_TIMEOUT_S
+) -> AsyncGenerator[tidelog.Client, None]:
+    """Connect, again and again while that fails: a first connection is tried only once."""
+    async with AsyncExitStack() as stack:
+        client: tidelog.Client | None = None
+        while client is None:
+            try:
+                client = await stack.enter_async_context(
+                    tidelog.connect(proxy.address, request_timeout=patience_s)
+                )
+            except TidelogError:
+                await trio.sleep(_RECONNECT_S)
+        yield client
+
+
+async def _write(proxy: FaultProxy, writer: RecordedWriter, delivery_timeout_s: float) -> None:
+    async with (
+        _client(proxy) as client,
+        client.producer(delivery_timeout=delivery_timeout_s) as producer,
+    ):
+        await writer.run(producer, pause_s=_PAUSE_S)
+
+
+async def _follow(proxy: FaultProxy, reader: RecordedReader) -> None:
+    async with _client(proxy) as client:
+        await reader.follow(client)
+
+
+async def _trouble(hardship: Hardship, proxy: FaultProxy, broker: MortalBroker) -> None:
+    """Do one harm after the other, for ever; each is made good before the next."""
+    random = hardship.random
+    while True:
+        await trio.sleep(random.expovariate(1 / _GAP_MEAN_S))
+        fault = random.choice(list(Fault))
+        hardship.counts[fault] += 1
+        match fault:
+            case Fault.KILL:
+                broker.signal(signal.SIGKILL)
+            case Fault.STOP:
+                broker.signal(signal.SIGSTOP)
+            case Fault.DELAY:
+                proxy.to_broker.delay_s = random.uniform(0, 0.2)
+                proxy.to_client.delay_s = random.uniform(0, 0.2)
+            case Fault.STALL_TO_BROKER:
+                proxy.to_broker.stall()
+            case Fault.STALL_TO_CLIENT:
+                proxy.to_client.stall()
+            case Fault.CUT | Fault.RESET:
+                proxy.end_connections(with_reset=fault is Fault.RESET)
+                continue
+        await trio.sleep(random.uniform(*_FAULT_S))
+        proxy.heal()
+        broker.signal(signal.SIGCONT)

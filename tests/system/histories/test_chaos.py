@@ -1,0 +1,50 @@
+"""Real clients and a real broker in trouble: the history shows nothing wrong, unless it is."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import trio
+
+from tests.simulation.checkers.history import Operation
+from tests.system.histories.chaos import Fault, Hardship, live_through
+from tests.system.histories.examination import examine
+from tests.system.histories.mutant_broker import mutant_program
+from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
+from tests.system.integration.processes import TIDELOG
+
+SEED = "1"
+SECONDS = 5.0
+LIVES_MAX = 6
+
+
+async def a_history(directory: Path, program: Sequence[str]) -> tuple[list[Operation], Hardship]:
+    """Return what is read from the file that is written while a broker has a hard time."""
+    hardship = Hardship(SECONDS, Random(SEED), program)
+    file = directory / "history.jsonl"
+    with file.open("wb", buffering=0) as stream:
+        await live_through(hardship, directory, Recorder(trio.current_time, stream.write))
+    return operations_of(load_events(file)), hardship
+
+
+async def test_a_broker_in_trouble_loses_duplicates_and_reorders_nothing(tmp_path: Path) -> None:
+    operations, hardship = await a_history(tmp_path, TIDELOG)
+
+    assert examine(operations) == ([], 0)
+    assert acknowledged_count(operations) > 100
+    assert hardship.counts[Fault.KILL] + hardship.counts[Fault.RESET] > 0
+
+
+async def test_a_broker_that_forgets_what_it_has_is_found_out(tmp_path: Path) -> None:
+    found: set[str] = set()
+    # A batch is sent again only if its answer was on its way when the connection was lost.
+    for number in range(LIVES_MAX):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        operations, _ = await a_history(directory, mutant_program("no-dedup"))
+        problems, _ = examine(operations)
+        found |= {problem.partition(":")[0] for problem in problems}
+        if "DUPLICATE" in found:
+            break
+
+    assert "DUPLICATE" in found

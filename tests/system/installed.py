@@ -1,0 +1,69 @@
+"""The built wheel in a virtual environment of its own, and a user's project that shares our names.
+
+The environment holds the wheel alone. What the wheel depends on is found in the environment that
+runs the tests, behind it on the path.
+"""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.paths import ROOT
+
+USERS_OWN = ("client.py", "wire.py", "broker/__init__.py", "logstore/__init__.py", "isr.py")
+"""Modules of the user's project, each of which has the name of one of our rooms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """An environment with the wheel, and the directory of a user's project."""
+
+    python: Path
+    project: Path
+
+    def run(self, *arguments: str, **variables: str) -> str:
+        """Run Python in the user's project; return what it printed."""
+        done = subprocess.run(
+            [str(self.python), *arguments],
+            cwd=self.project,
+            env={"PATH": f"{self.python.parent}:{os.environ['PATH']}", **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def write(self, name: str, text: str) -> str:
+        """Write a program into the user's project; return its name."""
+        (self.project / name).write_text(text, encoding="utf-8")
+        return name
+
+
+def install_wheel(folder: Path) -> Installation:
+    """Build the wheel, install it into a fresh environment, and write a user's project."""
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
+    subprocess.run([*build, str(folder / "wheel")], cwd=ROOT, capture_output=True, check=True)
+    (wheel,) = (folder / "wheel").glob("*.whl")
+    home = folder / "environment"
+    venv.create(home, with_pip=False, symlinks=True)
+    python = home / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    subprocess.run(
+        [*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+        capture_output=True,
+        check=True,
+    )
+    (site,) = home.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    project = folder / "project"
+    for own in USERS_OWN:
+        path = project / own
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('OWNER = "user"\n', encoding="utf-8")
+    return Installation(python, project)

@@ -1,0 +1,33 @@
+"""A broker that tests of commands share, and a topic of its own for each of them."""
+
+import itertools
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.paths import ROOT
+from tests.system.integration.processes import TIDELOG, environment
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Run a broker for all tests that only talk to it."""
+    data_dir = tmp_path_factory.mktemp("shared")
+    command = [*TIDELOG, "serve", "--log-format", "json", "--data-dir", str(data_dir)]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, cwd=ROOT, env=environment()
+    ) as process:
+        assert process.stderr is not None
+        event = json.loads(process.stderr.readline())
+        yield event["address"]
+        process.terminate()
+
+
+@pytest.fixture
+def topic() -> str:
+    """Return a name that no other test uses."""
+    return f"topic-{next(_numbers)}"

@@ -1,0 +1,68 @@
+"""A process that sends or receives one large message, and says by how much it grew for that.
+
+python -m tests.system.integration.large_client send|chunks|worker|join MIB ADDRESS
+"""
+
+import resource
+import sys
+from collections.abc import AsyncIterator
+
+import trio
+
+import tidelog
+
+MiB = 1024 * 1024
+
+
+def grown_to() -> float:
+    """Return the most memory that this process ever had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+async def pieces(count: int) -> AsyncIterator[bytes]:
+    """Yield so many MiB."""
+    piece = bytes(range(256)) * 4096
+    for _ in range(count):
+        await trio.lowlevel.checkpoint()
+        yield piece
+
+
+async def counted(message: tidelog.Message) -> int:
+    """Read a message to its end and return its length."""
+    return sum([len(chunk) async for chunk in message.chunks()])
+
+
+async def work(queue: tidelog.Queue) -> int:
+    """Let a worker read one message, and return its length."""
+    lengths: list[int] = []
+
+    async def handle(message: tidelog.Message) -> None:
+        lengths.append(await counted(message))
+        worker.stop()
+
+    worker = queue.worker(handle)
+    await worker.run()
+    return lengths[0]
+
+
+async def do(what: str, mib: int, address: str) -> float:
+    """Do it, and return by how many MiB this process grew."""
+    async with tidelog.connect(address) as client:
+        queue = client.queue("large")
+        before = grown_to()
+        length = mib * MiB
+        if what == "send":
+            await queue.send(pieces(mib))
+        elif what == "worker":
+            length = await work(queue)
+        else:
+            limit = 0 if what == "chunks" else length
+            (message,) = await queue.receive(1, wait=20, value_bytes_max=limit)
+            length = await counted(message) if what == "chunks" else len(message.value or b"")
+            await message.release(0)
+        assert length == mib * MiB
+        return grown_to() - before
+
+
+if __name__ == "__main__":
+    sys.stdout.write(str(trio.run(do, sys.argv[1], int(sys.argv[2]), sys.argv[3])))

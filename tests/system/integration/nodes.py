@@ -1,0 +1,85 @@
+"""Three brokers of one cluster, as real processes."""
+
+import math
+import signal
+import socket
+from pathlib import Path
+from typing import final
+
+import trio
+
+from tests.system.integration.processes import BrokerProcess, serving
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@final
+class Nodes:
+    """Three brokers of one cluster, which can be killed, stopped and started again."""
+
+    ids = (1, 2, 3)
+
+    def __init__(self, data_dir: Path, nursery: trio.Nursery) -> None:
+        """Run them in `nursery`."""
+        self._data_dir = data_dir
+        self._nursery = nursery
+        self._ports = free_ports(len(self.ids))
+        self._running: dict[int, tuple[trio.CancelScope, BrokerProcess]] = {}
+
+    @property
+    def addresses(self) -> str:
+        """Where all of them are."""
+        return ",".join(map(self.address, self.ids))
+
+    def address(self, node_id: int) -> str:
+        """Return where one of them is."""
+        return f"127.0.0.1:{self._ports[node_id - 1]}"
+
+    async def start(self, *node_ids: int) -> None:
+        """Start these, and wait until they are there."""
+        async with trio.open_nursery() as starting:
+            for node_id in node_ids:
+                starting.start_soon(self._nursery.start, self._run, node_id)
+
+    async def _run(self, node_id: int, task_status: trio.TaskStatus[None]) -> None:
+        peers = ",".join(f"{number}={self.address(number)}" for number in self.ids)
+        with trio.CancelScope() as scope:
+            async with serving(
+                self._data_dir / str(node_id),
+                *("--node-id", str(node_id), "--peers", peers),
+                listen=self.address(node_id),
+                deadline_s=math.inf,
+            ) as process:
+                self._running[node_id] = scope, process
+                task_status.started()
+                await trio.sleep_forever()
+
+    def kill(self, node_id: int) -> None:
+        """End a broker with SIGKILL."""
+        self._running[node_id][0].cancel()
+
+    async def kill_and_wait(self, node_id: int) -> None:
+        """End a broker with SIGKILL, and return when it is dead."""
+        self.kill(node_id)
+        await self.process(node_id).process.wait()
+
+    def process(self, node_id: int) -> BrokerProcess:
+        """Return the process of a broker, the last one if none runs."""
+        return self._running[node_id][1]
+
+    def stop(self, node_id: int) -> None:
+        """Let a broker do nothing (SIGSTOP)."""
+        self._running[node_id][1].signal(signal.SIGSTOP)
+
+    def go_on(self, node_id: int) -> None:
+        """Let a broker that was stopped go on."""
+        self._running[node_id][1].signal(signal.SIGCONT)

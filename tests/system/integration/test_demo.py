@@ -1,0 +1,81 @@
+"""The demonstration, as `make demo` runs it."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import trio
+
+from tests.paths import ROOT
+from tests.system.integration.processes import DEADLINE_S, TIDELOG, environment, run_tidelog
+
+
+def left_behind(directory: Path) -> list[str]:
+    """Return what is in a directory, and who uses it."""
+    return [*map(str, directory.iterdir()), *processes_with(str(directory))]
+
+
+def processes_with(argument: str) -> list[str]:
+    """Return the processes that have an argument in which this occurs."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                arguments = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if argument.encode() in arguments:
+                found.append(entry.name)
+    return found
+
+
+async def test_it_shows_that_a_kill_loses_nothing_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    result = await run_tidelog("demo", "--no-spark", "--json", TMPDIR=str(tmp_path))
+
+    assert result.returncode == 0, result.stderr.decode()
+    report = json.loads(result.stdout)
+    counts = {name: report[name] for name in ("produced", "acknowledged", "consumed", "kills")}
+    assert counts == {"produced": 27_004, "acknowledged": 27_004, "consumed": 27_004, "kills": 1}
+    assert report["under_way_at_kill"] > 0
+    assert report["recovery_seconds"] > 0
+    assert (report["queue"]["deleted"], report["queue"]["dead"]) == (26_483, 521)
+    assert report["replayed"] == 27_004
+    assert left_behind(tmp_path) == []
+
+
+async def test_it_tells_people_what_happens_and_what_it_proves() -> None:
+    result = await run_tidelog("demo", "--no-spark")
+
+    said = result.stderr.decode()
+    assert result.returncode == 0, said
+    assert "killed it (SIGKILL)" in said
+    assert "started it again" in said
+    assert result.stdout.decode().endswith(
+        "Nothing that was acknowledged is missing, duplicated or out of order.\n"
+    )
+
+
+async def test_ctrl_c_ends_it_quietly_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with trio.fail_after(DEADLINE_S):
+        process = await trio.lowlevel.open_process(
+            [*TIDELOG, "demo", "--no-spark"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env=environment(TMPDIR=str(tmp_path)),
+        )
+        assert process.stderr is not None
+        said = b""
+        while b"a broker listens on" not in said:
+            said += bytes(await process.stderr.receive_some())
+        process.send_signal(signal.SIGINT)
+        status = await process.wait()
+        rest = await process.stderr.receive_some()
+
+    assert status == 128 + signal.SIGINT
+    assert b"Traceback" not in rest
+    assert left_behind(tmp_path) == []

@@ -1,0 +1,97 @@
+"""The wheel in a project whose modules have the names of our rooms; `../spark` has Spark's part."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.system.installed import Installation, install_wheel
+
+OWN_MODULES = """
+import broker, client, isr, logstore, wire
+
+assert {module.OWNER for module in (broker, client, isr, logstore, wire)} == {"user"}
+"""
+EMBEDDED = """
+import sys
+
+import trio
+
+import tidelog
+
+assert "site-packages" in tidelog.__file__, tidelog.__file__
+
+async def main():
+    async with (
+        tidelog.open_broker(sys.argv[1]) as broker,
+        tidelog.connect(broker.address) as client,
+    ):
+        await client.admin.create_topic("orders")
+        async with client.producer() as producer:
+            await producer.send("orders", b"paid")
+        async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+            async for record in consumer:
+                print(record.value.decode())
+                break
+
+trio.run(main)
+"""
+BLOCKING = """
+import subprocess, sys, tidelog.blocking
+
+serve = [sys.argv[1], "serve", "--data-dir", sys.argv[2], "--listen", "127.0.0.1:0"]
+with subprocess.Popen([*serve, "--log-format", "json"], stderr=subprocess.PIPE) as process:
+    import json
+    for line in process.stderr:
+        event = json.loads(line)
+        if event["event"] == "broker_started":
+            break
+    with tidelog.blocking.connect(event["address"]) as client:
+        client.admin.create_queue("jobs")
+        client.queue("jobs").send(b"paint")
+        (message,) = client.queue("jobs").receive(wait=10)
+        message.delete()
+        print(message.value.decode())
+    listed = subprocess.run(
+        [sys.argv[1], "topic", "list", "--broker", event["address"]],
+        capture_output=True, text=True, check=False,
+    )
+    print(listed.stdout, listed.stderr)
+    process.terminate()
+"""
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return install_wheel(tmp_path_factory.mktemp("installed"))
+
+
+def test_the_wheel_holds_two_packages(installation: Installation) -> None:
+    (wheel,) = (installation.project.parent / "wheel").glob("*.whl")
+    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+
+    assert {top for top in tops if not top.endswith(".dist-info")} == {
+        "pyspark_tidelog",
+        "tidelog",
+    }
+
+
+def test_an_embedded_broker_runs_beside_modules_of_the_same_names(
+    installation: Installation, tmp_path: Path
+) -> None:
+    program = installation.write("embedded.py", OWN_MODULES + EMBEDDED)
+
+    assert installation.run(program, str(tmp_path)) == "paid\n"
+
+
+def test_commands_and_the_blocking_client_run_beside_modules_of_the_same_names(
+    installation: Installation, tmp_path: Path
+) -> None:
+    program = installation.write("blocking.py", OWN_MODULES + BLOCKING)
+    command = str(installation.python.parent / "tidelog")
+
+    output = installation.run(program, command, str(tmp_path))
+
+    assert output.splitlines()[0] == "paint"
+    assert "jobs" in output
+    assert installation.run("-m", "tidelog", "--version").startswith("tidelog")

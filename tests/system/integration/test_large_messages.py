@@ -1,0 +1,48 @@
+"""Large messages in real processes: who handles them needs memory for a few chunks."""
+
+import sys
+from pathlib import Path
+
+import trio
+
+import tidelog
+from tests.paths import ROOT
+from tests.system.integration.processes import environment, serving
+
+MIB = 200
+FEW_MIB = 40
+"""What a process may grow by; about 6 to send and 17 to receive when this was written."""
+
+
+async def growth(what: str, address: str) -> float:
+    """Return by how many MiB a process grew that handled the message."""
+    command = [
+        sys.executable,
+        "-m",
+        "tests.system.integration.large_client",
+        what,
+        str(MIB),
+        address,
+    ]
+    result = await trio.run_process(command, capture_stdout=True, cwd=ROOT, env=environment())
+    return float(result.stdout)
+
+
+def most_memory(pid: int) -> float:
+    """Return the most memory that a process ever had, in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
+async def test_who_handles_a_large_message_needs_memory_for_a_few_chunks(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        async with tidelog.connect(broker.address) as client:
+            await client.admin.create_queue("large", partitions=1)
+        before = most_memory(broker.pid)
+
+        assert await growth("send", broker.address) < FEW_MIB
+        assert await growth("chunks", broker.address) < FEW_MIB
+        assert await growth("join", broker.address) < MIB + FEW_MIB
+        assert await growth("worker", broker.address) < FEW_MIB
+        assert most_memory(broker.pid) - before < FEW_MIB

@@ -1,0 +1,230 @@
+"""`tidelog serve` as a process: signals, what it leaves behind, and what it says when it cannot."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+
+import tidelog
+from tests.system.integration.processes import only_line, run_tidelog, serving
+from tests.system.integration.raw_client import StalledReader
+
+CLEAN_MARKER = "clean-shutdown"
+RECOVERY_EVENTS = {"log_recovered", "log_damaged", "log_note"}
+
+
+async def produce(address: str, count: int) -> None:
+    async with tidelog.connect(address) as client:
+        await client.admin.create_topic("orders", segment_bytes="4MiB")
+        async with client.producer() as producer:
+            await producer.send_many("orders", [b"x" * 100] * count)
+
+
+async def consume_all(address: str) -> int:
+    async with (
+        tidelog.connect(address) as client,
+        client.consumer("orders", auto_offset_reset="earliest") as consumer,
+    ):
+        ends = await consumer.end_offsets()
+        return sum([len(batch) async for batch in consumer.batches(ends)])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_in_order_and_the_next_start_scans_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with serving(tmp_path) as broker:
+        await produce(broker.address, 1000)
+        broker.signal(number)
+        status = await broker.wait_ended()
+    was_marked = (tmp_path / CLEAN_MARKER).exists()
+    async with serving(tmp_path) as again:
+        events = again.events
+
+    assert status == 0
+    assert broker.event("broker_stopped")["is_clean"] is True
+    assert was_marked
+    assert again.event("broker_started")["was_clean"] is True
+    assert RECOVERY_EVENTS.isdisjoint(event["event"] for event in events)
+    assert not (tmp_path / CLEAN_MARKER).exists(), "the mark must go before anything is written"
+
+
+async def test_a_kill_leaves_no_mark_and_the_next_start_says_so(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        await produce(broker.address, 1000)
+        broker.signal(signal.SIGKILL)
+        await broker.wait_ended()
+    was_marked = (tmp_path / CLEAN_MARKER).exists()
+    async with serving(tmp_path) as again:
+        pass
+
+    assert not was_marked
+    assert again.event("broker_started")["was_clean"] is False
+
+
+async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        await produce(broker.address, 200_000)
+        with StalledReader(broker.address) as stalled:
+            # The shutdown waits for what this client does not take.
+            stalled.ask_for_everything("orders")
+            broker.signal(signal.SIGINT)
+            await broker.wait_event("broker_stopping")
+            broker.signal(signal.SIGINT)
+            status = await broker.wait_ended()
+
+    assert status == -signal.SIGINT
+    assert "broker_stopped" not in broker.names()
+
+
+async def test_it_says_where_it_listens_and_where_its_data_is(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        await broker.wait_until(lambda: any("listening" in name for name in broker.names()))
+
+    (line,) = (name for name in broker.names() if "listening" in name)
+    assert line.startswith("tidelog ")
+    assert line.endswith(f" listening on {broker.address}, data in {tmp_path}")
+
+
+async def test_it_may_open_as_many_files_as_the_system_lets_it(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        limits = await trio.Path(f"/proc/{broker.pid}/limits").read_text(encoding="ascii")
+
+    (line,) = (line for line in limits.splitlines() if line.startswith("Max open files"))
+    _, _, _, soft, hard, _ = line.split()
+    assert soft == hard
+
+
+async def test_too_few_open_files_are_warned_of(tmp_path: Path) -> None:
+    async with serving(tmp_path, limits="-n 300") as broker:
+        warning = broker.event("open_files_limit_is_low")
+
+    assert (warning["level"], warning["limit"], warning["wanted"]) == ("warning", 300, 10_576)
+
+
+async def test_two_brokers_do_not_share_a_data_directory(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        second = await run_tidelog("serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+
+    assert second.returncode == 1
+    assert only_line(second) == (
+        f"error: data directory {tmp_path} is in use by process {broker.pid};"
+        " stop it or choose another --data-dir"
+    )
+
+
+async def test_a_port_in_use_is_said_in_one_line(tmp_path: Path) -> None:
+    async with serving(tmp_path / "first") as broker:
+        second = await run_tidelog(
+            "serve", "--data-dir", str(tmp_path / "second"), "--listen", broker.address
+        )
+
+    assert second.returncode == 1
+    assert only_line(second).startswith(
+        f"error: cannot listen on {broker.address}: Address already in use"
+    )
+
+
+async def test_a_data_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path, "--node-id", "4"):
+        pass
+
+    other = await run_tidelog("serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+
+    assert other.returncode == 1
+    assert only_line(other) == (
+        f"error: {tmp_path} belongs to node 4, this is node 1;"
+        " use --node-id 4 or another --data-dir"
+    )
+
+
+async def test_a_data_directory_that_cannot_be_made_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+
+    result = await run_tidelog("serve", "--data-dir", str(tmp_path / "file"))
+
+    assert result.returncode == 1
+    assert only_line(result).startswith(
+        f"error: data directory {tmp_path / 'file'} cannot be made: "
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "cannot read the configuration file {file}: No such file or directory"),
+        (b"listen = ", "the configuration file {file} is not TOML: "),
+        (b"\xff\xfe", "cannot read the configuration file {file}: it is not UTF-8 text"),
+        (b"listne = '127.0.0.1:1'", "{file}: there is no setting 'listne'; there are data_dir, "),
+        (b"node_id = 'one'", "{file}: node_id is 'one', it must be a whole number"),
+        (b"node_id = 0", "node_id must be at least 1, not 0"),
+        (b"[topic_defaults]\nretention_ms = 'soon'", "topic_defaults: retention_ms is 'soon', it"),
+    ],
+)
+async def test_a_wrong_configuration_is_said_in_one_line(
+    tmp_path: Path, content: bytes | None, complaint: str
+) -> None:
+    file = tmp_path / "tidelog.toml"
+    if content is not None:
+        file.write_bytes(content)
+
+    result = await run_tidelog("serve", "--config", str(file), TIDELOG_DATA_DIR=str(tmp_path))
+
+    assert result.returncode == 1
+    assert only_line(result).startswith(f"error: {complaint.format(file=file)}")
+
+
+async def test_python_without_assertions_is_refused(tmp_path: Path) -> None:
+    result = await run_tidelog("serve", "--data-dir", str(tmp_path), PYTHONOPTIMIZE="1")
+
+    assert result.returncode == 1
+    assert only_line(result).startswith("error: tidelog keeps its assertions")
+
+
+async def test_a_client_that_vanishes_or_talks_nonsense_harms_nobody_else(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
+        host, port = broker.address.split(":")
+        vanishing = socket.create_connection((host, int(port)))
+        vanishing.sendall(b"\x00\x00\x01\x00half a fra")
+        # Closed with a reset: what was sent is not even delivered in order.
+        vanishing.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        vanishing.close()
+        babbling = socket.create_connection((host, int(port)))
+        babbling.sendall(os.urandom(4096))
+        await produce(broker.address, 100)
+        await broker.wait_event("connection_refused")
+        babbling.close()
+        broker.signal(signal.SIGTERM)
+        status = await broker.wait_ended()
+
+    assert status == 0
+    assert not [event for event in broker.events if event["level"] == "error"]
+
+
+async def test_a_client_that_stops_reading_costs_bounded_memory_and_holds_up_nobody(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "tidelog.toml"
+    config.write_text("shutdown_grace_ms = 100\n", encoding="ascii")
+    async with serving(tmp_path / "data", "--config", str(config)) as broker:
+        await produce(broker.address, 200_000)
+        before_kb = resident_kb(broker.pid)
+        with StalledReader(broker.address) as stalled:
+            stalled.ask_for_everything("orders", times=50)
+            count = await consume_all(broker.address)
+            after_kb = resident_kb(broker.pid)
+            broker.signal(signal.SIGTERM)
+            status = await broker.wait_ended()
+
+    assert count == 200_000
+    assert after_kb - before_kb < 64 * 1024, "50 replies of 20 MB each are not held in memory"
+    assert status == 0
+    assert broker.event("broker_stopped")["is_clean"] is True
+
+
+def resident_kb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS:")).split()[1])

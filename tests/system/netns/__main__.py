@@ -1,0 +1,102 @@
+"""Real brokers, each in a network namespace, in trouble: `make netns MINUTES=10`.
+
+Needs root, or users who may make namespaces. This process starts another one that is the first in
+namespaces of its own; with it, everything in them goes, after Ctrl-C too.
+"""
+
+import argparse
+import logging
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import trio
+
+from tests.system.histories.mutant_broker import mutant_program
+from tests.system.integration.processes import TIDELOG
+from tests.system.netns.life import Life, Report, live
+from tests.system.netns.namespaces import isolated, missing_here
+
+_TOLD_LINES = 60
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    arguments = _parse()
+    if arguments.inside is not None:
+        return _live(arguments, Path(arguments.inside))
+    missing = missing_here()
+    if missing:
+        _say(f"network namespaces: skipped, for this needs {missing}")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="tidelog-netns-") as workshop:
+        own = [sys.executable, "-m", "tests.system.netns", *sys.argv[1:], "--inside", workshop]
+        # A session of its own: Ctrl-C comes to this process alone, which then takes all down.
+        with subprocess.Popen(isolated(own), start_new_session=True) as inside:
+            try:
+                return inside.wait()
+            except KeyboardInterrupt:
+                _say("interrupted")
+                return 130
+            finally:
+                # All others in there are killed with the first, and it is waited for.
+                inside.kill()
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.system.netns", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long things go wrong")
+    parser.add_argument("--brokers", type=int, default=3, help="how many, at least 3")
+    parser.add_argument("--seed", default="1", help="of the faults, not of a whole run")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep data and history")
+    parser.add_argument("--mutant", metavar="NAME", help="brokers with this planted bug")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _live(arguments: argparse.Namespace, workshop: Path) -> int:
+    directory = arguments.keep or workshop
+    directory.mkdir(parents=True, exist_ok=True)
+    program = TIDELOG if arguments.mutant is None else mutant_program(arguments.mutant)
+    life = Life(arguments.minutes * 60, arguments.seed, directory, _say, arguments.brokers, program)
+    # What clients of the library warn of is what is meant to happen here.
+    logging.getLogger("tidelog").addHandler(logging.NullHandler())
+    report = trio.run(live, life)
+    for problem in report.problems:
+        _say(f"WRONG: {problem}")
+    if report.problems:
+        _tell_logs(directory)
+    _say(f"faults: {_described(report.counts)}")
+    _say(_summary(report, arguments))
+    return 1 if report.problems else 0
+
+
+def _tell_logs(directory: Path) -> None:
+    """Say how the logs of the brokers end: the next run may not show it again."""
+    for log in sorted(directory.glob("*/log")):
+        for line in log.read_text(encoding="utf-8").splitlines()[-_TOLD_LINES:]:
+            _say(f"broker {log.parent.name}: {line}")
+
+
+def _summary(report: Report, arguments: argparse.Namespace) -> str:
+    return (
+        f"{arguments.brokers} brokers, {arguments.minutes:g} minutes, seed {arguments.seed}:"
+        f" {report.counts.total()} faults, {report.acknowledged_count} records acknowledged,"
+        f" {report.replica_count} replicas read, {report.accepted_count} elections in spite of a"
+        f" possible loss, {len(report.problems)} problems"
+    )
+
+
+def _described(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""The life of a cluster in trouble, with clients all the while, and what must be true in the end.
+
+After the trouble everybody must get something done. Then all brokers stop in order, and what is on
+their disks is held against what clients were told.
+"""
+
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final, final
+
+import trio
+
+import tidelog
+from tests.simulation.checkers.history import Key
+from tests.system.histories.clients import RecordedReader, RecordedWriter
+from tests.system.histories.examination import examine
+from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
+from tests.system.integration.processes import TIDELOG
+from tests.system.netns.brokers import PORT, Broker
+from tests.system.netns.clients import GroupMember, Lookout, connected
+from tests.system.netns.network import Network, address_of
+from tests.system.netns.plan import LONGEST_S, faults
+from tests.system.netns.replicas import Replica, acknowledged, differences, read_replicas
+from tests.system.netns.trouble import Trouble
+from tidelog.wire.errors import TidelogError
+
+_COPIED: Final = "copied"
+_TOPICS: Final = {"synced": "fsync", _COPIED: "replicated"}
+"""By name: the durability."""
+_PARTITION_COUNT: Final = 3
+_REPLICA_COUNT: Final = 3
+_DELIVERY_TIMEOUTS_S: Final = (4.0, 120.0)
+"""Of the writers of a topic. The first gives up soon, and then does not know what became of its
+records."""
+_MEMBER_COUNT: Final = 2
+_PAUSE_S: Final = 0.03
+"""Between two sends of a writer, so that a long history does not become a large one."""
+_VALUE_BYTES_MAX: Final = 200
+_LOOK_S: Final = 0.5
+_LIVENESS_S: Final = 120.0
+_STOP_S: Final = 30.0
+_SHORT_LIFE: Final = 4
+"""So many of its longest faults fit into a short life."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What a life is to be."""
+
+    seconds: float
+    """How long things go wrong."""
+    seed: str
+    directory: Path
+    """For data directories and the history."""
+    say: Callable[[str], object]
+    node_count: int = 3
+    program: Sequence[str] = field(default_factory=lambda: list(TIDELOG))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of it."""
+
+    problems: list[str]
+    counts: Counter[str]
+    """How often each fault has happened."""
+    acknowledged_count: int
+    replica_count: int
+    """Replicas that were read."""
+    accepted_count: int
+    """How often a loss had to be accepted, though there was none."""
+
+
+async def live(life: Life) -> Report:
+    """Live a life in the namespaces of this process.
+
+    Raises:
+        trio.TooSlowError: A broker does not start, or does not stop.
+    """
+    node_ids = tuple(range(1, life.node_count + 1))
+    network = Network(node_ids)
+    brokers = {
+        each: Broker(each, node_ids, life.directory / str(each), program=life.program)
+        for each in node_ids
+    }
+    history = life.directory / "history.jsonl"
+    with history.open("wb", buffering=0) as stream:
+        recorder = Recorder(trio.current_time, stream.write)
+        async with trio.open_nursery() as machines:
+            for broker in brokers.values():
+                await machines.start(broker.run)
+            for broker in brokers.values():
+                await broker.wait_serving()
+            life.say("all brokers serve")
+            trouble = Trouble(network, brokers, machines)
+            clients = _Clients(life, recorder, trouble)
+            await clients.live()
+            for broker in brokers.values():
+                broker.signal(signal.SIGTERM)
+            with trio.fail_after(_STOP_S):
+                for broker in brokers.values():
+                    await broker.wait_ended()
+    problems = clients.problems
+    problems += [problem for broker in brokers.values() for problem in broker.problems]
+    replicas: dict[int, dict[Key, Replica]] = {}
+    for node_id, broker in brokers.items():
+        replicas[node_id], wrong = read_replicas(broker.data_directory, node_id)
+        problems += wrong
+    operations = operations_of(load_events(history))
+    problems += differences(acknowledged(operations), replicas, clients.assigned)
+    problems += clients.left_out(replicas)
+    problems += examine(operations)[0]
+    return Report(
+        problems,
+        trouble.counts,
+        acknowledged_count(operations),
+        sum(map(len, replicas.values())),
+        clients.accepted_count,
+    )
+
+
+@final
+class _Clients:
+    """All that want something of the cluster."""
+
+    def __init__(self, life: Life, recorder: Recorder, trouble: Trouble) -> None:
+        self.problems: list[str] = []
+        self.assigned: dict[Key, list[int]] = {}
+        """By partition, who has a replica."""
+        self.accepted_count = 0
+        """How often a leader was elected that may have lost records, as far as the cluster knew."""
+        self._life = life
+        self._recorder = recorder
+        self._trouble = trouble
+        self._node_ids = range(1, life.node_count + 1)
+        self._addresses = ",".join(f"{address_of(each)}:{PORT}" for each in self._node_ids)
+        self._random = Random(life.seed)
+        self._members = [
+            GroupMember(f"member {number}", list(_TOPICS), recorder)
+            for number in range(_MEMBER_COUNT)
+        ]
+        self._writers = [
+            RecordedWriter(
+                f"writer {number} of {topic}",
+                topic,
+                recorder,
+                random=Random(self._random.random()),
+                partition_count=_PARTITION_COUNT,
+            )
+            for topic in _TOPICS
+            for number in range(len(_DELIVERY_TIMEOUTS_S))
+        ]
+        self._written = trio.Event()
+        self._stage = ""
+        """What is waited for."""
+
+    async def live(self) -> None:
+        """Make topics, use them while there is trouble, and see that all is well afterwards."""
+        async with connected(self._addresses) as client:
+            for topic, durability in _TOPICS.items():
+                await client.admin.create_topic(
+                    topic,
+                    _PARTITION_COUNT,
+                    replication_factor=_REPLICA_COUNT,
+                    config={"durability": durability, "segment_bytes": "256KiB"},
+                )
+            lookout = Lookout(client)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._look_around, lookout)
+                for member in self._members:
+                    nursery.start_soon(self._work, member)
+                for topic in _TOPICS:
+                    nursery.start_soon(self._follow, topic)
+                nursery.start_soon(self._write_all)
+                with trio.move_on_after(self._life.seconds):
+                    longest_s = min(LONGEST_S, self._life.seconds / _SHORT_LIFE)
+                    planned = faults(self._random, self._node_ids, longest_s=longest_s)
+                    await self._trouble.make(planned, partial(self._rest, lookout))
+                self._life.say("the trouble is over")
+                with trio.move_on_after(_LIVENESS_S) as patience:
+                    await self._recover(client, lookout)
+                if patience.cancelled_caught:
+                    stands = await lookout.describe()
+                    self.problems.append(f"not within {_LIVENESS_S:g} s: {self._stage}; {stands}")
+                nursery.cancel_scope.cancel()
+
+    def left_out(self, replicas: dict[int, dict[Key, Replica]]) -> list[str]:
+        """Return which records no member of the group was given."""
+        given = self._given()
+        problems: list[str] = []
+        for key, node_ids in self.assigned.items():
+            left = replicas[node_ids[0]].get(key, {}).keys() - given.get(key, set())
+            if left:
+                problems.append(f"{key}: the group was not given {len(left)}, from {min(left)} on")
+        return problems
+
+    async def _rest(self, lookout: Lookout) -> None:
+        # Nothing is lost by that: what killed processes have written is in the page cache.
+        self.accepted_count += await lookout.accept_losses(_COPIED)
+
+    async def _recover(self, client: tidelog.Client, lookout: Lookout) -> None:
+        """Wait until all is well, and everybody has got done what there is to do."""
+        self._stage = "every partition has a leader"
+        await self._rest(lookout)
+        for writer in self._writers:
+            self._stage = f"{writer.name} goes on"
+            writer.acknowledged = trio.Event()
+            await writer.acknowledged.wait()
+            writer.should_stop = True
+        self._stage = "all writers come to their end"
+        await self._written.wait()
+        self._stage = "all replicas are in sync"
+        self.assigned = await lookout.wait_in_sync()
+        self._stage = "the last readers come to the end"
+        await self._read_all(client)
+
+    async def _write_all(self) -> None:
+        async with trio.open_nursery() as nursery:
+            for number, writer in enumerate(self._writers):
+                writer.value_bytes_max = _VALUE_BYTES_MAX
+                timeout_s = _DELIVERY_TIMEOUTS_S[number % len(_DELIVERY_TIMEOUTS_S)]
+                nursery.start_soon(self._write, writer, timeout_s)
+        self._written.set()
+
+    async def _write(self, writer: RecordedWriter, delivery_timeout_s: float) -> None:
+        async with (
+            connected(self._addresses) as client,
+            client.producer(delivery_timeout=delivery_timeout_s) as producer,
+        ):
+            await writer.run(producer, pause_s=_PAUSE_S)
+
+    async def _follow(self, topic: str) -> None:
+        async with connected(self._addresses) as client:
+            await RecordedReader(f"follower of {topic}", topic, self._recorder).follow(client)
+
+    async def _work(self, member: GroupMember) -> None:
+        async with connected(self._addresses) as client:
+            await member.work(client)
+
+    async def _look_around(self, lookout: Lookout) -> None:
+        while True:
+            with suppress(TidelogError):
+                self._trouble.roles = await lookout.roles()
+            await trio.sleep(_LOOK_S)
+
+    async def _read_all(self, client: tidelog.Client) -> None:
+        """Read everything once more, and wait until the group was given it all."""
+        count = 0
+        for topic in _TOPICS:
+            reader = RecordedReader(f"last reader of {topic}", topic, self._recorder)
+            count += await reader.read_to_end(client)
+        self._stage = "the group is given all records"
+        given_count = 0
+        while given_count < count:
+            await trio.sleep(_LOOK_S)
+            given_count = sum(map(len, self._given().values()))
+
+    def _given(self) -> dict[Key, set[int]]:
+        given: dict[Key, set[int]] = {}
+        for member in self._members:
+            for key, offsets in member.offsets.items():
+                given.setdefault(key, set()).update(offsets)
+        return given

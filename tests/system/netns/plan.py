@@ -1,0 +1,130 @@
+"""What is done to the brokers, and when: a schedule that follows from a seed.
+
+Pure. Whom a fault hits is said by the part that a broker plays, which is looked up when it happens.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final
+
+from tests.system.netns.network import CLIENTS
+
+_GAP_MEAN_S: Final = 1.5
+_SHORTEST_S: Final = 0.3
+LONGEST_S: Final = 15.0
+"""Longer than the session of a broker, so that the cluster gives some up."""
+_CALM_S: Final = 2.0
+_IS_FOLLOWED_BY_CALM: Final = 0.25
+
+
+class Deed(Enum):
+    """What is done."""
+
+    KILL = "SIGKILL"
+    PAUSE = "SIGSTOP"
+    CUT = "cut off"
+    CUT_FROM_HIM = "cut off, what it sends"
+    CUT_TO_HIM = "cut off, what it gets"
+
+
+class Victim(Enum):
+    """To whom."""
+
+    LEADER = "leader"
+    """Of a random partition."""
+    FOLLOWER = "follower"
+    CONTROLLER = "controller"
+    MINORITY = "minority"
+    """Of the brokers, at random: as many as can be done without."""
+    MAJORITY = "majority"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault, which is made good after a while."""
+
+    after_s: float
+    """Since the fault before."""
+    duration_s: float
+    deed: Deed
+    victim: Victim
+    partition: int
+    """Whose leader or follower is meant: a number to take modulo the partitions."""
+    is_hidden_from_clients: bool
+    """Whether a cut is one from clients too."""
+    order: tuple[int, ...]
+    """All brokers, in the order in which they are chosen where several would do."""
+    waits: bool
+    """Whether all must be well again before the next one."""
+
+    @property
+    def name(self) -> str:
+        """What is done to whom."""
+        return f"{self.deed.value} of {self.victim.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which broker plays which part, as far as somebody knows."""
+
+    leaders: tuple[int, ...] = ()
+    """Of the partitions."""
+    controller: int | None = None
+
+
+def faults(
+    random: Random, node_ids: Sequence[int], *, longest_s: float = LONGEST_S
+) -> Iterator[Fault]:
+    """Return faults without end. Each pair of deed and victim comes before any comes again."""
+    pairs: list[tuple[Deed, Victim]] = []
+    waits = False
+    while True:
+        if not pairs:
+            pairs = [(deed, victim) for deed in Deed for victim in Victim]
+            random.shuffle(pairs)
+        calm_s, waits = (_CALM_S if waits else 0.0), random.random() < _IS_FOLLOWED_BY_CALM
+        deed, victim = pairs.pop()
+        yield Fault(
+            after_s=calm_s + random.expovariate(1 / _GAP_MEAN_S),
+            duration_s=_SHORTEST_S * (longest_s / _SHORTEST_S) ** random.random(),
+            deed=deed,
+            victim=victim,
+            partition=random.randrange(1 << 16),
+            is_hidden_from_clients=random.random() < 0.5,
+            order=tuple(random.sample(node_ids, len(node_ids))),
+            waits=waits,
+        )
+
+
+def victims(fault: Fault, roles: Roles) -> list[int]:
+    """Return the brokers that a fault is to hit."""
+    majority = len(fault.order) // 2 + 1
+    leader = roles.leaders[fault.partition % len(roles.leaders)] if roles.leaders else None
+    match fault.victim:
+        case Victim.LEADER:
+            return [fault.order[0] if leader is None else leader]
+        case Victim.FOLLOWER:
+            return [next(each for each in fault.order if each != leader)]
+        case Victim.CONTROLLER:
+            return [fault.order[0] if roles.controller is None else roles.controller]
+        case Victim.MINORITY:
+            return list(fault.order[majority:])
+        case Victim.MAJORITY:
+            return list(fault.order[:majority])
+
+
+def directions(fault: Fault, hit: Sequence[int]) -> list[tuple[int, int]]:
+    """Return in which directions packets are lost; a majority loses each other too."""
+    hidden = (CLIENTS,) if fault.is_hidden_from_clients else ()
+    lost: dict[tuple[int, int], None] = {}
+    for one in hit:
+        for other in (*hidden, *fault.order):
+            is_apart = other not in hit or fault.victim is Victim.MAJORITY
+            if other != one and is_apart:
+                if fault.deed is not Deed.CUT_TO_HIM:
+                    lost[one, other] = None
+                if fault.deed is not Deed.CUT_FROM_HIM:
+                    lost[other, one] = None
+    return list(lost)

@@ -1,0 +1,1 @@
+"""Power cuts on a real file system: `python -m tests.system.powercut`."""

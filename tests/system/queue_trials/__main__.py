@@ -1,0 +1,46 @@
+"""Queues of three real brokers whose leaders are killed and stopped: `make queue-trial`."""
+
+import argparse
+import logging
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+
+import trio
+
+from tests.system.queue_trials.life import Plan, live
+
+
+def main() -> int:
+    """Run the command line; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.system.queue_trials", description=__doc__
+    )
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long things go wrong")
+    parser.add_argument("--seed", default="1", help="of the faults, not of a whole run")
+    arguments = parser.parse_args()
+    # What clients of the library warn of is what is meant to happen here.
+    logging.getLogger("tidelog").addHandler(logging.NullHandler())
+    plan = Plan(arguments.minutes * 60, Random(arguments.seed))
+    with tempfile.TemporaryDirectory(prefix="tidelog-queue-trial-") as made:
+        report = trio.run(live, plan, Path(made))
+    for problem in report.problems:
+        _say(f"WRONG: {problem}")
+    for line in report.lines():
+        _say(line)
+    faults = ", ".join(f"{count} {what}s" for what, count in report.faults.items())
+    _say(
+        f"{arguments.minutes:g} minutes, seed {arguments.seed}: {faults},"
+        f" {len(report.problems)} problems"
+    )
+    return 1 if report.problems else 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

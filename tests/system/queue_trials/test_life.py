@@ -1,0 +1,26 @@
+"""A short trial; `make queue-trial` lives through a long one."""
+
+from pathlib import Path
+from random import Random
+
+import trio
+
+from tests.system.integration.processes import DEADLINE_S
+from tests.system.queue_trials.ledger import Fate
+from tests.system.queue_trials.life import QUEUES, Plan, live
+
+
+async def test_every_message_is_accounted_for_when_leaders_are_killed_and_stopped(
+    tmp_path: Path,
+) -> None:
+    plan = Plan(seconds=8, random=Random(6), gap_s=1.5, stops_s=(0.3, 1.0), least_faults=3)
+
+    with trio.fail_after(DEADLINE_S):
+        report = await live(plan, tmp_path)
+
+    assert report.problems == []
+    assert report.faults.total() >= 3
+    for name in QUEUES:
+        ledger = report.ledgers[name]
+        assert ledger.count(Fate.DELETED) > 50
+        assert report.dead[name], "poison has become dead letters"

@@ -1,0 +1,47 @@
+"""One session of Spark for all tests here, and one broker. `make test-spark` runs them.
+
+They take minutes, nearly all of which Java and Spark spend on starting, so `make test` leaves them
+out; without Java they are skipped, and one line says what is missing.
+"""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.spark.world import World
+from tests.tidelog.brokers import broker_in_a_thread
+from tidelog import blocking
+
+collect_ignore_glob = [] if os.environ.get("TIDELOG_SPARK_TESTS") else ["test_*.py"]
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def shared_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    pytest.importorskip("pyspark", reason="Spark tests are left out: pip install 'tidelog[spark]'")
+    from pyspark_tidelog import prepare_java  # noqa: PLC0415
+    from tidelog.spark_connector.java import JavaMissingError  # noqa: PLC0415
+
+    try:
+        prepare_java()
+    except JavaMissingError as missing:
+        pytest.skip(f"Spark tests are left out: {missing}")
+    from tests.system.spark.session import session  # noqa: PLC0415
+
+    data_dir = tmp_path_factory.mktemp("broker")
+    with (
+        session(tmp_path_factory.mktemp("spark")) as spark,
+        broker_in_a_thread(data_dir) as address,
+        blocking.connect(address) as client,
+    ):
+        yield World(spark, address, client, data_dir, "")
+
+
+@pytest.fixture
+def world(shared_world: World, tmp_path: Path) -> World:
+    """Return Spark, a broker, and the name of a topic that is not there yet."""
+    del tmp_path
+    return shared_world.named(f"topic-{next(_numbers)}")

@@ -1,0 +1,181 @@
+"""Streams: what is read once stays read once, and what is lost is said."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from pyspark_tidelog import lag
+from tests.paths import ROOT
+from tests.system.spark.world import World
+
+
+class Sink:
+    """Rows of each batch, and a checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.checkpoint = folder / "checkpoint"
+        self.batches: dict[int, list[bytes]] = {}
+        self.progress: list[Any] = []
+
+    def take(self, batch: DataFrame, batch_id: int) -> None:
+        """Note what a batch brought."""
+        rows = batch.orderBy("topic", "partition", "offset").collect()
+        self.batches[batch_id] = [bytes(row.value) for row in rows]
+
+    def run(self, stream: DataFrame, **trigger: bool) -> None:
+        """Read until a query ends by itself."""
+        writer = stream.writeStream.foreachBatch(self.take)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        query = writer.trigger(**(trigger or {"availableNow": True})).start()
+        query.awaitTermination()
+        self.progress = list(query.recentProgress)
+
+    @property
+    def values(self) -> list[bytes]:
+        """All rows, in the order of batches."""
+        return [value for batch in sorted(self.batches) for value in self.batches[batch]]
+
+
+def numbers(*bounds: int) -> list[bytes]:
+    return [b"%d" % number for number in range(*bounds)]
+
+
+def test_batches_are_limited_and_what_comes_later_is_left_for_the_next_run(
+    world: World, tmp_path: Path
+) -> None:
+    world.create()
+    world.write(numbers(10))
+    sink = Sink(tmp_path)
+    take = sink.take
+
+    def take_and_write(batch: DataFrame, batch_id: int) -> None:
+        take(batch, batch_id)
+        world.write([b"late"])
+
+    sink.take = take_and_write  # type: ignore[method-assign]
+    sink.run(world.stream(maxOffsetsPerTrigger="4"))
+
+    assert sink.batches == {0: numbers(4), 1: numbers(4, 8), 2: numbers(8, 10)}
+    assert sum(lag(sink.progress[0]).values()) >= 6
+    sink.take = take  # type: ignore[method-assign]
+    sink.run(world.stream())
+    assert sink.values == [*numbers(10), b"late", b"late", b"late"]
+
+
+def test_a_query_that_is_triggered_once_reads_everything_at_once(
+    world: World, tmp_path: Path
+) -> None:
+    world.create()
+    world.write(numbers(10))
+    sink = Sink(tmp_path)
+
+    sink.run(world.stream(maxOffsetsPerTrigger="2"), once=True)
+
+    assert sink.batches == {0: numbers(10)}
+
+
+def test_retention_that_passes_a_checkpoint_ends_the_query_or_is_passed_over(
+    world: World, tmp_path: Path
+) -> None:
+    world.create()
+    world.write(numbers(2))
+    sink = Sink(tmp_path)
+    sink.run(world.stream())
+    for value in numbers(2, 6):
+        world.write([value])
+    world.client.admin.delete_records(world.topic, 0, 4)
+
+    with pytest.raises(PySparkException, match=rf"{world.topic}/0: offsets \[2, 4\) are gone"):
+        sink.run(world.stream())
+    sink.run(world.stream(failOnDataLoss="false"))
+    assert sink.values == [*numbers(2), *numbers(4, 6)]
+
+
+def test_a_topic_that_was_made_anew_ends_the_query_or_is_read_from_its_first_record(
+    world: World, tmp_path: Path
+) -> None:
+    world.create()
+    world.write(numbers(3))
+    sink = Sink(tmp_path)
+    sink.run(world.stream())
+    world.client.admin.delete_topic(world.topic)
+    world.create()
+    world.write([b"new"])
+
+    with pytest.raises(PySparkException, match="was deleted, and another one of that name"):
+        sink.run(world.stream())
+    sink.run(world.stream(failOnDataLoss="false"))
+    assert sink.values == [*numbers(3), b"new"]
+
+
+def test_a_stream_from_the_end_on_begins_where_it_was_started(world: World, tmp_path: Path) -> None:
+    world.create()
+    world.write([b"before"])
+    sink = Sink(tmp_path)
+    sink.run(world.stream(startingOffsets="latest"))
+    world.write([b"after"])
+    sink.run(world.stream(startingOffsets="latest"))
+
+    assert sink.values == [b"after"]
+
+
+def test_a_stream_refuses_an_end(world: World, tmp_path: Path) -> None:
+    world.create()
+
+    with pytest.raises(PySparkException, match="a stream has no end"):
+        Sink(tmp_path).run(world.stream(endingOffsets="latest"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.system.spark.session import session
+address, topic, folder = sys.argv[1:]
+with session(Path(folder)) as spark:
+    def take(batch, batch_id):
+        rows = [row.value.decode() for row in batch.orderBy("offset").collect()]
+        Path(folder, f"batch-{batch_id}").write_text(" ".join(rows))
+        if batch_id == 1:
+            os.kill(spark._jvm.ProcessHandle.current().pid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+    stream = spark.readStream.format("tidelog").options(**{
+        "bootstrap.servers": address, "subscribe": topic, "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "3"}).load()
+    stream.writeStream.foreachBatch(take).option(
+        "checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start(
+    ).awaitTermination()
+"""
+
+
+def test_a_batch_in_which_the_driver_is_killed_has_the_same_rows_when_it_is_run_again(
+    world: World, tmp_path: Path
+) -> None:
+    world.create()
+    world.write(numbers(10))
+
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, world.address, world.topic, str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    world.write(numbers(10, 14))
+    sink = Sink(tmp_path)
+    sink.run(world.stream(maxOffsetsPerTrigger="100"))
+
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert (tmp_path / "batch-0").read_text() == "0 1 2"
+    assert (tmp_path / "batch-1").read_text() == "3 4 5"
+    assert sink.batches == {1: numbers(3, 6), 2: numbers(6, 14)}
+    assert json.loads((sink.checkpoint / "offsets" / "1").read_text().splitlines()[-1])[
+        world.topic
+    ] == {"0": 6}

@@ -1,0 +1,186 @@
+"""The cluster as people and programs see it."""
+
+import json
+
+import msgspec
+import pytest
+
+from tests.wire.cluster_samples import DESCRIBE, ELECT
+from tidelog.cli.cluster.view import (
+    cluster_as_json,
+    elections_as_json,
+    print_cluster,
+    print_elections,
+)
+from tidelog.client.admin.cluster import MovingReplica
+from tidelog.wire.messages.cluster_admin import DescribeClusterReply, LeaderElected
+from tidelog.wire.messages.reassignment import ReplicaProgress
+
+Printed = pytest.CaptureFixture[str]
+
+CLUSTER = DESCRIBE[1]
+HEALTHY = msgspec.structs.replace(
+    CLUSTER,
+    leaderless_count=0,
+    unavailable_count=0,
+    under_replicated_count=0,
+    not_preferred_count=0,
+    reassigning_count=0,
+    data_losses=[],
+    partitions=[],
+    nodes=[msgspec.structs.replace(node, is_drained=False) for node in CLUSTER.nodes],
+)
+
+
+def words_of(printed: Printed) -> list[list[str]]:
+    """Return the words of each line."""
+    return [line.split() for line in printed.readouterr().out.splitlines()]
+
+
+def test_json_has_every_field() -> None:
+    found = json.loads(json.dumps(cluster_as_json(CLUSTER, with_partitions=True)))
+
+    assert set(found) == {*DescribeClusterReply.__struct_fields__, "moves"}
+    assert found["nodes"][0]["failure_domain"] == "rack-a"
+    assert found["data_losses"][0]["topic_id"] == CLUSTER.data_losses[0].topic_id.hex()
+    assert found["partitions"][0]["in_sync_replicas"] == [2]
+
+
+def test_json_has_no_empty_list_of_partitions_that_nobody_asked_for() -> None:
+    assert "partitions" not in cluster_as_json(HEALTHY, with_partitions=False)
+
+
+def test_elections_in_json_have_every_field() -> None:
+    found = elections_as_json(ELECT[1].results)
+
+    assert all(set(each) == set(LeaderElected.__struct_fields__) for each in found)
+    assert [each["error"] for each in found] == [None, "no replica of partition 0 is alive"]
+
+
+def test_a_healthy_cluster_is_a_few_lines(capsys: Printed) -> None:
+    print_cluster(HEALTHY, with_partitions=False)
+
+    lines = words_of(capsys)
+    assert ["led", "by", "node", "2", "in", "term", "7"] in lines
+    assert ["partitions", "12:", "all", "as", "they", "should", "be"] in lines
+    assert ["1", "10.0.0.1:8433", "rack-a", "voter", "alive", "5", "9"] in lines
+    assert len(lines) == 8
+
+
+def test_that_nothing_is_to_be_listed_is_said_to_who_asked(capsys: Printed) -> None:
+    print_cluster(HEALTHY, with_partitions=True)
+
+    assert capsys.readouterr().out.endswith("\n\nno partition needs anybody\n")
+
+
+def test_what_is_not_as_it_should_be_is_counted_and_listed(capsys: Printed) -> None:
+    print_cluster(CLUSTER, with_partitions=True)
+
+    printed = capsys.readouterr().out
+    assert "12: 1 without a leader, 2 below min_in_sync_replicas, 4 with replicas" in printed
+    assert "3 not led by the preferred replica, 6 being moved" in printed
+    lines = [line.split() for line in printed.splitlines()]
+    assert ["orders", "3", "2", "9", "1,2,3", "2", "3", "4", "1", "3", "1"] in lines
+    assert ["2023-11-14", "22:13:20", "orders", "3", "2", "9", "1", "1,4"] in lines
+
+
+def test_columns_in_which_nothing_is_are_left_out(capsys: Printed) -> None:
+    (partition,) = CLUSTER.partitions
+    plain = msgspec.structs.replace(
+        partition,
+        eligible_leader_replicas=[],
+        adding_replicas=[],
+        removing_replicas=[],
+        offline_replicas=[],
+        bereft_replicas=[],
+    )
+
+    print_cluster(msgspec.structs.replace(HEALTHY, partitions=[plain]), with_partitions=True)
+
+    lines = words_of(capsys)
+    assert ["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN", "SYNC"] in lines
+
+
+def test_the_node_that_leads_is_marked_and_that_nobody_does_is_said(capsys: Printed) -> None:
+    (node,) = HEALTHY.nodes
+    print_cluster(msgspec.structs.replace(HEALTHY, controller_id=1), with_partitions=False)
+    assert ["1", "10.0.0.1:8433", "rack-a", "leader", "alive", "5", "9"] in words_of(capsys)
+
+    unknown = msgspec.structs.replace(node, host="", port=0, failure_domain="", status="unknown")
+    lonely = msgspec.structs.replace(HEALTHY, controller_id=None, nodes=[unknown])
+    print_cluster(lonely, with_partitions=False)
+
+    printed = capsys.readouterr().out
+    assert "led by      nobody, as far as this node knows; a majority" in printed
+    assert ["1", "-", "-", "voter", "unknown", "5", "9"] in [
+        line.split() for line in printed.splitlines()
+    ]
+
+
+def test_each_election_has_a_result(capsys: Printed) -> None:
+    results = [
+        LeaderElected("orders", 0, 2, 1),
+        LeaderElected("orders", 1, 1, 1),
+        *ELECT[1].results,
+    ]
+
+    print_elections(results)
+
+    lines = words_of(capsys)
+    assert lines[1:3] == [
+        ["orders", "0", "2", "1", "elected"],
+        ["orders", "1", "1", "1", "led", "already"],
+    ]
+    assert " ".join(lines[3]) == "orders 3 - 2 elected; committed records may be lost"
+    assert " ".join(lines[4]) == "payments 0 - - no replica of partition 0 is alive"
+
+
+PROGRESS = ReplicaProgress("orders", 3, 4, 1000, 250, 4 << 20, 1 << 20, is_in_sync=False)
+MOVES = [
+    MovingReplica("orders", 3, 4, 1, PROGRESS),
+    MovingReplica("orders", 5, 4, None, None),
+]
+
+
+def test_replicas_that_are_being_added_are_shown_with_what_is_left(capsys: Printed) -> None:
+    print_cluster(HEALTHY, MOVES, with_partitions=False)
+
+    *_, title, head, known, unknown = words_of(capsys)
+    assert title == ["replicas", "that", "are", "being", "added:"]
+    assert head == ["TOPIC", "PARTITION", "FROM", "TO", "DONE", "LEFT", "RECORDS", "LEFT"]
+    assert known == ["orders", "3", "1", "4", "75%", "1.0", "MiB", "250"]
+    assert unknown == ["orders", "5", "-", "4", "-", "-", "-"]
+
+
+def test_a_replica_is_not_done_before_it_is_in_sync(capsys: Printed) -> None:
+    all_copied = msgspec.structs.replace(PROGRESS, records_left=0, bytes_left=0)
+    done = msgspec.structs.replace(all_copied, is_in_sync=True)
+
+    moves = [MovingReplica("orders", 3, 4, 1, each) for each in (all_copied, done)]
+    print_cluster(HEALTHY, moves, with_partitions=False)
+
+    assert [line[4] for line in words_of(capsys)[-2:]] == ["99%", "100%"]
+
+
+def test_programs_get_moves_with_what_is_left() -> None:
+    found = json.loads(json.dumps(cluster_as_json(CLUSTER, MOVES, with_partitions=False)))
+
+    known, unknown = found["moves"]
+    assert known == {
+        "topic": "orders",
+        "partition": 3,
+        "node_id": 4,
+        "leader_id": 1,
+        "record_count": 1000,
+        "records_left": 250,
+        "size_bytes": 4 << 20,
+        "bytes_left": 1 << 20,
+        "is_in_sync": False,
+    }
+    assert (unknown["leader_id"], unknown["bytes_left"]) == (None, None)
+
+
+def test_a_drained_node_says_so(capsys: Printed) -> None:
+    print_cluster(CLUSTER, with_partitions=False)
+
+    assert "alive, drained" in capsys.readouterr().out

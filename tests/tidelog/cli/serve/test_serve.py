@@ -1,0 +1,138 @@
+"""`tidelog serve`, as far as it runs inside of a test; integration tests run the process."""
+
+import gc
+import logging
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from tidelog.cli import main
+from tidelog.client.client import connect
+from tidelog.embedded import open_broker
+
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
+
+class Listener(logging.Handler):
+    """Does something when the log says something."""
+
+    def __init__(self, said: str, react: Callable[[], None]) -> None:
+        super().__init__()
+        self._said = said
+        self._react = react
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._said in record.getMessage():
+            self._react()
+
+
+@pytest.fixture
+def on_log() -> Iterator[Callable[[str, Callable[[], None]], None]]:
+    """Return a function that has something done when the log says something."""
+    log = logging.getLogger("tidelog")
+    listeners: list[Listener] = []
+
+    def add(said: str, react: Callable[[], None]) -> None:
+        listeners.append(Listener(said, react))
+        log.addHandler(listeners[-1])
+
+    yield add
+    for listener in listeners:
+        log.removeHandler(listener)
+
+
+@pytest.fixture(autouse=True)
+def unfrozen() -> Iterator[None]:
+    """Let the memory of this process be as before."""
+    yield
+    gc.unfreeze()
+
+
+OnLog = Callable[[str, Callable[[], None]], None]
+SERVE = ["serve", "--listen", "127.0.0.1:0", "--data-dir"]
+
+
+def end_once() -> Callable[[], None]:
+    """Return what sends this process a signal when it is called for the first time."""
+    signals = [signal.SIGTERM]
+
+    def end() -> None:
+        if signals:
+            os.kill(os.getpid(), signals.pop())
+
+    return end
+
+
+def test_a_signal_while_it_serves_ends_it_in_order(
+    tmp_path: Path, on_log: OnLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_log("listening", end_once())
+
+    status = main.run([*SERVE, str(tmp_path)])
+
+    assert status == 0
+    assert (tmp_path / "clean-shutdown").exists()
+    assert f", data in {tmp_path}\n" in capsys.readouterr().err
+
+
+def test_what_is_there_when_it_has_started_is_not_searched_for_garbage(
+    tmp_path: Path, on_log: OnLog
+) -> None:
+    frozen_counts: list[int] = []
+    on_log("listening", lambda: frozen_counts.append(gc.get_freeze_count()))
+    on_log("listening", end_once())
+
+    main.run([*SERVE, str(tmp_path)])
+
+    assert frozen_counts[0] > len(gc.get_objects())
+
+
+async def make_many_partitions(data_dir: Path) -> None:
+    """Leave a data directory behind whose next start takes a while, and tells how far it is."""
+    async with open_broker(data_dir) as broker, connect(broker.address) as client:
+        await client.admin.create_topic("orders", 150)
+
+
+def test_a_signal_while_it_starts_ends_it_like_a_crash(
+    tmp_path: Path, on_log: OnLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trio.run(make_many_partitions, tmp_path)
+    on_log("opening_logs", end_once())
+
+    status = main.run([*SERVE, str(tmp_path)])
+
+    said = capsys.readouterr().err
+    assert status == 0
+    assert "opening_logs opened=100 total=150" in said
+    assert "broker_started" not in said
+    assert not (tmp_path / "clean-shutdown").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--listen", "a:b"], "listen: 'a:b' is not an address"),
+        (["--config", "/no/such/file"], "cannot read the configuration file /no/such/file"),
+        (["--node-id", "0"], "node_id must be at least 1, not 0"),
+    ],
+)
+def test_a_wrong_setting_is_said_in_one_line(
+    words: list[str], complaint: str, tmp_path: Path, *, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = main.run(["serve", "--data-dir", str(tmp_path / "data"), *words])
+
+    said = capsys.readouterr().err
+    assert status == 1
+    assert said.startswith(f"error: {complaint}")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("words", [["--node-id", "one"], ["--log-level", "loud"], ["extra"]])
+def test_wrong_use_is_explained(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["serve", *words]) == 2
+    assert capsys.readouterr().err.startswith("Usage: tidelog serve ")

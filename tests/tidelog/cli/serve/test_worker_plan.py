@@ -1,0 +1,107 @@
+"""What each of several brokers on one machine is told."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.cli.serve.worker_plan import check_no_workers, worker_plans
+from tidelog.wire.errors import ConfigError, DataDirectoryError
+
+
+def base(directory: Path, **settings: object) -> BrokerConfig:
+    given: dict[str, object] = {"listen": "127.0.0.1:9000", "node_id": 4, **settings}
+    return BrokerConfig(data_dir=str(directory), **given)  # type: ignore[arg-type]
+
+
+def with_data(directory: Path, *numbers: int) -> Path:
+    """Make what is left of brokers in the directories of workers."""
+    for number in numbers:
+        (directory / str(number)).mkdir()
+        (directory / str(number) / "node").touch()
+    return directory
+
+
+def test_ids_ports_and_directories_are_counted_up_in_one_failure_domain(tmp_path: Path) -> None:
+    plans = worker_plans(base(tmp_path), 3)
+
+    assert [plan.node_id for plan in plans] == [4, 5, 6]
+    assert [plan.listen for plan in plans] == ["127.0.0.1:9000", "127.0.0.1:9001", "127.0.0.1:9002"]
+    assert [plan.data_dir for plan in plans] == [str(tmp_path / name) for name in "123"]
+    assert {plan.failure_domain for plan in plans} == {socket.gethostname()}
+
+
+def test_workers_that_are_alone_are_each_others_peers(tmp_path: Path) -> None:
+    plans = worker_plans(base(tmp_path, listen="[::1]:9000"), 2)
+
+    assert {plan.peers for plan in plans} == {"4=[::1]:9000,5=[::1]:9001"}
+
+
+def test_peers_and_failure_domain_that_were_given_stay(tmp_path: Path) -> None:
+    peers = "4=a:1,5=a:2,6=b:1"
+
+    plans = worker_plans(base(tmp_path, peers=peers, failure_domain="rack"), 2)
+
+    assert {(plan.peers, plan.failure_domain) for plan in plans} == {(peers, "rack")}
+
+
+def test_what_is_advertised_is_counted_up_and_is_where_workers_reach_each_other(
+    tmp_path: Path,
+) -> None:
+    plans = worker_plans(base(tmp_path, listen="0.0.0.0:9000", advertised="db1:8433"), 2)
+
+    assert [plan.listen for plan in plans] == ["0.0.0.0:9000", "0.0.0.0:9001"]
+    assert [plan.advertised for plan in plans] == ["db1:8433", "db1:8434"]
+    assert {plan.peers for plan in plans} == {"4=db1:8433,5=db1:8434"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"listen": "127.0.0.1:0"}, "listen has port 0, but workers have ports that others know"),
+        ({"listen": "127.0.0.1:65535"}, "there are not enough ports behind it"),
+        ({"listen": "0.0.0.0:9000"}, "set advertised"),
+        ({"listen": "[::]:9000"}, "set advertised"),
+        ({"peers": "4=a:1,6=b:1"}, "peers: node 5 itself is missing; add 5=HOST:PORT"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_said_in_one_line(
+    settings: dict[str, object], complaint: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        worker_plans(base(tmp_path, **settings), 2)
+
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("left", ["node", "metadata", "topics"])
+def test_the_directory_of_a_single_broker_is_left_alone(left: str, tmp_path: Path) -> None:
+    (tmp_path / left).mkdir()
+
+    with pytest.raises(DataDirectoryError, match="the data of a single broker; to go on"):
+        worker_plans(base(tmp_path), 2)
+
+
+def test_fewer_workers_than_there_is_data_of_are_refused_and_more_are_not(tmp_path: Path) -> None:
+    with_data(tmp_path, 1, 2, 3)
+
+    with pytest.raises(DataDirectoryError, match="of 3 workers, not of 2; start --workers 3"):
+        worker_plans(base(tmp_path), 2)
+    assert len(worker_plans(base(tmp_path), 4)) == 4
+
+
+def test_one_broker_does_not_begin_anew_where_workers_have_data(tmp_path: Path) -> None:
+    check_no_workers(str(tmp_path))
+    with_data(tmp_path, 1, 2)
+
+    with pytest.raises(DataDirectoryError, match="data of 2 workers; start them with --workers 2"):
+        check_no_workers(str(tmp_path))
+
+
+def test_a_broker_goes_on_in_a_directory_of_its_own_whatever_else_is_there(tmp_path: Path) -> None:
+    with_data(tmp_path, 1)
+    (tmp_path / "node").touch()
+
+    check_no_workers(str(tmp_path))

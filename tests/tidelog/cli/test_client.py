@@ -1,0 +1,75 @@
+"""The connection of a command to its brokers."""
+
+from pathlib import Path
+
+import click
+import pytest
+import trio
+
+from tidelog.cli import main
+from tidelog.cli.client import broker_option, open_client
+from tidelog.embedded import open_broker
+
+
+class Life:
+    """One life of a broker, in a task of its own."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.stop = trio.Event()
+        self.ended = trio.Event()
+
+    async def run(self, listen: str, task_status: trio.TaskStatus[str]) -> None:
+        async with open_broker(self.data_dir, listen=listen) as broker:
+            task_status.started(broker.address)
+            await self.stop.wait()
+        self.ended.set()
+
+
+async def test_people_are_told_of_a_broken_connection_and_that_it_is_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = Life(tmp_path), Life(tmp_path)
+    async with trio.open_nursery() as nursery:
+        address: str = await nursery.start(first.run, "127.0.0.1:0")
+        async with open_client(address) as client:
+            first.stop.set()
+            await first.ended.wait()
+            await nursery.start(second.run, address)
+            topics = await client.admin.list_topics()
+        second.stop.set()
+
+    assert topics == []
+    assert capsys.readouterr().err == (
+        f"the connection to {address} broke; trying again\nconnected to {address} again\n"
+    )
+
+
+@click.command()
+@broker_option
+def command(broker: str) -> None:
+    click.echo(broker)
+
+
+@pytest.mark.parametrize("address", ["localhost", "a:1", "a:1,[::1]:2"])
+def test_addresses_are_taken_as_they_are(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--broker", address], command) == 0
+    assert capsys.readouterr().out == f"{address}\n"
+
+
+def test_the_environment_may_name_the_broker(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDELOG_BROKER", "somewhere:1")
+
+    main.run([], command)
+
+    assert capsys.readouterr().out == "somewhere:1\n"
+
+
+@pytest.mark.parametrize("address", ["a:b", "a:1:2", "", "a:70000"])
+def test_what_is_not_an_address_is_wrong_use(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.run(["--broker", address], command) == 2
+    assert "Invalid value for '--broker'" in capsys.readouterr().err

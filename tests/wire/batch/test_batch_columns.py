@@ -1,0 +1,279 @@
+"""Some columns of a batch are what they are among all of them, and the others are passed over."""
+
+from itertools import combinations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.wire.batches import SAMPLE_COLUMNS, sample_batch, with_payload
+from tests.wire.test_batch_payload import RAW_PAYLOADS, WRONG_PAYLOADS
+from tidelog.wire.batch.batch_columns import ColumnDecoder, PackedColumns, decode_columns
+from tidelog.wire.batch.compression import CODEC_NAMES, Codec
+from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
+from tidelog.wire.errors import WireFormatError
+
+NAMES = ("timestamp_deltas", "keys", "values", "headers", "offset_deltas")
+SOME = [chosen for count in range(6) for chosen in combinations(NAMES, count)]
+LIMIT = 1 << 20
+
+
+def part(batch: bytearray, wanted: tuple[str, ...]) -> Columns:
+    header = parse_header(batch)
+    assert header is not None
+    return ColumnDecoder(wanted).decode(header, batch, uncompressed_length_max=LIMIT)
+
+
+def packed(batch: bytearray) -> PackedColumns:
+    header = parse_header(batch)
+    assert header is not None
+    return PackedColumns(header, batch, uncompressed_length_max=LIMIT)
+
+
+def part_of(columns: Columns, wanted: tuple[str, ...]) -> Columns:
+    kept = {name: getattr(columns, name) for name in {*wanted, "offset_deltas"}}
+    return Columns(columns.record_count, **kept)
+
+
+_optional_bytes = st.none() | st.binary(max_size=300)
+_headers = st.lists(st.tuples(st.text(max_size=3), st.binary(max_size=3)), max_size=2).map(tuple)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Columns:
+    count = draw(st.sampled_from([1, 2, 15, 16, 17, 300]))
+
+    def column(of: st.SearchStrategy[object]) -> list[object] | None:
+        few = draw(st.none() | st.lists(of, min_size=1, max_size=8))
+        return None if few is None else [few[number % len(few)] for number in range(count)]
+
+    return Columns(
+        count,
+        timestamp_deltas=column(st.integers(-1000, 1 << 40)),  # type: ignore[arg-type]
+        keys=column(_optional_bytes),  # type: ignore[arg-type]
+        values=column(_optional_bytes),  # type: ignore[arg-type]
+        headers=column(_headers),  # type: ignore[arg-type]
+    )
+
+
+@given(columns=records(), codec=st.sampled_from(list(CODEC_NAMES.values())))
+def test_some_columns_are_those_of_all(columns: Columns, codec: Codec) -> None:
+    batch = encode_batch(columns, first_timestamp_ms=1000, codec=codec)
+    header = parse_header(batch)
+    assert header is not None
+    whole = decode_columns(header, batch, uncompressed_length_max=LIMIT)
+
+    for wanted in SOME:
+        assert part(batch, wanted) == part_of(whole, wanted)
+
+
+@given(
+    columns=st.lists(
+        st.none()
+        | st.lists(st.none() | st.integers(-1, 3) | st.binary(max_size=2), min_size=2, max_size=4),
+        min_size=5,
+        max_size=5,
+    )
+)
+def test_what_is_refused_in_part_is_refused_as_a_whole(columns: list[object]) -> None:
+    batch = with_payload(sample_batch(), msgpack.packb(columns))
+    header = parse_header(batch)
+    assert header is not None
+    try:
+        whole = decode_columns(header, batch, uncompressed_length_max=LIMIT)
+    except WireFormatError:
+        return  # Of what is wrong in a column that is passed over a part says nothing.
+
+    for wanted in SOME:
+        assert part(batch, wanted) == part_of(whole, wanted)
+
+
+@pytest.mark.parametrize("name", WRONG_PAYLOADS)
+def test_a_part_with_a_wrong_column_is_refused(name: str) -> None:
+    batch = with_payload(sample_batch(), msgpack.packb(WRONG_PAYLOADS[name]))
+
+    with pytest.raises(WireFormatError):
+        part(batch, NAMES)
+
+
+WRONG_LENGTHS: list[list[object]] = [
+    [None, [b"k"] * 2, [b"v"] * 3, None, None],
+    [None, [b"k"] * 17, [b"v"] * 3, None, None],
+    [None, [b"k"] * 70_000, [b"v"] * 3, None, None],
+    [[0] * 4, None, [b"v"] * 3, None, None],
+    [None, None, [b"v"] * 3, [[]] * 2, None],
+    [None, 3, [b"v"] * 3, None, None],
+    [None, {"k": 1}, [b"v"] * 3, None, None],
+    [None, None, None, None, None],
+    [None, [b"k"] * 3, [b"v"] * 3, None, [0, 1, 1]],
+    [None, [b"k"] * 3, [b"v"] * 3, None],
+]
+
+
+@pytest.mark.parametrize("columns", WRONG_LENGTHS)
+def test_columns_that_are_passed_over_must_have_their_length(columns: list[object]) -> None:
+    batch = with_payload(sample_batch(), msgpack.packb(columns))
+
+    with pytest.raises(WireFormatError):
+        part(batch, ("values",))
+
+
+def test_a_payload_cut_off_in_a_column_that_is_passed_over_is_refused() -> None:
+    payload = msgpack.packb([None, [b"key"] * 3, [b"v"] * 3, [[], [["a", b"b"]], []], None])
+
+    for length in range(len(payload)):
+        with pytest.raises(WireFormatError):
+            part(with_payload(sample_batch(), payload[:length]), ("values",))
+
+
+@pytest.mark.parametrize("name", RAW_PAYLOADS)
+@pytest.mark.parametrize("wanted", [(), ("values",), ("headers",)])
+def test_any_bytes_are_read_or_refused(name: str, wanted: tuple[str, ...]) -> None:
+    batch = with_payload(sample_batch(), RAW_PAYLOADS[name], record_count=1, last_offset_delta=0)
+
+    try:
+        found = part(batch, wanted)
+    except WireFormatError:
+        return
+
+    assert "headers" not in wanted
+    assert found.headers is None, "what is wrong is in a column that was passed over"
+
+
+def test_elements_that_nobody_reads_may_be_anything() -> None:
+    batch = with_payload(
+        sample_batch(), msgpack.packb([None, [1, "k", 0.5], [b"v"] * 3, None, None])
+    )
+
+    assert part(batch, ("values",)).values == [b"v"] * 3
+    with pytest.raises(WireFormatError):
+        part(batch, ("keys",))
+
+
+def test_a_batch_beyond_the_limit_is_refused_however_little_is_wanted() -> None:
+    batch = sample_batch(columns=SAMPLE_COLUMNS)
+    header = parse_header(batch)
+    assert header is not None
+
+    with pytest.raises(WireFormatError, match="unpacks to 57 bytes, the limit is 56"):
+        ColumnDecoder(()).decode(header, batch, uncompressed_length_max=56)
+
+
+@given(columns=records(), codec=st.sampled_from(list(CODEC_NAMES.values())))
+def test_each_column_alone_is_what_it_is_among_all(columns: Columns, codec: Codec) -> None:
+    batch = encode_batch(columns, first_timestamp_ms=1000, codec=codec)
+    header = parse_header(batch)
+    assert header is not None
+    whole = decode_columns(header, batch, uncompressed_length_max=LIMIT)
+
+    for name in NAMES:
+        column, expected = packed(batch).column(name), getattr(whole, name)
+        assert (column is None) == (expected is None)
+        assert list(column or ()) == list(expected or ())
+        assert (packed(batch).size_of(name) is None) == (expected is None)
+
+
+@pytest.mark.parametrize("name", WRONG_PAYLOADS)
+def test_some_column_of_a_wrong_payload_is_refused_alone_too(name: str) -> None:
+    batch = with_payload(sample_batch(), msgpack.packb(WRONG_PAYLOADS[name]))
+
+    with pytest.raises(WireFormatError):
+        [packed(batch).column(column) for column in NAMES]
+
+
+def values_without_objects(values: list[object]) -> list[bytes] | None:
+    """Return values as they are copied out of a batch; `None` if they have to be decoded."""
+    batch = with_payload(
+        sample_batch(),
+        msgpack.packb([None, None, values, None, None]),
+        record_count=len(values),
+        last_offset_delta=len(values) - 1,
+    )
+    even = packed(batch).even_bytes("values")
+    buffer = bytearray(b"before")
+    if even is None or not even.copy_to(buffer, 6):
+        return None
+    assert buffer[:6] == b"before"
+    rows = range(6, len(buffer), even.stride)
+    return [bytes(buffer[row + len(even.head) : row + even.stride]) for row in rows]
+
+
+@pytest.mark.parametrize("length", [1, 255, 256, 65_535, 65_536])
+@pytest.mark.parametrize("count", [1, 15])  # As many elements as one byte announces, or fewer.
+def test_values_that_are_equally_long_are_copied_without_being_decoded(
+    length: int, count: int
+) -> None:
+    values: list[object] = [bytes([number]) * length for number in range(count)]
+
+    assert values_without_objects(values) == values
+
+
+@pytest.mark.parametrize("count", [16, 65_536])
+def test_many_short_values_are_copied_too(count: int) -> None:
+    values: list[object] = [b"%05d" % number for number in range(count)]
+
+    assert values_without_objects(values) == values
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [b"", b""],
+        [b"ab", b"a"],
+        [b"ab", None],
+        [None, None],
+        [b"a", b"abc", b"ab"],
+        [b"abc", b"a", b"ab"],
+        [b"\xc4\x03a", b"", b"\xc4\x03\xc4\x03b"],
+        ["ab", "cd"],
+        [1, 2],
+    ],
+)
+def test_other_values_are_decoded(values: list[object]) -> None:
+    assert values_without_objects(values) is None
+
+
+@given(
+    values=st.lists(
+        st.sampled_from([b"", b"\xc4", b"\x02", b"\xc4\x02", b"\xc4\x02\xc4", b"\xc4\x02\xc4\x02"]),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_no_value_is_taken_for_the_head_of_another_one(values: list[bytes]) -> None:
+    found = values_without_objects(list(values))
+
+    assert found is None or found == values
+
+
+@pytest.mark.parametrize(
+    ("deltas", "is_small"),
+    [([0, 127, 3], True), ([0, 128, 3], False), ([0, -1, 3], False), ([5, 5, 5], True)],
+)
+def test_times_close_to_each_other_are_bytes(deltas: list[int], is_small: bool) -> None:
+    batch = encode_batch(
+        Columns(3, timestamp_deltas=deltas, values=[b""] * 3), first_timestamp_ms=1000
+    )
+
+    column = packed(batch).column("timestamp_deltas")
+
+    assert column is not None
+    assert (isinstance(column, bytes), list(column)) == (is_small, deltas)
+
+
+@pytest.mark.parametrize("late", [6, 126, 127])
+def test_a_record_younger_than_its_batch_is_refused_also_if_its_time_is_a_byte(late: int) -> None:
+    columns = Columns(3, timestamp_deltas=[0, late, 0], values=[b"v"] * 3)
+    batch = encode_batch(columns, first_timestamp_ms=1000)
+    payload = bytes(batch[88:])
+    for max_timestamp_ms in (999, 1000 + late - 1):
+        liar = with_payload(
+            sample_batch(), payload, first_timestamp_ms=1000, max_timestamp_ms=max_timestamp_ms
+        )
+        with pytest.raises(WireFormatError, match="younger"):
+            packed(liar).column("timestamp_deltas")
+    good = with_payload(
+        sample_batch(), payload, first_timestamp_ms=1000, max_timestamp_ms=1000 + late
+    )
+    assert packed(good).column("timestamp_deltas") == bytes([0, late, 0])

@@ -1,0 +1,236 @@
+"""What is put into an outbox is sent once, whole and in order, whatever the stream takes."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from trio.testing import wait_all_tasks_blocked
+
+from tests.wire.streams import FakeFile, FakeStream
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.protocol.write_buffer import FileRegion, Outbox
+
+FILE = FakeFile(bytes(range(100)))
+
+pieces = st.lists(
+    st.binary(max_size=30)
+    | st.binary(max_size=30).map(bytearray)
+    | st.builds(FileRegion, st.just(FILE), st.integers(0, 50), st.integers(0, 50)),
+    max_size=10,
+)
+
+
+def content(piece: BytesLike | FileRegion) -> bytes:
+    if isinstance(piece, FileRegion):
+        return piece.source.read_at(piece.position, piece.length)
+    return bytes(piece)
+
+
+def test_what_the_stream_takes_is_sent_at_once() -> None:
+    stream = FakeStream()
+    outbox = Outbox(stream)
+
+    outbox.put(b"one")
+    outbox.put(bytearray(b"two"))
+    outbox.put(memoryview(b"three"))
+    assert stream.sent == b""
+    assert outbox.pending_bytes == 11
+    outbox.flush()
+
+    assert stream.sent == b"onetwothree"
+    assert outbox.pending_bytes == 0
+
+
+def test_a_region_of_a_file_is_sent_in_its_place() -> None:
+    stream = FakeStream()
+    outbox = Outbox(stream)
+
+    outbox.put(b"<")
+    outbox.put(FileRegion(FakeFile(b"0123456789"), 3, 4))
+    outbox.put(b">")
+    outbox.flush()
+
+    assert stream.sent == b"<3456>"
+
+
+@given(put=pieces, at_once=st.integers(1, 40), allowances=st.lists(st.integers(1, 60)))
+def test_any_pieces_are_sent_whole_and_in_order(
+    put: list[bytes | bytearray | FileRegion], at_once: int, allowances: list[int]
+) -> None:
+    expected = b"".join(map(content, put))
+    stream = FakeStream(allowance=0, at_once=at_once)
+    outbox = Outbox(stream)
+
+    async def send_all() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(outbox.run)
+            for piece in put:
+                outbox.put(piece)
+                outbox.flush()
+            for allowance in [*allowances, 1000]:
+                stream.allow(allowance)
+                await wait_all_tasks_blocked()
+                assert outbox.pending_bytes == len(expected) - len(stream.sent)
+            nursery.cancel_scope.cancel()
+
+    trio.run(send_all)
+    assert stream.sent == expected
+
+
+async def test_what_was_not_taken_is_sent_when_the_stream_takes_more() -> None:
+    stream = FakeStream(allowance=4)
+    outbox = Outbox(stream)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        outbox.put(b"hello, ")
+        outbox.flush()
+        assert stream.sent == b"hell"
+        outbox.put(b"world")
+        outbox.flush()
+        assert stream.sent == b"hell", "nothing overtakes what waits"
+        stream.allow(100)
+        await wait_all_tasks_blocked()
+        assert stream.sent == b"hello, world"
+        outbox.put(b"!")
+        outbox.flush()
+        assert stream.sent == b"hello, world!"
+        nursery.cancel_scope.cancel()
+
+
+async def test_empty_pieces_are_left_out() -> None:
+    stream = FakeStream()
+    outbox = Outbox(stream)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        outbox.put(b"")
+        outbox.put(FileRegion(FILE, 10, 0))
+        outbox.put(b"end")
+        outbox.flush()
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert stream.sent == b"end"
+    assert outbox.pending_bytes == 0
+
+
+def test_more_pieces_than_one_call_takes_are_sent() -> None:
+    stream = FakeStream()
+    outbox = Outbox(stream)
+
+    for number in range(1000):
+        outbox.put(b"%d," % number)
+    outbox.flush()
+
+    assert stream.sent == b"".join(b"%d," % number for number in range(1000))
+
+
+async def test_wait_below_returns_when_enough_was_sent() -> None:
+    stream = FakeStream(allowance=0)
+    outbox = Outbox(stream)
+    outbox.put(bytes(100))
+    outbox.flush()
+    returned: list[int] = []
+
+    async def wait(limit: int) -> None:
+        await outbox.wait_below(limit)
+        returned.append(limit)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        for limit in (100, 60, 0):
+            nursery.start_soon(wait, limit)
+        await wait_all_tasks_blocked()
+        assert returned == [100]
+        stream.allow(39)
+        await wait_all_tasks_blocked()
+        assert returned == [100]
+        stream.allow(1)
+        await wait_all_tasks_blocked()
+        assert returned == [100, 60]
+        stream.allow(60)
+        await wait_all_tasks_blocked()
+        assert returned == [100, 60, 0]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broken_stream_is_closed_and_ends_everything() -> None:
+    stream = FakeStream(allowance=0)
+    outbox = Outbox(stream)
+    outbox.put(b"lost")
+    outbox.flush()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        nursery.start_soon(outbox.wait_below, 0)
+        await wait_all_tasks_blocked()
+        stream.fail("reset by peer")
+
+    assert stream.is_closed
+    assert outbox.pending_bytes == 0
+    outbox.put(b"ignored")
+    outbox.flush()
+    await outbox.wait_below(0)
+    await outbox.run()
+    assert outbox.pending_bytes == 0
+
+
+async def test_a_stream_that_breaks_during_a_flush_ends_run() -> None:
+    stream = FakeStream()
+    outbox = Outbox(stream)
+
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(outbox.run)
+            await wait_all_tasks_blocked()
+            stream.fail("reset by peer")
+            outbox.put(b"lost")
+            outbox.flush()
+
+    assert stream.is_closed
+
+
+def test_a_file_that_is_shorter_than_its_region_breaks_the_connection() -> None:
+    stream = FakeStream()
+    outbox = Outbox(stream)
+
+    outbox.put(FileRegion(FakeFile(b"short"), 0, 6))
+    outbox.flush()
+
+    assert stream.is_closed
+
+
+async def test_run_can_be_cancelled_and_started_again() -> None:
+    stream = FakeStream(allowance=0)
+    outbox = Outbox(stream)
+    outbox.put(b"later")
+    outbox.flush()
+
+    with trio.move_on_after(0):
+        await outbox.run()
+    stream.allow(100)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert stream.sent == b"later"
+
+
+@pytest.mark.parametrize("allowance", [0, 3])
+async def test_a_piece_that_waits_is_not_copied(allowance: int) -> None:
+    stream = FakeStream(allowance=allowance)
+    outbox = Outbox(stream)
+    buffer = bytearray(b"first state")
+
+    outbox.put(buffer)
+    outbox.flush()
+    buffer[6:] = b"STATE"
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.run)
+        stream.allow(100)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert stream.sent == b"first STATE"

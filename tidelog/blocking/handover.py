@@ -1,0 +1,143 @@
+"""Records on their way from a caller's thread to the producer in the client's thread.
+
+Shell: a crossing costs tens of microseconds, so records are not carried one by one: they are put
+down, and a task on the other side, woken once, takes all that are there.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import TypeVar, final
+
+import trio
+
+from tidelog.blocking.thread import TrioThread
+from tidelog.client.client import Client
+from tidelog.client.producer.producer import Producer
+from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.wire.errors import TidelogError
+
+Result = TypeVar("Result")
+
+_PENDING_MAX = 10_000
+"""So many records may be on their way before `put` waits."""
+
+
+@final
+class Handover:
+    """Carries records to one producer, in the order in which they were put down.
+
+    `put` and `call` belong to the callers' threads, everything else to the client's.
+    """
+
+    def __init__(self, thread: TrioThread[Client], producer: Producer) -> None:
+        """Carry to `producer`, which lives in `thread`."""
+        self._thread = thread
+        self._producer = producer
+        self._pending: deque[OutgoingRecord] = deque()
+        self._is_awake = False
+        self._wake = trio.Event()
+        self._emptied = trio.lowlevel.ParkingLot()
+        self._failure: Exception | None = None
+        self._is_closed = False
+        self._scope = trio.CancelScope()
+        thread.start_soon(self._carry)
+
+    def put(self, record: OutgoingRecord) -> None:
+        """Put down a record; wait first if too many are on their way.
+
+        Raises:
+            TidelogError: Records that were put down before failed; this one was not taken.
+            trio.ClosedResourceError: The client or the producer is closed.
+        """
+        self._require_open()
+        if len(self._pending) >= _PENDING_MAX or self._failure is not None:
+            self._thread.call(self._wait_empty)
+            self._raise_failure()
+        self._pending.append(record)
+        # The other side says that it sleeps before it looks for records a last time, so either it
+        # sees this one or it is woken.
+        if not self._is_awake:
+            self._is_awake = True
+            self._thread.call_soon(self._woken)
+
+    def call(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Return what `work` returns, done after everything that was put down has arrived.
+
+        Raises:
+            TidelogError: Records that were put down failed; `work` was not done.
+            Exception: What `work` raised.
+        """
+
+        async def in_turn() -> Result:
+            await self._wait_empty()
+            self._raise_failure()
+            return await work()
+
+        return self._thread.call(in_turn)
+
+    async def aclose(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Carry what was put down, then leave the producer's block."""
+        try:
+            if kind is None or issubclass(kind, Exception):
+                await self._wait_empty()
+        finally:
+            self._is_closed = True
+            self._scope.cancel()
+            await self._producer.__aexit__(kind, error, traceback)
+        self._raise_failure()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise trio.ClosedResourceError("the producer is closed")
+        self._thread.require_open()
+
+    def _woken(self) -> None:
+        self._wake.set()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def _wait_empty(self) -> None:
+        while self._pending:
+            self._require_open()
+            await self._emptied.park()
+
+    async def _carry(self) -> None:
+        with self._scope:
+            while True:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                self._is_awake = False
+                while self._pending:
+                    await self._carry_one(self._pending[0])
+                self._emptied.unpark_all()
+        self._emptied.unpark_all()
+
+    async def _carry_one(self, record: OutgoingRecord) -> None:
+        self._keep(self._producer.take_failure())
+        try:
+            self._producer.send_nowait(
+                record.topic,
+                record.value,
+                key=record.key,
+                partition=record.partition,
+                headers=record.headers,
+                timestamp_ms=record.timestamp_ms,
+            )
+        except trio.WouldBlock:
+            await self._producer.wait_writable()
+            return
+        except TidelogError as error:
+            self._keep(error)
+        self._pending.popleft()
+
+    def _keep(self, failure: Exception | None) -> None:
+        self._failure = self._failure or failure

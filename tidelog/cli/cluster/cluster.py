@@ -1,0 +1,226 @@
+"""`tidelog cluster`: how the cluster stands, its settings, and who leads its partitions."""
+
+from typing import Any
+
+import click
+
+from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.cluster import brokers as cluster_brokers
+from tidelog.cli.cluster.reassign import reassignment, run_moves, wait_option
+from tidelog.cli.cluster.view import (
+    cluster_as_json,
+    elections_as_json,
+    print_cluster,
+    print_elections,
+)
+from tidelog.cli.errors import CommandError
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.options import change_options, examples, json_option
+from tidelog.cli.output.tables import counted, print_facts, print_json, print_table
+from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
+from tidelog.client.client import Client
+from tidelog.wire.messages.cluster_admin import DescribeClusterReply
+
+
+@click.group(cls=OrderedGroup)
+def cluster() -> None:
+    """See how the cluster stands, change it, elect leaders, move replicas."""
+
+
+for command in (cluster_brokers.drain, cluster_brokers.replace, cluster_brokers.unregister):
+    cluster.add_command(command)
+
+
+@cluster.command(epilog=examples("tidelog cluster status", "tidelog cluster status --partitions"))
+@click.option(
+    "--partitions",
+    "with_partitions",
+    is_flag=True,
+    help="List the partitions that need somebody to look, or are being moved.",
+)
+@broker_option
+@json_option
+def status(with_partitions: bool, broker: str, as_json: bool) -> None:
+    """Show the nodes of the cluster, and how its partitions stand.
+
+    All of it is what the broker that is asked knows; without a majority that may be old.
+    """
+
+    async def call(client: Client) -> tuple[DescribeClusterReply, list[MovingReplica]]:
+        found = await client.admin.describe_cluster(with_partitions=with_partitions)
+        return found, await client.admin.describe_moves() if found.reassigning_count else []
+
+    found, moves = ask(broker, call)
+    if as_json:
+        print_json(cluster_as_json(found, moves, with_partitions=with_partitions))
+    else:
+        print_cluster(found, moves, with_partitions=with_partitions)
+
+
+@cluster.command(
+    epilog=examples(
+        "tidelog cluster alter --set reassignment_bytes_per_s=20MB",
+        "tidelog cluster alter --set scrub_bytes_per_s=8MiB --set scrub_bytes_per_s@3=1MiB",
+        "tidelog cluster alter --reset reassignment_bytes_per_s",
+    )
+)
+@change_options
+@broker_option
+@json_option
+def alter(
+    changes: tuple[tuple[str, str], ...], resets: tuple[str, ...], broker: str, *, as_json: bool
+) -> None:
+    """Change settings of the cluster, or show them if there is nothing to change.
+
+    They are in force at once, everywhere. Settings that brokers were started with can be set for
+    all, and above that for one: NAME@NODE.
+    """
+    settings = ask(
+        broker, lambda client: client.admin.alter_cluster(set=dict(changes), reset=resets)
+    )
+    if as_json:
+        print_json(settings)
+    else:
+        print_facts(settings)
+
+
+@cluster.command(
+    epilog=examples("tidelog cluster config", "tidelog cluster config 3 --json"),
+    short_help="Show the settings of a running broker.",
+)
+@click.argument("node", type=click.IntRange(min=1), required=False)
+@broker_option
+@json_option
+def config(node: int | None, broker: str, as_json: bool) -> None:
+    """Show the settings of NODE as they are now, and who gave each of them.
+
+    Of the broker that is asked if no node is named. `cluster` and `broker` in the column SOURCE
+    mean `tidelog cluster alter`, for all brokers and for this one; LIVE are those that it can set.
+    All others take a restart: `tidelog config show` says what a broker would be told.
+    """
+    found = ask(broker, lambda client: client.admin.broker_config(node))
+    if as_json:
+        settings = {
+            each.name: {
+                "value": each.value,
+                "source": each.source,
+                "is_changed_at_run_time": each.is_changed_at_run_time,
+            }
+            for each in found.settings
+        }
+        print_json({"node_id": found.node_id, "settings": settings})
+        return
+    print_table(
+        ["SETTING", "VALUE", "SOURCE", "LIVE"],
+        [
+            (each.name, each.value, each.source, "yes" if each.is_changed_at_run_time else "")
+            for each in found.settings
+        ],
+    )
+
+
+@cluster.command(
+    epilog=examples(
+        "tidelog cluster elect",
+        "tidelog cluster elect --topic orders",
+        "tidelog cluster elect --topic orders --partition 3 --accept-data-loss",
+    )
+)
+@click.option("--topic", help="Only partitions of this topic.  [all topics]")
+@click.option(
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this partition; may be given several times, with --topic.",
+)
+@click.option(
+    "--accept-data-loss",
+    is_flag=True,
+    help="Where nobody is left who has all committed records, take somebody who may not.",
+)
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@broker_option
+@json_option
+def elect(
+    topic: str | None,
+    numbers: tuple[int, ...],
+    accept_data_loss: bool,
+    *,
+    is_sure: bool,
+    broker: str,
+    as_json: bool,
+) -> None:
+    """Let the preferred replicas lead again.
+
+    The cluster does that by itself, a few partitions at a time; this does it now, and loses
+    nothing. With --accept-data-loss, partitions that nobody leads get a leader that may lack
+    committed records, which are then lost for good; others are left as they are.
+    """
+    if numbers and topic is None:
+        raise click.UsageError("say of which topic the partitions are: --topic NAME")
+    if accept_data_loss and not is_sure:
+        where = "of the whole cluster" if topic is None else f"of topic {topic}"
+        confirm(f"lose what replicas {where} that are alive do not have, for good?")
+    partitions: PartitionsToElect = topic
+    if topic is not None and numbers:
+        partitions = [(topic, number) for number in numbers]
+
+    results = ask(
+        broker,
+        lambda client: client.admin.elect_leaders(partitions, accept_data_loss=accept_data_loss),
+    )
+    if as_json:
+        print_json(elections_as_json(results))
+    elif not results:
+        click.echo("there is nothing to elect")
+    else:
+        print_elections(results)
+    failed = [each for each in results if each.error is not None]
+    if failed:
+        first = failed[0].error
+        assert first is not None
+        raise CommandError(
+            f"{counted(len(failed), 'partition')} could not get that leader: {first.message}"
+        )
+
+
+@cluster.command(
+    epilog=examples(
+        "tidelog cluster reassign --topic orders --partition 3 --to 2,3,4",
+        "tidelog cluster reassign --drain 5 --dry-run",
+        "tidelog cluster reassign --balance",
+        "tidelog cluster reassign --topic orders --partition 3 --cancel",
+    )
+)
+@click.option("--topic", help="Of the partition that is to move.")
+@click.option("--partition", type=click.IntRange(min=0), help="That is to move, with --topic.")
+@click.option("--to", "nodes", metavar="N,N,...", help="Its replicas, first the preferred leader.")
+@click.option("--cancel", is_flag=True, help="Take back a move that is under way.")
+@click.option("--drain", type=int, multiple=True, metavar="NODE", help="Take all from this node.")
+@click.option("--balance", is_flag=True, help="Let nodes have as much to do as others.")
+@click.option(
+    "--max",
+    "replicas_max",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="How many replicas --drain and --balance may move at once.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing.")
+@wait_option
+@broker_option
+@json_option
+def reassign(
+    broker: str,
+    as_json: bool,
+    waits: bool,
+    **wanted: Any,  # noqa: ANN401  (see `reassignment`)
+) -> None:
+    """Move replicas to other nodes.
+
+    Records are copied in the background; the old copies go when the new ones are in sync.
+    `tidelog cluster status` shows how far it is. How fast it goes is a setting of the cluster:
+    `tidelog cluster alter --set reassignment_bytes_per_s=20MB`.
+    """
+    run_moves(broker, reassignment(**wanted), waits=waits, as_json=as_json)

@@ -1,0 +1,212 @@
+"""The cluster as people and programs see it."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+from msgspec.structs import asdict
+
+from tidelog.cli.output.tables import print_facts, print_table, size_text
+from tidelog.client.admin.cluster import MovingReplica
+from tidelog.wire.messages.cluster_admin import (
+    AcceptedLoss,
+    DescribeClusterReply,
+    LeaderElected,
+    PartitionState,
+)
+
+_NUMBERS = ("NODE", "LEADS", "REPLICAS", "PARTITION", "EPOCH", "LEADER", "BEFORE")
+
+
+def cluster_as_json(
+    cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
+) -> dict[str, object]:
+    """Return all that is known of a cluster, and of the replicas that are being added."""
+    found: dict[str, object] = asdict(cluster)
+    found["nodes"] = [asdict(node) for node in cluster.nodes]
+    found["data_losses"] = [
+        {**asdict(loss), "topic_id": loss.topic_id.hex()} for loss in cluster.data_losses
+    ]
+    found["moves"] = [_move_as_json(each) for each in moves]
+    del found["partitions"]
+    if with_partitions:
+        found["partitions"] = [asdict(each) for each in cluster.partitions]
+    return found
+
+
+def elections_as_json(results: Sequence[LeaderElected]) -> list[dict[str, object]]:
+    """Return who leads what now."""
+    return [
+        {**asdict(each), "error": None if each.error is None else each.error.message}
+        for each in results
+    ]
+
+
+def print_cluster(
+    cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
+) -> None:
+    """Print the nodes of a cluster, and how its partitions stand."""
+    leader = "nobody, as far as this node knows; a majority of the voters must be there"
+    if cluster.controller_id is not None:
+        leader = f"node {cluster.controller_id} in term {cluster.term}"
+    voters = [node for node in cluster.nodes if node.role == "voter"]
+    print_facts(
+        {
+            "cluster": cluster.cluster_id,
+            "led by": leader,
+            "asked": f"node {cluster.node_id}",
+            "voters": f"{len(voters)}, of which {len(voters) // 2 + 1} must agree",
+            "partitions": _partitions_in_words(cluster),
+        }
+    )
+    click.echo()
+    _print_nodes(cluster)
+    if cluster.partitions:
+        click.echo()
+        _print_partitions(cluster.partitions)
+    elif with_partitions:
+        click.echo("\nno partition needs anybody")
+    if moves:
+        click.echo("\nreplicas that are being added:")
+        _print_moves(moves)
+    if cluster.data_losses:
+        click.echo("\nelections that may have lost committed records, because somebody said so:")
+        _print_losses(cluster.data_losses)
+
+
+def print_elections(results: Sequence[LeaderElected]) -> None:
+    """Print who leads what now."""
+    rows = [
+        (
+            each.topic,
+            each.partition,
+            each.previous_leader_id,
+            each.leader_id,
+            _outcome(each),
+        )
+        for each in results
+    ]
+    print_table(["TOPIC", "PARTITION", "BEFORE", "LEADER", "RESULT"], rows, right=_NUMBERS)
+
+
+def _outcome(result: LeaderElected) -> str:
+    if result.error is not None:
+        return result.error.message
+    if result.may_have_lost_data:
+        return "elected; committed records may be lost"
+    return "led already" if result.leader_id == result.previous_leader_id else "elected"
+
+
+def _partitions_in_words(cluster: DescribeClusterReply) -> str:
+    counts = {
+        "without a leader": cluster.leaderless_count,
+        "below min_in_sync_replicas": cluster.unavailable_count,
+        "with replicas that are not in sync": cluster.under_replicated_count,
+        "not led by the preferred replica": cluster.not_preferred_count,
+        "being moved": cluster.reassigning_count,
+    }
+    words = [f"{count:,} {words}" for words, count in counts.items() if count]
+    return f"{cluster.partition_count:,}: {', '.join(words) or 'all as they should be'}"
+
+
+def _print_nodes(cluster: DescribeClusterReply) -> None:
+    rows = [
+        (
+            node.node_id,
+            f"{node.host}:{node.port}" if node.host else None,
+            node.failure_domain or None,
+            "leader" if node.node_id == cluster.controller_id else node.role,
+            f"{node.status}, drained" if node.is_drained else node.status,
+            node.leader_count,
+            node.replica_count,
+        )
+        for node in cluster.nodes
+    ]
+    columns = ["NODE", "ADDRESS", "FAILURE DOMAIN", "ROLE", "STATUS", "LEADS", "REPLICAS"]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def _print_partitions(partitions: Sequence[PartitionState]) -> None:
+    rows = [
+        (
+            each.topic,
+            each.partition,
+            each.leader_id,
+            each.leader_epoch,
+            _nodes(each.replicas),
+            _nodes(each.in_sync_replicas) or None,
+            _nodes(each.eligible_leader_replicas) or None,
+            _nodes(each.adding_replicas) or None,
+            _nodes(each.removing_replicas) or None,
+            _nodes(each.offline_replicas) or None,
+            _nodes(each.bereft_replicas) or None,
+        )
+        for each in partitions
+    ]
+    columns = ["TOPIC", "PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC"]
+    columns += _SELDOM
+    kept = [
+        place
+        for place, title in enumerate(columns)
+        if title not in _SELDOM or any(row[place] is not None for row in rows)
+    ]
+    print_table(
+        [columns[place] for place in kept],
+        [[row[place] for place in kept] for row in rows],
+        right=("PARTITION", "LEADER", "EPOCH"),
+    )
+
+
+_SELDOM = ["ELIGIBLE", "ADDING", "REMOVING", "OFFLINE", "LOST FILES"]
+"""Columns that are left out when nothing is in them."""
+
+
+def _move_as_json(move: MovingReplica) -> dict[str, object]:
+    found: dict[str, object] = {
+        "topic": move.topic,
+        "partition": move.partition,
+        "node_id": move.node_id,
+        "leader_id": move.leader_id,
+    }
+    fields = ("record_count", "records_left", "size_bytes", "bytes_left", "is_in_sync")
+    return found | {name: getattr(move.progress, name, None) for name in fields}
+
+
+def _print_moves(moves: Sequence[MovingReplica]) -> None:
+    rows = [
+        (each.topic, each.partition, each.leader_id, each.node_id, *_left(each)) for each in moves
+    ]
+    columns = ["TOPIC", "PARTITION", "FROM", "TO", "DONE", "LEFT", "RECORDS LEFT"]
+    print_table(columns, rows, right=columns[1:])
+
+
+def _left(move: MovingReplica) -> tuple[str | None, str | None, int | None]:
+    """Return how far a replica is; nothing where that is not known."""
+    known = move.progress
+    if known is None:
+        return None, None, None
+    done = 100 if known.is_in_sync else 99
+    if known.size_bytes:
+        done = min(100 * (known.size_bytes - known.bytes_left) // known.size_bytes, done)
+    return f"{done}%", size_text(known.bytes_left), known.records_left
+
+
+def _print_losses(losses: Sequence[AcceptedLoss]) -> None:
+    rows = [
+        (
+            datetime.fromtimestamp(loss.accepted_at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+            loss.topic or loss.topic_id.hex(),
+            loss.partition,
+            loss.leader_id,
+            loss.leader_epoch,
+            loss.last_known_leader,
+            _nodes(loss.eligible_leader_replicas) or None,
+        )
+        for loss in losses
+    ]
+    columns = ["TIME (UTC)", "TOPIC", "PARTITION", "LEADER", "EPOCH", "BEFORE", "GIVEN UP"]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def _nodes(node_ids: Sequence[int]) -> str:
+    return ",".join(map(str, node_ids))

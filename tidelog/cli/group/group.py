@@ -1,0 +1,191 @@
+"""`tidelog group`: inspect, move and delete consumer groups."""
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+import click
+
+from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.errors import CommandError
+from tidelog.cli.group.view import (
+    group_as_json,
+    listing_as_json,
+    moves_as_json,
+    print_group,
+    print_groups,
+    print_moves,
+)
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.options import examples, json_option, read_moment
+from tidelog.cli.output.tables import print_json
+from tidelog.client.admin.groups import OffsetMove, ResetPlace
+from tidelog.client.client import Client
+from tidelog.client.topic_partition import TopicPartition
+
+_STATES = ("empty", "assigning", "reconciling", "stable")
+
+
+class _Places(TypedDict):
+    """Where to move a group; one of them is given."""
+
+    to_earliest: bool
+    to_latest: bool
+    to_offset: int | None
+    to_time_ms: int | None
+    shift: int | None
+
+
+class _ResetOptions(_Places):
+    """What `reset-offsets` was asked for, besides the group."""
+
+    topics: tuple[str, ...]
+    partitions: tuple[int, ...]
+
+
+@click.group(cls=OrderedGroup)
+def group() -> None:
+    """Inspect, move, delete consumer groups."""
+
+
+@group.command("list", epilog=examples("tidelog group list", "tidelog group list --state empty"))
+@click.option(
+    "--state",
+    "states",
+    type=click.Choice(_STATES),
+    multiple=True,
+    help="Only groups in this state; may be given several times.",
+)
+@broker_option
+@json_option
+def list_all(states: tuple[str, ...], broker: str, as_json: bool) -> None:
+    """List consumer groups."""
+    found = ask(broker, lambda client: client.admin.list_groups(states or None))
+    if as_json:
+        print_json([listing_as_json(each) for each in found])
+    elif not found:
+        click.echo("there is no such group; one comes into being with its first member", err=True)
+    else:
+        print_groups(found)
+
+
+@group.command(epilog=examples("tidelog group describe billing"))
+@click.argument("group_id", metavar="GROUP")
+@broker_option
+@json_option
+def describe(group_id: str, broker: str, as_json: bool) -> None:
+    """Show who reads what in a group, and how far behind it is."""
+    found = ask(broker, lambda client: client.admin.describe_group(group_id))
+    if as_json:
+        print_json(group_as_json(found))
+    else:
+        print_group(found)
+
+
+@group.command(
+    "reset-offsets",
+    short_help="Move a group that does not read now.",
+    epilog=examples(
+        "tidelog group reset-offsets billing --topic orders --to-earliest --dry-run",
+        "tidelog group reset-offsets billing --topic orders --to-time 2h",
+        "tidelog group reset-offsets billing --topic orders --partition 3 --shift -100",
+    ),
+)
+@click.argument("group_id", metavar="GROUP")
+@click.option(
+    "--topic", "topics", multiple=True, required=True, help="In which topic; may be repeated."
+)
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only in this partition; may be repeated.",
+)
+@click.option("--to-earliest", is_flag=True, help="To the oldest records.")
+@click.option("--to-latest", is_flag=True, help="Behind the newest records.")
+@click.option("--to-offset", type=click.IntRange(min=0), help="To this offset.")
+@click.option(
+    "--to-time",
+    "to_time_ms",
+    metavar="TIME",
+    callback=read_moment,
+    help="To the records of this time: ISO 8601, or how long ago, such as 30min or 1h.",
+)
+@click.option("--shift", type=int, metavar="N", help="By N records on, or back if negative.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen and change nothing.")
+@broker_option
+@json_option
+def reset_offsets(
+    group_id: str, broker: str, as_json: bool, *, dry_run: bool, **options: Unpack[_ResetOptions]
+) -> None:
+    """Move a group that does not read these topics now to other offsets.
+
+    All partitions are moved, or none. Members must be stopped first.
+    """
+    to = _place(options)
+    topics, partitions = options["topics"], options["partitions"]
+    if partitions and len(topics) != 1:
+        raise click.UsageError("partitions are of one topic: give one --topic")
+
+    async def call(client: Client) -> dict[TopicPartition, OffsetMove]:
+        wanted = await _wanted(client, topics, partitions)
+        return await client.admin.reset_offsets(group_id, wanted, to, validate_only=dry_run)
+
+    moves = ask(broker, call)
+    if as_json:
+        print_json(moves_as_json(group_id, moves, dry_run=dry_run))
+        return
+    print_moves(moves)
+    if dry_run:
+        click.echo("nothing was changed: --dry-run", err=True)
+
+
+@group.command(epilog=examples("tidelog group delete billing --yes"))
+@click.argument("group_id", metavar="GROUP")
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@broker_option
+@json_option
+def delete(group_id: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
+    """Forget a group without members, and all its offsets."""
+    if not is_sure:
+        confirm(f"delete group {group_id} and all its offsets?")
+
+    if not ask(broker, lambda client: client.admin.delete_group(group_id)):
+        raise CommandError(f"there is no group {group_id!r}")
+    if as_json:
+        print_json({"deleted": group_id})
+    else:
+        click.echo(f"deleted group {group_id}")
+
+
+def _place(options: _Places) -> ResetPlace:
+    """Return where to move the group.
+
+    Raises:
+        click.UsageError: None or several places were given.
+    """
+    places: list[ResetPlace] = []
+    if options["to_earliest"]:
+        places.append("earliest")
+    if options["to_latest"]:
+        places.append("latest")
+    if options["to_offset"] is not None:
+        places.append(("offset", options["to_offset"]))
+    if options["to_time_ms"] is not None:
+        places.append(("time", options["to_time_ms"]))
+    if options["shift"] is not None:
+        places.append(("shift", options["shift"]))
+    if len(places) != 1:
+        raise click.UsageError(
+            "choose one of --to-earliest, --to-latest, --to-offset, --to-time and --shift"
+        )
+    return places[0]
+
+
+async def _wanted(
+    client: Client, topics: Sequence[str], partitions: Sequence[int]
+) -> list[tuple[str, int]]:
+    if partitions:
+        return [(topics[0], number) for number in dict.fromkeys(partitions)]
+    described = await client.admin.describe_topics(dict.fromkeys(topics))
+    return [(topic.name, number) for topic in described for number in range(len(topic.partitions))]

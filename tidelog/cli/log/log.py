@@ -1,0 +1,203 @@
+"""`tidelog log`: look into the files of a stopped broker."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from tidelog.broker.inspection.dump import DumpOptions, dump
+from tidelog.broker.inspection.findings import Verdict
+from tidelog.broker.inspection.repair import repair_indexes
+from tidelog.broker.inspection.rows import BAD, OFFSET_END, Line, OffsetRange
+from tidelog.broker.inspection.verify import verify
+from tidelog.broker.partitions.data_directory import LOCK_NAME, NODE_NAME
+from tidelog.cli.errors import CommandError
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.log.view import (
+    line_as_json,
+    line_as_text,
+    verdict_as_json,
+    verdict_as_text,
+)
+from tidelog.cli.options import examples, json_option
+from tidelog.cli.output.tables import counted
+from tidelog.logstore.disk.os_disk import OsDisk, OsFolder
+
+_PATHS = click.argument(
+    "paths", nargs=-1, required=True, type=click.Path(exists=True), metavar="PATH..."
+)
+
+
+class _Chosen(NamedTuple):
+    """Files that a path of the command line stands for."""
+
+    folder: OsFolder
+    files: list[str]
+    """Relative to the folder."""
+    prefix: str
+    """In front of each, as the user wrote it."""
+    is_whole: bool
+
+
+@click.group(cls=OrderedGroup)
+def log() -> None:
+    """Look into the files of a stopped broker.
+
+    A PATH is a data directory, the directory of a partition or of the metadata, or a single file.
+    """
+
+
+@log.command(
+    "dump",
+    short_help="Show all that is in files.",
+    epilog=examples(
+        "tidelog log dump tidelog-data/topics/orders.*/0 --records",
+        "tidelog log dump tidelog-data --json | jq 'select(.type == \"bad\")'",
+    ),
+)
+@_PATHS
+@click.option("--records", "with_records", is_flag=True, help="Show keys, values and headers too.")
+@click.option(
+    "--from-offset", type=click.IntRange(min=0), default=0, help="Leave out what is before."
+)
+@click.option(
+    "--to-offset", type=click.IntRange(min=0), help="Leave out this one and what follows."
+)
+@json_option
+def dump_files(
+    paths: tuple[str, ...],
+    with_records: bool,
+    from_offset: int,
+    *,
+    to_offset: int | None,
+    as_json: bool,
+) -> None:
+    """Show all that is in files: one line each, with --json one object on each line.
+
+    Headers of batches, entries of the journals of queues and of the cluster's metadata, snapshots,
+    checkpoints, indexes and all other files. Nothing is changed. What is torn or damaged is shown
+    as far as it goes, and where and why it is bad; the exit status is 1 then.
+    """
+    wanted = OffsetRange(from_offset, OFFSET_END if to_offset is None else to_offset)
+    options = DumpOptions(wanted=wanted, with_records=with_records)
+    bad_count = 0
+    for chosen in _choose(paths):
+        file = ""
+        for line in _dump(chosen, options):
+            bad_count += line["type"] == BAD
+            if as_json:
+                click.echo(line_as_json(line))
+                continue
+            if line["file"] != file:
+                file = str(line["file"])
+                click.echo(click.style(file, bold=True))
+            click.echo(f"  {line_as_text(line)}")
+    if bad_count:
+        raise CommandError(f"{counted(bad_count, 'place')} cannot be read or not be believed")
+
+
+@log.command(
+    "verify",
+    short_help="Check files, and whether they go together.",
+    epilog=examples("tidelog log verify tidelog-data"),
+)
+@_PATHS
+@json_option
+def verify_files(paths: tuple[str, ...], as_json: bool) -> None:
+    """Check every checksum, and every rule between files, and say of each file whether it is good.
+
+    Whether segments follow on each other, leader epochs and offsets grow, indexes, footers and
+    checkpoints fit the batches, all that should be there is. Nothing is changed. The exit status is
+    1 if anything is bad; a torn tail, which a crash leaves and the next start cuts off, is too.
+    """
+    with ExitStack() as locks:
+        _lock_shared(paths, locks)
+        _report(
+            (
+                replace(verdict, path=chosen.prefix + verdict.path)
+                for chosen in _choose(paths)
+                for verdict in verify(chosen.folder, chosen.files, is_whole=chosen.is_whole)
+            ),
+            as_json=as_json,
+        )
+
+
+@log.command(
+    "repair-index",
+    short_help="Make the indexes of sealed segments anew.",
+    epilog=examples("tidelog log repair-index tidelog-data/topics/orders.*/0"),
+)
+@_PATHS
+@json_option
+def repair_index(paths: tuple[str, ...], as_json: bool) -> None:
+    """Make the indexes of sealed segments anew, each at once and durably.
+
+    A broker makes an index that is missing or bad by itself, when it needs it first.
+    """
+    with ExitStack() as locks:
+        for directory in _data_directories(paths):
+            locks.callback(OsDisk(str(directory)).lock(LOCK_NAME).release)
+        _report(
+            (
+                replace(verdict, path=chosen.prefix + verdict.path)
+                for chosen in _choose(paths)
+                for verdict in repair_indexes(OsDisk(chosen.folder.root), chosen.files)
+            ),
+            as_json=as_json,
+        )
+
+
+def _report(verdicts: Iterable[Verdict], *, as_json: bool) -> None:
+    """Print verdicts as they come.
+
+    Raises:
+        CommandError: Some file is bad.
+    """
+    count = bad_count = 0
+    for verdict in verdicts:
+        count += 1
+        bad_count += not verdict.is_ok
+        click.echo(verdict_as_json(verdict) if as_json else verdict_as_text(verdict))
+    if bad_count:
+        raise CommandError(f"{bad_count:,} of {counted(count, 'file')} are bad")
+
+
+def _choose(paths: Iterable[str]) -> Iterator[_Chosen]:
+    for path in paths:
+        place = Path(path)
+        if place.is_dir():
+            folder = OsFolder(path)
+            prefix = path if path.endswith("/") else f"{path}/"
+            yield _Chosen(folder, folder.files_below(""), prefix, is_whole=True)
+        else:
+            prefix = path.removesuffix(place.name)
+            yield _Chosen(OsFolder(str(place.parent)), [place.name], prefix, is_whole=False)
+
+
+def _dump(chosen: _Chosen, options: DumpOptions) -> Iterator[Line]:
+    for line in dump(chosen.folder, chosen.files, options):
+        yield {**line, "file": f"{chosen.prefix}{line['file']}"}
+
+
+def _data_directories(paths: Iterable[str]) -> list[Path]:
+    """Return the data directories in which paths lie, each once."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        place = Path(path).resolve()
+        for each in (place, *place.parents):
+            if (each / LOCK_NAME).is_file() and (each / NODE_NAME).is_file():
+                found[each] = None
+    return list(found)
+
+
+def _lock_shared(paths: Iterable[str], locks: ExitStack) -> None:
+    """Let no broker begin to use what is looked at.
+
+    Raises:
+        DataDirectoryError: One uses it.
+    """
+    for directory in _data_directories(paths):
+        locks.callback(OsFolder(str(directory)).lock_shared(LOCK_NAME).release)

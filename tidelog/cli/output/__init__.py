@@ -1,0 +1,1 @@
+"""Output for people and programs: tables, times, records, log lines."""

@@ -1,0 +1,259 @@
+"""`tidelog queue`: messages that are received, and what becomes of them."""
+
+import sys
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import BinaryIO, Final, final
+
+import click
+import trio
+
+from tidelog.cli.client import ask, broker_option
+from tidelog.cli.errors import CommandError
+from tidelog.cli.options import Seconds, examples, json_option
+from tidelog.cli.output.tables import counted, print_json
+from tidelog.cli.queue.message_view import message_as_json, print_messages
+from tidelog.client.client import Client
+from tidelog.client.queue.queue import Queue
+from tidelog.client.queue.receive.message import Message, giving_up
+from tidelog.wire.errors import BatchError, TidelogError
+from tidelog.wire.messages.queues import RECEIVE_COUNT_MAX, VISIBILITY_TIMEOUT_MS_MAX
+
+_SHOWN_BYTES_MAX: Final = 1 << 20
+"""Longer values are not read only to be printed."""
+_TIMEOUT = Seconds(longest=VISIBILITY_TIMEOUT_MS_MAX / 1000)
+
+
+_handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...")
+
+
+@click.command(
+    epilog=examples(
+        "tidelog queue receive payments --max 5 --wait 20",
+        "tidelog queue receive payments --delete --json",
+        "tidelog queue receive scans --output scan.tiff --delete",
+    )
+)
+@click.argument("name", metavar="QUEUE")
+@click.option(
+    "--max",
+    "max_messages",
+    type=click.IntRange(1, RECEIVE_COUNT_MAX),
+    default=10,
+    show_default=True,
+    help="How many at most.",
+)
+@click.option(
+    "--visibility-timeout",
+    type=_TIMEOUT,
+    metavar="SECONDS",
+    help="How long nobody else gets them.  [as the queue says]",
+)
+@click.option(
+    "--wait",
+    type=Seconds(longest=3600),
+    metavar="SECONDS",
+    help="How long to wait for the first one.  [as the queue says]",
+)
+@click.option("--delete", "is_deleting", is_flag=True, help="Delete them when they were printed.")
+@click.option(
+    "--output",
+    metavar="PATH",
+    help="Take one message, and write its value, of any length, there; - for standard output.",
+)
+@broker_option
+@json_option
+def receive(
+    name: str,
+    max_messages: int,
+    is_deleting: bool,
+    *,
+    output: str | None,
+    broker: str,
+    as_json: bool,
+    **times: float | None,
+) -> None:
+    """Take messages, and print them with their receipt handles.
+
+    Of values above 1 MiB only the length is printed; --output writes them.
+    """
+
+    async def call(client: Client) -> None:
+        queue = client.queue(name)
+        count, limit = (max_messages, _SHOWN_BYTES_MAX) if output is None else (1, 0)
+        # Before anything is received: nobody gets what cannot be written.
+        messages: list[Message] = []
+        try:
+            with nullcontext() if output is None else _target(output) as target:
+                messages = await queue.receive(count, **times, value_bytes_max=limit)
+                if target is not None and messages:
+                    await _copy(messages[0], target.file)
+                    target.is_whole = True
+        except (CommandError, OSError, TidelogError):
+            with suppress(TidelogError):  # Then others get it when its time is over.
+                await queue.release_batch(messages)
+            raise
+        if output is None or not messages:
+            _show(messages, as_json=as_json)
+        elif not is_deleting:
+            click.echo(messages[0].receipt_handle, err=True)
+        if is_deleting:
+            sys.stdout.flush()  # What cannot be printed is not deleted.
+            await queue.delete_batch(messages)
+
+    ask(broker, call)
+
+
+@final
+class _Target:
+    """Where the value of a message goes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.is_whole = False
+
+
+@contextmanager
+def _target(path: str) -> Generator[_Target]:
+    """Open a file that is there as a whole when that is said, and else as it was.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    if path == "-":
+        yield _Target(sys.stdout.buffer)
+        return
+    part = Path(f"{path}.part")
+    try:
+        with part.open("wb") as file:
+            target = _Target(file)
+            yield target
+        if target.is_whole:
+            part.replace(path)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+async def _copy(message: Message, file: BinaryIO) -> None:
+    """Copy the value of a message, which nobody else gets meanwhile."""
+    seconds = max(message.lease.expires_at - trio.current_time(), 1)
+    extend_at = trio.current_time() + seconds / 2
+    async for chunk in message.chunks():
+        file.write(chunk)
+        if trio.current_time() >= extend_at:
+            await message.extend(seconds)
+            extend_at = trio.current_time() + seconds / 2
+
+
+def _show(messages: Sequence[Message], *, as_json: bool) -> None:
+    if as_json:
+        print_json([message_as_json(message) for message in messages])
+    elif messages:
+        print_messages(messages)
+    else:
+        click.echo("there was no message", err=True)
+
+
+@click.command(
+    "delete-message",
+    epilog=examples("tidelog queue delete-message payments HANDLE"),
+)
+@click.argument("name", metavar="QUEUE")
+@_handles
+@broker_option
+@json_option
+def delete_message(name: str, handles: tuple[str, ...], broker: str, *, as_json: bool) -> None:
+    """Delete messages that were received: they are done."""
+
+    async def call(queue: Queue) -> None:
+        await queue.delete_batch(handles)
+
+    _settle(broker, name, call)
+    _report("deleted", handles, as_json=as_json)
+
+
+@click.command(epilog=examples("tidelog queue extend payments HANDLE --seconds 300"))
+@click.argument("name", metavar="QUEUE")
+@_handles
+@click.option("--seconds", type=_TIMEOUT, required=True, help="How long from now on.")
+@broker_option
+@json_option
+def extend(
+    name: str, handles: tuple[str, ...], seconds: float, *, broker: str, as_json: bool
+) -> None:
+    """Keep messages that were received for longer."""
+
+    async def call(queue: Queue) -> None:
+        await queue.extend_batch(handles, seconds)
+
+    _settle(broker, name, call)
+    _report("extended", handles, as_json=as_json)
+
+
+@click.command(epilog=examples("tidelog queue release payments HANDLE --delay 60"))
+@click.argument("name", metavar="QUEUE")
+@_handles
+@click.option(
+    "--delay",
+    type=_TIMEOUT,
+    metavar="SECONDS",
+    help="Others get them after so long.  [as the queue's backoff says]",
+)
+@click.option("--reason", default="", help="Why, for people.")
+@broker_option
+@json_option
+def release(
+    name: str,
+    handles: tuple[str, ...],
+    delay: float | None,
+    *,
+    reason: str,
+    broker: str,
+    as_json: bool,
+) -> None:
+    """Let others have messages that were received."""
+    try:
+        giving_up(delay, reason)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+    async def call(queue: Queue) -> None:
+        await queue.release_batch(handles, delay, reason=reason)
+
+    _settle(broker, name, call)
+    _report("released", handles, as_json=as_json)
+
+
+def _settle(broker: str, name: str, call: Callable[[Queue], Awaitable[None]]) -> None:
+    """Settle messages.
+
+    Raises:
+        CommandError: Some could not be settled; one line says which was the first, and why.
+    """
+
+    async def settle(client: Client) -> None:
+        try:
+            await call(client.queue(name))
+        except BatchError as error:
+            index, first = next(iter(error.errors.items()))
+            count = len(error.errors)
+            raise CommandError(
+                f"{counted(count, 'handle')} {'was' if count == 1 else 'were'} refused, the others"
+                f" are done; handle {index + 1}: {first}"
+            ) from error
+
+    ask(broker, settle)
+
+
+def _report(what: str, handles: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        print_json({what: len(handles)})
+    else:
+        click.echo(f"{what} {counted(len(handles), 'message')}")
+
+
+COMMANDS = (receive, delete_message, extend, release)

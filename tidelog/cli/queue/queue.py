@@ -1,0 +1,223 @@
+"""`tidelog queue`: create, inspect, change and delete queues."""
+
+from typing import Any
+
+import click
+
+from tidelog.cli.client import ask, broker_option, confirm
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.options import (
+    NameAndValue,
+    change_options,
+    examples,
+    json_option,
+    read_place,
+    require_changes,
+)
+from tidelog.cli.output.tables import counted, print_json, print_settings
+from tidelog.cli.queue import admin as queue_care
+from tidelog.cli.queue import messages as queue_messages
+from tidelog.cli.queue.history import history
+from tidelog.cli.queue.retention_view import loss_text
+from tidelog.cli.queue.send import send
+from tidelog.cli.queue.view import print_queue, print_queues, queue_as_json
+from tidelog.client.admin.queue_counts import DescribedQueue
+from tidelog.client.client import Client
+from tidelog.wire.env.real_env import RealClock
+from tidelog.wire.messages.topics import TopicDescription
+
+
+@click.group(cls=OrderedGroup)
+def queue() -> None:
+    """Create, inspect, change, delete queues."""
+
+
+@queue.command(
+    epilog=examples(
+        "tidelog queue create payments-dead",
+        "tidelog queue create payments --partitions 4 --config max_receive_count=5 --config"
+        " dead_letter_queue=payments-dead",
+        "tidelog queue create billing --topic orders --start latest",
+    )
+)
+@click.argument("name")
+@click.option("--topic", help="Whose records are its messages.  [a topic of the queue's name]")
+@click.option("--partitions", type=int, help="How many the topic has, if it is made.  [1]")
+@click.option(
+    "--start",
+    callback=read_place,
+    default="earliest",
+    show_default=True,
+    metavar="earliest|latest|TIME",
+    help="Where in the topic it begins; a time such as 2025-01-31T12:00 or 1h (ago).",
+)
+@click.option("--fifo", is_flag=True, help="Hand out messages with the same key in order.")
+@click.option(
+    "--config",
+    "settings",
+    type=NameAndValue(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the queue; may be given several times.",
+)
+@click.option(
+    "--topic-config",
+    type=NameAndValue(),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the topic, if it is made; may be given several times.",
+)
+@broker_option
+@json_option
+def create(
+    name: str,
+    settings: tuple[tuple[str, str], ...],
+    topic_config: tuple[tuple[str, str], ...],
+    *,
+    broker: str,
+    as_json: bool,
+    **wanted: Any,  # noqa: ANN401  (arguments of `create_queue`, as click has read them)
+) -> None:
+    """Create a queue, and its topic if there is none.
+
+    Records that are in the topic already are its messages as well, unless --start says otherwise.
+    The same queue again is no error. `tidelog queue describe` lists all settings.
+    """
+    for setting, _ in settings:
+        if setting in {"name", "topic_config", *wanted}:
+            raise click.UsageError(f"{setting} is no setting of a queue; see the options")
+    wanted |= dict(settings)
+
+    async def call(client: Client) -> DescribedQueue:
+        await client.admin.create_queue(name, topic_config=dict(topic_config), **wanted)
+        (created,) = await client.admin.describe_queues([name], with_counts=True)
+        return created
+
+    created = ask(broker, call)
+    if as_json:
+        print_json(queue_as_json(created, now_ms=RealClock().now_ms()))
+    else:
+        partitions = counted(len(created.partitions), "partition")
+        click.echo(f"created queue {name} on topic {created.topic} with {partitions}")
+
+
+@queue.command("list", epilog=examples("tidelog queue list", "tidelog queue list --no-counts"))
+@click.option(
+    "--counts/--no-counts",
+    "with_counts",
+    default=True,
+    show_default=True,
+    help="Have the messages of every queue counted, which takes time if there are very many.",
+)
+@broker_option
+@json_option
+def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
+    """List all queues, and how many messages they have."""
+    queues = ask(broker, lambda client: client.admin.describe_queues(with_counts=with_counts))
+    if as_json:
+        print_json([queue_as_json(described, now_ms=RealClock().now_ms()) for described in queues])
+    elif not queues:
+        click.echo("there are no queues yet; `tidelog queue create NAME` makes one", err=True)
+    else:
+        print_queues(queues, now_ms=RealClock().now_ms(), with_counts=with_counts)
+
+
+@queue.command(epilog=examples("tidelog queue describe payments"))
+@click.argument("name")
+@broker_option
+@json_option
+def describe(name: str, broker: str, as_json: bool) -> None:
+    """Show how many messages a queue has, when they go, its settings, and who serves it."""
+
+    async def call(client: Client) -> tuple[DescribedQueue, TopicDescription]:
+        (described,) = await client.admin.describe_queues([name], with_counts=True)
+        (topic,) = await client.admin.describe_topics([described.topic])
+        return described, topic
+
+    described, topic = ask(broker, call)
+    now_ms = RealClock().now_ms()
+    if as_json:
+        in_ms = None if described.counts is None else described.counts.oldest_goes_in_ms
+        oldest_goes_ms = None if in_ms is None else now_ms + in_ms
+        print_json(queue_as_json(described, now_ms=now_ms) | {"oldest_goes_ms": oldest_goes_ms})
+        return
+    loss = loss_text(described, topic.config)
+    print_queue(described, loss, now_ms=now_ms)
+    if described.counts is not None and described.counts.oldest_goes_soon:
+        click.echo(f"warning: the oldest message goes {loss}", err=True)
+
+
+@queue.command(
+    epilog=examples(
+        "tidelog queue alter payments --set visibility_timeout_ms=5min",
+        "tidelog queue alter payments --set retry_backoff='exponential(1s,2,5min,jitter)'",
+        "tidelog queue alter payments --reset dead_letter_queue",
+    )
+)
+@click.argument("name")
+@change_options
+@broker_option
+@json_option
+def alter(
+    name: str,
+    changes: tuple[tuple[str, str], ...],
+    resets: tuple[str, ...],
+    *,
+    broker: str,
+    as_json: bool,
+) -> None:
+    """Change settings of a queue.
+
+    They are in force at once. Whether it is FIFO, and deduplication_scope, cannot be changed.
+    """
+    require_changes(changes, resets)
+
+    async def call(client: Client) -> DescribedQueue:
+        await client.admin.alter_queue(name, set=dict(changes), reset=resets)
+        (altered,) = await client.admin.describe_queues([name], with_counts=True)
+        return altered
+
+    altered = ask(broker, call)
+    if as_json:
+        print_json(queue_as_json(altered, now_ms=RealClock().now_ms()))
+    else:
+        print_settings(altered.config, altered.config_overrides, "queue")
+
+
+@queue.command(
+    epilog=examples("tidelog queue delete payments", "tidelog queue delete payments --with-topic")
+)
+@click.argument("name")
+@click.option("--with-topic", is_flag=True, help="Delete its topic and all records, too.")
+@click.option(
+    "--cut-ties",
+    is_flag=True,
+    help="Even if it takes dead letters of other queues, which have no place for them then.",
+)
+@click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
+@broker_option
+@json_option
+def delete(
+    name: str, with_topic: bool, cut_ties: bool, *, is_sure: bool, broker: str, as_json: bool
+) -> None:
+    """Delete a queue.
+
+    Who has which messages, and how often they were received, is forgotten. The messages stay in the
+    topic, where other queues and consumers go on as they were.
+    """
+    if not is_sure:
+        what = "its topic with all records" if with_topic else "not the records of its topic"
+        confirm(f"delete queue {name}, and {what}?")
+
+    ask(
+        broker,
+        lambda client: client.admin.delete_queue(name, with_topic=with_topic, cut_ties=cut_ties),
+    )
+    if as_json:
+        print_json({"deleted": name})
+    else:
+        click.echo(f"deleted queue {name}")
+
+
+for _command in (send, history, *queue_messages.COMMANDS, *queue_care.COMMANDS):
+    queue.add_command(_command)

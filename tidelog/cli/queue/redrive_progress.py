@@ -1,0 +1,116 @@
+"""How far redrives are, for people and programs, and waiting for their end."""
+
+from typing import Final
+
+import trio
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from tidelog.cli.output.tables import counted, print_facts
+from tidelog.cli.output.times import moment_text
+from tidelog.client.admin.redrive_status import RedriveReport
+from tidelog.client.queue.queue import Queue
+from tidelog.wire.messages.redrives import RedriveStatus
+
+_INTERVAL_S: Final = 0.5
+
+
+async def wait_for_redrive(queue: Queue, console: Console) -> RedriveReport:
+    """Return when the redrive of a queue is over; say how it ended.
+
+    A bar is shown where the console is a terminal; nothing stays of it.
+    """
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        auto_refresh=False,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    with progress:
+        task = progress.add_task("", total=None)
+        while True:
+            report = await queue.redrive_status()
+            progress.update(
+                task,
+                description=f"{report.messages_per_s:,.0f} messages/s",
+                total=report.to_move or None,
+                completed=report.moved + report.skipped + report.failed,
+            )
+            progress.refresh()
+            if report.is_over:
+                return report
+            await trio.sleep(_INTERVAL_S)
+
+
+def report_as_json(report: RedriveReport) -> dict[str, object]:
+    """Return everything that is known of a redrive."""
+    return {
+        "status": None if report.status is None else report.status.name.lower(),
+        "is_over": report.is_over,
+        "started_ms": report.started_ms or None,
+        "ended_ms": report.ended_ms,
+        "to_move": report.to_move,
+        "moved": report.moved,
+        "on_the_way": report.on_the_way,
+        "left": report.left,
+        "skipped": report.skipped,
+        "failed": report.failed,
+        "messages_per_s": round(report.messages_per_s, 1),
+        "rate": report.rate,
+        "only_from": report.only_from,
+        "to_topic_id": None if report.to_topic_id is None else report.to_topic_id.hex(),
+        "reason": report.reason,
+    }
+
+
+def print_report(report: RedriveReport) -> None:
+    """Print how far a redrive is."""
+    if report.status is None:
+        print_facts({"status": "there never was a redrive of this queue"})
+        return
+    facts: dict[str, object] = {
+        "status": _status_text(report),
+        "started": moment_text(report.started_ms),
+    }
+    if report.ended_ms is not None:
+        facts["ended"] = moment_text(report.ended_ms)
+    if report.only_from is not None:
+        facts["only from"] = report.only_from
+    speed = f"{report.messages_per_s:,.1f} messages/s"
+    if report.rate is not None:
+        speed += f", at most {report.rate:,} from each partition"
+    facts |= {
+        "moved": f"{report.moved:,} of {counted(report.to_move, 'message')}",
+        "on the way": report.on_the_way,
+        "left": report.left,
+        "speed": speed,
+    }
+    if report.skipped:
+        facts["skipped"] = f"{report.skipped:,} not meant, or without a place to go to"
+    if report.failed:
+        facts["failed"] = f"{report.failed:,} refused there, and in this queue again"
+    if report.reason:
+        facts["reason"] = report.reason
+    print_facts(facts)
+
+
+def _status_text(report: RedriveReport) -> str:
+    assert report.status is not None
+    text = report.status.name.lower()
+    if report.status is not RedriveStatus.RUNNING and report.on_the_way:
+        text += ", some messages are on their way"
+    return text

@@ -1,0 +1,109 @@
+"""What each of the brokers is told that `tidelog serve --workers` starts.
+
+Reads directories, and starts nothing.
+"""
+
+import socket
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tidelog.broker.config.broker_config import BrokerConfig, parse_address
+from tidelog.wire.errors import ConfigError, DataDirectoryError
+
+WORKERS_MAX: Final = 64
+"""More nodes no cluster has."""
+
+_PORT_MAX: Final = 0xFFFF
+_OF_A_BROKER: Final = ("node", "metadata", "topics")
+"""Any of these makes a directory that of a broker."""
+_EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  (looked for, not listened on)
+
+
+def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
+    """Return the settings of each worker, by its number from 1 on.
+
+    Node ids and ports are counted up from those of `base`. They are one failure domain, and peers
+    of each other unless `base` names peers.
+
+    Raises:
+        ConfigError: The settings do not go together; one line.
+        DataDirectoryError: The data directory is that of one broker, or of more workers.
+    """
+    addresses = [_counted_up("listen", base.listen, count) for count in range(worker_count)]
+    advertised = [""] * worker_count
+    if base.advertised:
+        advertised = [
+            _counted_up("advertised", base.advertised, count) for count in range(worker_count)
+        ]
+    elif not base.peers and parse_address(base.listen)[0] in _EVERYWHERE:
+        raise ConfigError(
+            f"{base.listen} is no address to connect to, and workers must know where the others"
+            " are; set advertised (TIDELOG_ADVERTISED=HOST:PORT), or listen on one address"
+        )
+    _check_directories(Path(base.data_dir), worker_count)
+    reached_at = advertised if base.advertised else addresses
+    peers = base.peers or ",".join(
+        f"{base.node_id + count}={address}" for count, address in enumerate(reached_at)
+    )
+    return [
+        replace(
+            base,
+            data_dir=str(Path(base.data_dir) / str(count + 1)),
+            listen=addresses[count],
+            advertised=advertised[count],
+            node_id=base.node_id + count,
+            peers=peers,
+            failure_domain=base.failure_domain or socket.gethostname(),
+        )
+        for count in range(worker_count)
+    ]
+
+
+def check_no_workers(data_dir: str) -> None:
+    """Check that a directory is not one of workers: one broker must not begin anew in it.
+
+    Raises:
+        DataDirectoryError: It is.
+    """
+    numbers = _worker_numbers(Path(data_dir))
+    if numbers and not _is_of_a_broker(Path(data_dir)):
+        raise DataDirectoryError(
+            f"{data_dir} holds the data of {numbers[-1]} workers; start them with"
+            f" --workers {numbers[-1]}, or choose another --data-dir"
+        )
+
+
+def _check_directories(directory: Path, worker_count: int) -> None:
+    if _is_of_a_broker(directory):
+        raise DataDirectoryError(
+            f"{directory} holds the data of a single broker; to go on with it as the first worker,"
+            f" move all that is in it to {directory / '1'}, or choose another --data-dir"
+        )
+    numbers = _worker_numbers(directory)
+    if numbers and numbers[-1] > worker_count:
+        raise DataDirectoryError(
+            f"{directory} holds the data of {numbers[-1]} workers, not of {worker_count}; start"
+            f" --workers {numbers[-1]}: the cluster counts on them"
+        )
+
+
+def _is_of_a_broker(directory: Path) -> bool:
+    return any((directory / name).exists() for name in _OF_A_BROKER)
+
+
+def _worker_numbers(directory: Path) -> Sequence[int]:
+    """Return the numbers of the workers that have data here, ascending."""
+    return [
+        number for number in range(1, WORKERS_MAX + 1) if _is_of_a_broker(directory / str(number))
+    ]
+
+
+def _counted_up(name: str, address: str, count: int) -> str:
+    host, port = parse_address(address)
+    if not port:
+        raise ConfigError(f"{name} has port 0, but workers have ports that others know; choose one")
+    if port + count > _PORT_MAX:
+        raise ConfigError(f"{name} is {address}: there are not enough ports behind it")
+    return f"[{host}]:{port + count}" if ":" in host else f"{host}:{port + count}"

@@ -1,0 +1,163 @@
+"""`tidelog serve --workers N`: several brokers, each in a process of its own.
+
+Shell: owns the child processes. Nothing is restarted: whoever runs this decides about that.
+"""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, final
+
+import trio
+
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.cli.errors import CommandError
+
+_log = logging.getLogger("tidelog.workers")
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+async def run_workers(plans: Sequence[BrokerConfig], *, config_file: str | None) -> int:
+    """Run a broker for each plan until all have ended; return the exit status.
+
+    The first SIGTERM or SIGINT ends all of them in order, a second one at once.
+
+    Raises:
+        CommandError: One has ended by itself, or not in order; one line.
+    """
+    workers = [
+        Worker(number, plan, config_file=config_file) for number, plan in enumerate(plans, 1)
+    ]
+    signal_count = 0
+    last = signal.SIGTERM
+    with trio.open_signal_receiver(*_SIGNALS) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def pass_on() -> None:
+                nonlocal signal_count, last
+                async for number in signals:
+                    signal_count += 1
+                    last = signal.Signals(number)
+                    if signal_count == 1:
+                        _log.info("stopping all workers in order; a second signal stops at once")
+                    for worker in workers:
+                        worker.end()
+
+            nursery.start_soon(pass_on)
+            async with trio.open_nursery() as running:
+                for worker in workers:
+                    running.start_soon(worker.run)
+            nursery.cancel_scope.cancel()
+    if signal_count > 1:
+        return 128 + last
+    failed = [worker for worker in workers if worker.status]
+    if failed:
+        numbers = ", ".join(str(worker.number) for worker in failed)
+        what = "worker" if len(failed) == 1 else "workers"
+        raise CommandError(f"{what} {numbers} did not end in order; the lines above say why")
+    return 0
+
+
+@final
+class Worker:
+    """One broker, as a child process."""
+
+    def __init__(self, number: int, plan: BrokerConfig, *, config_file: str | None) -> None:
+        """Be about to run a broker with these settings, of which some stand in a file."""
+        self.number = number
+        """Counted from 1."""
+        self.status: int | None = None
+        """Exit status, once it has ended; negative for a signal."""
+        self._plan = plan
+        self._config_file = config_file
+        self._process: trio.Process | None = None
+        self._was_told = False
+
+    def end(self) -> None:
+        """Ask it to end in order; asked again, it ends at once."""
+        self._was_told = True
+        if self._process is not None and self.status is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    async def run(self) -> None:
+        """Run it to its end; if cancelled, it is killed."""
+        process = await trio.lowlevel.open_process(
+            self._command(),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=self._environment(),
+            # Ctrl-C goes to everybody in the group: it would come twice, and twice means at once.
+            process_group=0,
+        )
+        self._process = process
+        if self._was_told:
+            process.send_signal(signal.SIGTERM)
+        try:
+            await self._pass_on_log(process)
+            self.status = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                with trio.CancelScope(shield=True):
+                    await process.wait()
+        if not self._was_told:
+            _log.error(
+                "worker_ended",
+                extra={
+                    "fields": {
+                        "worker": self.number,
+                        "node_id": self._plan.node_id,
+                        "status": self.status,
+                        "reason": "by itself; it is not started again, the others go on",
+                    }
+                },
+            )
+
+    def _command(self) -> list[str]:
+        plan = self._plan
+        command = [sys.executable, "-m", "tidelog", "serve"]
+        if self._config_file is not None:
+            command += ["--config", self._config_file]
+        flags = {
+            "--data-dir": plan.data_dir,
+            "--listen": plan.listen,
+            "--node-id": str(plan.node_id),
+            "--peers": plan.peers,
+            "--failure-domain": plan.failure_domain,
+            "--log-format": plan.log_format,
+            "--log-level": plan.log_level,
+        }
+        return [*command, *(word for flag in flags.items() for word in flag)]
+
+    def _environment(self) -> dict[str, str]:
+        # There is no flag for it; the environment beats the file.
+        return {**os.environ, "TIDELOG_ADVERTISED": self._plan.advertised}
+
+    async def _pass_on_log(self, process: trio.Process) -> None:
+        assert process.stderr is not None
+        rest = b""
+        async for chunk in process.stderr:
+            *lines, rest = (rest + bytes(chunk)).split(b"\n")
+            for line in lines:
+                _write(marked(line, self.number))
+        if rest:
+            _write(marked(rest, self.number))
+
+
+def marked(line: bytes, number: int) -> bytes:
+    """Return a line of a log that says which worker wrote it; JSON stays JSON."""
+    if line.startswith(b'{"'):
+        return b'{"worker": %d, %s' % (number, line[1:])
+    return b"[%d] %s" % (number, line)
+
+
+def _write(line: bytes) -> None:
+    # Who closes our standard error does not want to know; brokers must not stop for that.
+    with suppress(OSError):
+        sys.stderr.buffer.write(line + b"\n")
+        sys.stderr.buffer.flush()

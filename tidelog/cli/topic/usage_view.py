@@ -1,0 +1,104 @@
+"""What topics take on disk, as people and programs see it."""
+
+from collections.abc import Callable, Sequence
+
+from tidelog.cli.output.tables import print_facts, print_table, size_text
+from tidelog.cli.output.times import moment_text
+from tidelog.wire.messages.topic_usage import PartitionUsage, TopicUsage
+
+_COLUMNS = ("SIZE", "SEGMENTS", "RECORDS", "OLDEST", "BYTES/DAY", "RECORDS/DAY", "DIRTY")
+_NUMBERS = ("PARTITION", "PARTITIONS", "LEADER", *(each for each in _COLUMNS if each != "OLDEST"))
+
+
+def usage_as_json(topic: TopicUsage) -> dict[str, object]:
+    """Return everything about what a topic takes, and the sums of it."""
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id.hex(),
+        "partition_count": topic.partition_count,
+        "replication_factor": topic.replication_factor,
+        "size_bytes": sum(each.size_bytes for each in topic.partitions),
+        "segment_count": sum(each.segment_count for each in topic.partitions),
+        "oldest_ms": _oldest_ms(topic.partitions),
+        "growth_bytes_per_day": _sum_known(topic, lambda each: each.growth_bytes_per_day),
+        "growth_offsets_per_day": _sum_known(topic, lambda each: each.growth_offsets_per_day),
+        "dirty_ratio": _dirty_ratio(topic.partitions),
+        "partitions": [
+            {name: getattr(each, name) for name in PartitionUsage.__struct_fields__}
+            for each in topic.partitions
+        ],
+    }
+
+
+def print_usages(topics: Sequence[TopicUsage]) -> None:
+    """Print one line for each topic."""
+    rows = [(topic.name, topic.partition_count, *_sums(topic)) for topic in topics]
+    print_table(["TOPIC", "PARTITIONS", *_COLUMNS], rows, right=_NUMBERS)
+
+
+def print_usage(topic: TopicUsage) -> None:
+    """Print one line for each partition of a topic, and one for all of them."""
+    facts: dict[str, object] = {"topic": topic.name, "replicas": topic.replication_factor}
+    missing = topic.partition_count - len(topic.partitions)
+    if missing:
+        facts["no answer"] = f"from the leaders of {missing:,} partitions"
+    print_facts(facts)
+    rows: list[tuple[object, ...]] = [
+        (
+            each.partition,
+            each.leader_id,
+            size_text(each.size_bytes),
+            each.segment_count,
+            each.high_watermark - each.log_start_offset,
+            _moment(each.oldest_ms),
+            _size(each.growth_bytes_per_day),
+            each.growth_offsets_per_day,
+            _percent(each.dirty_ratio),
+        )
+        for each in topic.partitions
+    ]
+    if len(rows) != 1:
+        rows.append(("all", None, *_sums(topic)))
+    print_table(["PARTITION", "LEADER", *_COLUMNS], rows, right=_NUMBERS)
+
+
+def _sums(topic: TopicUsage) -> tuple[object, ...]:
+    partitions = topic.partitions
+    return (
+        size_text(sum(each.size_bytes for each in partitions)),
+        sum(each.segment_count for each in partitions),
+        sum(each.high_watermark - each.log_start_offset for each in partitions),
+        _moment(_oldest_ms(partitions)),
+        _size(_sum_known(topic, lambda each: each.growth_bytes_per_day)),
+        _sum_known(topic, lambda each: each.growth_offsets_per_day),
+        _percent(_dirty_ratio(partitions)),
+    )
+
+
+def _oldest_ms(partitions: Sequence[PartitionUsage]) -> int | None:
+    return min((each.oldest_ms for each in partitions if each.oldest_ms is not None), default=None)
+
+
+def _sum_known(topic: TopicUsage, growth: Callable[[PartitionUsage], int | None]) -> int | None:
+    """Return the sum of what is known, `None` if nothing is: an idle partition says nothing."""
+    known = [value for each in topic.partitions if (value := growth(each)) is not None]
+    return sum(known) if known else None
+
+
+def _dirty_ratio(partitions: Sequence[PartitionUsage]) -> float | None:
+    """Return the ratio of the dirtiest partition, which is the next one to be compacted."""
+    return max(
+        (each.dirty_ratio for each in partitions if each.dirty_ratio is not None), default=None
+    )
+
+
+def _moment(unix_ms: int | None) -> str | None:
+    return None if unix_ms is None else moment_text(unix_ms)
+
+
+def _size(size_bytes: int | None) -> str | None:
+    return None if size_bytes is None else size_text(size_bytes)
+
+
+def _percent(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.0%}"

@@ -1,0 +1,117 @@
+"""Topics as people and programs see them."""
+
+from collections.abc import Sequence
+
+import click
+
+from tidelog.cli.output.tables import (
+    counted,
+    nodes_text,
+    print_facts,
+    print_settings,
+    print_table,
+    size_text,
+)
+from tidelog.wire.messages.topics import AddPartitionsReply, PartitionDescription, TopicDescription
+
+_NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE")
+
+
+def topic_as_json(topic: TopicDescription) -> dict[str, object]:
+    """Return everything about a topic."""
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id.hex(),
+        "config": topic.config,
+        "config_overrides": topic.config_overrides,
+        "config_of_cluster": topic.config_of_cluster,
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader_id": each.leader_id,
+                "leader_epoch": each.leader_epoch,
+                "log_start_offset": each.log_start_offset,
+                "high_watermark": each.high_watermark,
+                "log_end_offset": each.log_end_offset,
+                "size_bytes": each.size_bytes,
+                "status": each.status,
+                "replicas": each.replicas,
+                "in_sync_replicas": each.in_sync_replicas,
+            }
+            for each in topic.partitions
+        ],
+    }
+
+
+def print_topics(topics: Sequence[TopicDescription]) -> None:
+    """Print one line for each topic."""
+    rows = [
+        (
+            topic.name,
+            len(topic.partitions),
+            sum(record_count(each) for each in topic.partitions),
+            size_text(sum(each.size_bytes for each in topic.partitions)),
+            ", ".join(sorted({each.status for each in topic.partitions})),
+        )
+        for topic in topics
+    ]
+    print_table(["TOPIC", "PARTITIONS", "RECORDS", "SIZE", "STATUS"], rows, right=_NUMBERS)
+
+
+def print_topic(topic: TopicDescription) -> None:
+    """Print identity, settings and partitions of a topic."""
+    print_facts({"topic": topic.name, "id": topic.topic_id.hex()})
+    click.echo()
+    print_topic_settings(topic)
+    click.echo()
+    columns = ["PARTITION", "LEADER", "EPOCH", "START", "END", "RECORDS", "SIZE", "STATUS"]
+    rows: list[tuple[object, ...]] = [
+        (
+            each.partition,
+            each.leader_id,
+            each.leader_epoch,
+            each.log_start_offset,
+            each.high_watermark,
+            record_count(each),
+            size_text(each.size_bytes),
+            each.status,
+        )
+        for each in topic.partitions
+    ]
+    if any(len(each.replicas) > 1 for each in topic.partitions):
+        columns += ["REPLICAS", "IN SYNC"]
+        rows = [
+            (*row, nodes_text(each.replicas), nodes_text(each.in_sync_replicas))
+            for row, each in zip(rows, topic.partitions, strict=True)
+        ]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def print_topic_settings(topic: TopicDescription) -> None:
+    """Print every setting of a topic, and who gave it: the topic, the cluster or nobody."""
+    print_settings(
+        topic.config, topic.config_overrides, "topic", of_cluster=topic.config_of_cluster
+    )
+
+
+def growth_notes(planned: AddPartitionsReply) -> list[str]:
+    """Return what more partitions mean for those who use a topic, before they are added."""
+    more = counted(planned.added, "partition")
+    notes = [
+        f"- {more} more, {planned.partition_count:,} in all; it never gets fewer again",
+        "- records stay where they are; most keys belong to another partition from then on:",
+        "  the order of records with one key does not hold across the change",
+        "- producers that run learn of it within 5 minutes (metadata_max_age); until then",
+        "  records with one key may go to two partitions",
+        "- members of groups are given the new partitions at once; those that begin at the",
+        "  latest record may miss the first ones; consumers without a group go on with the old",
+    ]
+    if planned.queues:
+        queues = ", ".join(planned.queues)
+        notes.append(f"- queues hand out messages of the new partitions as well: {queues}")
+    return notes
+
+
+def record_count(partition: PartitionDescription) -> int:
+    """Return how many offsets can be read; records, as long as nothing removes single ones."""
+    return partition.high_watermark - partition.log_start_offset

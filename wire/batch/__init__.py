@@ -1,0 +1,1 @@
+"""The record batch: columns, compression, sparse batches, large messages."""

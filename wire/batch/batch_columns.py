@@ -1,0 +1,310 @@
+"""Decoding the payload of a record batch: all of its columns, or those that are wanted.
+
+Pure: no clock, no I/O. Whoever calls has checked both checksums: see `wire.batch.record_batch`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, Final, NamedTuple, final
+
+import msgspec
+
+from tidelog.wire.batch.compression import decompress
+from tidelog.wire.batch.record_batch import (
+    FORMAT_VERSION,
+    HEADER_SIZE,
+    KNOWN_FLAGS,
+    TIMESTAMP_END_MS,
+    BatchHeader,
+    Columns,
+    Headers,
+)
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import WireFormatError
+
+_TimestampDelta = Annotated[int, msgspec.Meta(gt=-TIMESTAMP_END_MS, lt=TIMESTAMP_END_MS)]
+_Skipped = msgspec.Raw
+_TYPES: Final[Mapping[str, Any]] = {
+    "timestamp_deltas": list[_TimestampDelta] | None,
+    "keys": list[bytes | None] | None,
+    "values": list[bytes | None] | None,
+    "headers": list[Headers] | None,
+    "offset_deltas": list[int] | None,
+}
+"""By the names that `Columns` gives them, in the order in which they are written."""
+_timestamp_decoder = msgspec.msgpack.Decoder(
+    tuple[list[_TimestampDelta] | None, _Skipped, _Skipped, _Skipped, _Skipped]
+)
+
+
+@final
+class ColumnDecoder:
+    """Decodes some columns of batches; no object is made for a record of another one.
+
+    Of a column that is passed over it is checked that it is whole and well-formed MessagePack, and
+    nil or as long as the header says; not what its elements are: to know that costs what decoding
+    them costs, and nobody reads them (`docs/decisions/0019-decoding-some-columns.md`).
+    """
+
+    def __init__(self, wanted: Collection[str]) -> None:
+        """Decode these columns, by the names of `Columns`, and always the offset deltas."""
+        assert not set(wanted) - _TYPES.keys(), f"no columns: {wanted}"
+        self.columns: frozenset[str] = frozenset(wanted) | {"offset_deltas"}
+        """Those that are decoded; the others are `None` in what comes out."""
+        types = tuple(_TYPES[name] if name in self.columns else _Skipped for name in _TYPES)
+        self._decoder = msgspec.msgpack.Decoder[tuple[Any, ...]](tuple[types])  # type: ignore[valid-type]
+
+    def decode(
+        self, header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
+    ) -> Columns:
+        """Return columns of one whole batch whose checksums have been checked.
+
+        Raises:
+            WireFormatError: The payload is not what the header says, or larger than
+                `uncompressed_length_max`.
+        """
+        plain = _unpack(header, batch, uncompressed_length_max)
+        try:
+            found = self._decoder.decode(plain)
+        except (ValueError, RecursionError) as error:
+            # A MsgspecError, or a UnicodeDecodeError in a header's name; arrays in arrays in a
+            # column that is passed over.
+            raise WireFormatError(f"the payload is not five columns: {error}") from error
+        _check_lengths(header, found)
+        kept = [None if isinstance(column, _Skipped) else column for column in found]
+        columns = Columns(header.record_count, *kept)
+        _check_timestamps(header, columns.timestamp_deltas)
+        _check_offsets(header, columns.offset_deltas)
+        return columns
+
+
+ALL_COLUMNS: Final = ColumnDecoder(_TYPES)
+
+
+def decode_columns(
+    header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
+) -> Columns:
+    """Return all columns of one whole batch whose checksums have been checked.
+
+    Raises:
+        WireFormatError: As for `ColumnDecoder.decode`.
+    """
+    return ALL_COLUMNS.decode(header, batch, uncompressed_length_max=uncompressed_length_max)
+
+
+def decode_timestamp_deltas(
+    header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
+) -> Sequence[int] | None:
+    """Return only the first column of a batch; the others are passed over.
+
+    For brokers, which search by time: it takes a fraction of the memory.
+
+    Raises:
+        WireFormatError: As for `ColumnDecoder.decode`, as far as the column is concerned.
+    """
+    plain = _unpack(header, batch, uncompressed_length_max)
+    try:
+        deltas, *_ = _timestamp_decoder.decode(plain)
+    except (ValueError, RecursionError) as error:
+        raise WireFormatError(f"the payload is not five columns: {error}") from error
+    if deltas is not None and len(deltas) != header.record_count:
+        raise WireFormatError(
+            f"a column of {len(deltas)} records under a header of {header.record_count}"
+        )
+    _check_timestamps(header, deltas)
+    return deltas
+
+
+class EvenBytes(NamedTuple):
+    """Keys or values that seem to be equally long, as they stand in a payload."""
+
+    head: bytes
+    """What stands before each of them, if they are."""
+    value_bytes: int
+    """Of each of them; not 0."""
+    content: memoryview
+    """One after the other, each with its head."""
+
+    @property
+    def stride(self) -> int:
+        """Bytes from the beginning of one to that of the next."""
+        return len(self.head) + self.value_bytes
+
+    def copy_to(self, buffer: bytearray, start: int) -> bool:
+        """Copy the content to a place in a buffer; return whether they are equally long indeed.
+
+        Where the head of the first one stands again and again, at equal distances up to the end,
+        nothing but bytes of its length can stand between.
+        """
+        end = start + len(self.content)
+        buffer[start:end] = self.content
+        count = len(self.content) // self.stride
+        return all(
+            buffer[start + place : end : self.stride].count(expected) == count
+            for place, expected in enumerate(self.head)
+        )
+
+
+@final
+class PackedColumns:
+    """The columns of one batch as they stand in its payload, each decoded when it is asked for.
+
+    What is checked at first is what `ColumnDecoder` checks of columns that it passes over; the
+    elements of one are checked when it is decoded. Keeps a view of the batch, if that is not
+    compressed.
+    """
+
+    __slots__ = ("_columns", "_header")
+
+    def __init__(
+        self, header: BatchHeader, batch: BytesLike, *, uncompressed_length_max: int
+    ) -> None:
+        """Take apart one whole batch whose checksums have been checked.
+
+        Raises:
+            WireFormatError: As for `ColumnDecoder.decode`.
+        """
+        plain = _unpack(header, batch, uncompressed_length_max)
+        try:
+            found = _packed_decoder.decode(plain)
+        except (ValueError, RecursionError) as error:
+            raise WireFormatError(f"the payload is not five columns: {error}") from error
+        _check_lengths(header, found)
+        self._header = header
+        self._columns = dict(zip(_TYPES, found, strict=True))
+
+    def size_of(self, name: str) -> int | None:
+        """Return how many bytes a column takes, by the names of `Columns`; `None` if it is nil."""
+        column = memoryview(self._columns[name])
+        return None if column[0] == _NIL else len(column)
+
+    def column(self, name: str) -> Sequence[Any] | None:
+        """Return one column as `ColumnDecoder` does; timestamp deltas may be `bytes`.
+
+        Raises:
+            WireFormatError: It is not what the header says.
+        """
+        packed = self._columns[name]
+        if name == "timestamp_deltas" and (small := self._small_deltas(packed)) is not None:
+            return small
+        try:
+            column: Sequence[Any] | None = _DECODERS[name].decode(packed)
+        except (ValueError, RecursionError) as error:
+            raise WireFormatError(f"the payload is not five columns: {error}") from error
+        if name == "timestamp_deltas":
+            _check_timestamps(self._header, column)
+        elif name == "offset_deltas":
+            _check_offsets(self._header, column)
+        return column
+
+    def even_bytes(self, name: str) -> EvenBytes | None:
+        """Return all keys, or values, unless they cannot be equally long, or are empty."""
+        elements = _elements(self._columns[name])
+        count = self._header.record_count
+        length_bytes = _LENGTH_BYTES.get(elements[0]) if count and elements else None
+        if length_bytes is None:
+            return None
+        head = bytes(elements[: 1 + length_bytes])
+        even = EvenBytes(head, int.from_bytes(head[1:], "big"), elements)
+        is_possible = even.value_bytes and even.stride * count == len(elements)
+        return even if is_possible else None
+
+    def _small_deltas(self, packed: msgspec.Raw) -> bytes | None:
+        """Return deltas that take one byte each: from 0 to 127, and as they are."""
+        deltas = bytes(_elements(packed))
+        header = self._header
+        if len(deltas) != header.record_count or not deltas.isascii():
+            return None
+        span_ms = header.max_timestamp_ms - header.first_timestamp_ms
+        if span_ms < _SMALL_END - 1 and deltas.translate(None, bytes(range(max(span_ms + 1, 0)))):
+            raise WireFormatError(_TOO_YOUNG)
+        return deltas
+
+
+_packed_decoder = msgspec.msgpack.Decoder(tuple[_Skipped, _Skipped, _Skipped, _Skipped, _Skipped])
+_DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
+    name: msgspec.msgpack.Decoder(kind) for name, kind in _TYPES.items()
+}
+_LENGTH_BYTES: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
+"""Of byte strings, by the first byte of their heads."""
+_SMALL_END: Final = 0x80
+"""MessagePack has numbers below it as themselves, in one byte; whatever else takes one is above."""
+
+
+def _elements(column: msgspec.Raw) -> memoryview:
+    """Return what stands behind the head of an array that is well-formed; nothing of nil."""
+    view = memoryview(column)
+    if view[0] == _ARRAY_16:
+        return view[3:]
+    return view[5:] if view[0] == _ARRAY_32 else view[1:]
+
+
+def _unpack(header: BatchHeader, batch: BytesLike, length_max: int) -> bytes | memoryview:
+    """Return the payload before compression, after checking what can be known before it."""
+    if header.format_version != FORMAT_VERSION or header.flags & ~KNOWN_FLAGS:
+        raise WireFormatError(
+            f"a batch of format version {header.format_version} with flags {header.flags:#06x}"
+            f" is of a newer version; upgrade this side"
+        )
+    if header.uncompressed_length > length_max:
+        raise WireFormatError(
+            f"the batch unpacks to {header.uncompressed_length} bytes, the limit is {length_max}"
+        )
+    payload = memoryview(batch)[HEADER_SIZE:]
+    return decompress(header.codec, payload, uncompressed_length=header.uncompressed_length)
+
+
+def _check_lengths(
+    header: BatchHeader, columns: Sequence[Sequence[object] | msgspec.Raw | None]
+) -> None:
+    count = header.record_count
+    lengths = [length for length in map(_length, columns) if length is not None]
+    if any(length != count for length in lengths):
+        raise WireFormatError(f"columns of {lengths} records under a header of {count}")
+    if count and not lengths:
+        # Six bytes would announce millions of records.
+        raise WireFormatError(f"a header of {count} records over a payload without columns")
+
+
+_NIL: Final = 0xC0
+_ARRAY_4: Final = 0x90
+_ARRAY_16: Final = 0xDC
+_ARRAY_32: Final = 0xDD
+
+
+def _length(column: Sequence[object] | msgspec.Raw | None) -> int | None:
+    """Return how many elements a column has, decoded or not; `None` for nil."""
+    if column is None:
+        return None
+    if not isinstance(column, msgspec.Raw):
+        return len(column)
+    view = memoryview(column)
+    first = view[0]
+    if first == _NIL:
+        return None
+    if first & 0xF0 == _ARRAY_4:
+        return first & 0x0F
+    if first == _ARRAY_16:
+        return int.from_bytes(view[1:3], "big")
+    if first == _ARRAY_32:
+        return int.from_bytes(view[1:5], "big")
+    raise WireFormatError(f"a column is neither an array nor nil: it begins with {first:#04x}")
+
+
+_TOO_YOUNG: Final = "a record is younger than the last timestamp of its batch"
+
+
+def _check_timestamps(header: BatchHeader, deltas: Sequence[int] | None) -> None:
+    # Searches by time rely on the end; nothing relies on a start.
+    if deltas and header.first_timestamp_ms + max(deltas) > header.max_timestamp_ms:
+        raise WireFormatError(_TOO_YOUNG)
+
+
+def _check_offsets(header: BatchHeader, deltas: Sequence[int] | None) -> None:
+    if deltas is None:
+        if header.record_count > header.last_offset_delta + 1:
+            raise WireFormatError("more records than offsets")
+    elif deltas and (deltas[0] < 0 or deltas[-1] > header.last_offset_delta):
+        raise WireFormatError("offsets of records lie outside of their batch")
+    elif any(a >= b for a, b in pairwise(deltas)):
+        raise WireFormatError("offsets of records do not grow")

@@ -1,0 +1,133 @@
+"""Messages that are longer than one record may be: chunks, and the message that names them.
+
+Pure: no clock, no I/O. `docs/formats/large_message.md` is the page of the format. The chunks are
+records of the same partition, each with a `CHUNK_HEADER`; behind them stands the message, whose
+value is empty and whose `CHUNKS_HEADER` says where they are.
+"""
+
+from collections.abc import Iterable
+from typing import Final, final
+
+import msgspec
+
+from tidelog.wire.batch.record_batch import Headers
+from tidelog.wire.errors import WireFormatError
+from tidelog.wire.messages.queues import CHUNK_HEADER, CHUNKS_HEADER, Run
+
+LARGE_MESSAGE_BYTES_MAX: Final = 1 << 30
+"""Bytes of all chunks of a message together."""
+_ID_DIGITS: Final = 16
+_OFFSET_DIGITS_MAX: Final = 19
+
+
+@final
+class ChunkMap(msgspec.Struct, frozen=True):
+    """Where the chunks of a large message are, in its partition."""
+
+    body_id: str
+    """Which all chunks name as well: 16 hexadecimal digits."""
+    length: int
+    """Bytes of all chunks together; above 0."""
+    runs: tuple[Run, ...]
+    """The chunks in their order, as offsets that follow each other; none if they are lost."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the message was moved when its chunks were not there any more."""
+        return not self.runs
+
+    @property
+    def chunk_count(self) -> int:
+        """How many chunks there are."""
+        return sum(count for _, count in self.runs)
+
+
+def chunk_header(body_id: str, index: int) -> tuple[str, bytes]:
+    """Return the header of a chunk, the first of which has index 0."""
+    return CHUNK_HEADER, f"{body_id} {index}".encode()
+
+
+def chunks_header(chunks: ChunkMap) -> tuple[str, bytes]:
+    """Return the header of a message whose body is in chunks."""
+    runs = ",".join(f"{first}+{count}" for first, count in chunks.runs) or "-"
+    return CHUNKS_HEADER, f"{chunks.length} {chunks.body_id} {runs}".encode()
+
+
+def is_chunk(headers: Iterable[tuple[str, bytes]]) -> bool:
+    """Return whether a record is a part of a message, and none itself."""
+    return any(name == CHUNK_HEADER for name, _ in headers)
+
+
+def is_large(headers: Iterable[tuple[str, bytes]]) -> bool:
+    """Return whether a message has its body in chunks, readable or not."""
+    return any(name == CHUNKS_HEADER for name, _ in headers)
+
+
+def chunks_of(headers: Iterable[tuple[str, bytes]]) -> ChunkMap | None:
+    """Return where the chunks of a message are, `None` if its body is its value.
+
+    Raises:
+        WireFormatError: The header is not what it should be.
+    """
+    for name, value in headers:
+        if name == CHUNKS_HEADER:
+            return _parsed(value)
+    return None
+
+
+def length_of(value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> int:
+    """Return how long the value of a message is, in chunks or not."""
+    if not value:
+        try:
+            chunks = chunks_of(headers)
+        except WireFormatError:
+            chunks = None
+        if chunks is not None:
+            return chunks.length
+    return len(value or b"")
+
+
+def with_chunks(headers: Headers, chunks: ChunkMap) -> Headers:
+    """Return headers that say where the chunks of a message are now."""
+    kept = [each for each in headers if each[0] != CHUNKS_HEADER]
+    return (*kept, chunks_header(chunks))
+
+
+def runs_of(offsets: Iterable[int]) -> tuple[Run, ...]:
+    """Return offsets in their order, those that follow each other as one run."""
+    runs: list[Run] = []
+    for offset in offsets:
+        if runs and sum(runs[-1]) == offset:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((offset, 1))
+    return tuple(runs)
+
+
+def _parsed(value: bytes) -> ChunkMap:
+    words = value.split(b" ")
+    if len(words) != 3:  # noqa: PLR2004  (length, id, runs)
+        raise _not_understood(value)
+    length, body_id, runs = words
+    if not _is_number(length) or not 0 < int(length) <= LARGE_MESSAGE_BYTES_MAX:
+        raise _not_understood(value)
+    if len(body_id) != _ID_DIGITS or not set(body_id) <= set(b"0123456789abcdef"):
+        raise _not_understood(value)
+    found: list[Run] = []
+    for run in runs.split(b",") if runs != b"-" else ():
+        first, plus, count = run.partition(b"+")
+        if not (plus and _is_number(first) and _is_number(count) and int(count)):
+            raise _not_understood(value)
+        found.append((int(first), int(count)))
+    chunks = ChunkMap(body_id.decode(), int(length), tuple(found))
+    if chunks.chunk_count > chunks.length:
+        raise _not_understood(value)
+    return chunks
+
+
+def _is_number(digits: bytes) -> bool:
+    return digits.isdigit() and len(digits) <= _OFFSET_DIGITS_MAX
+
+
+def _not_understood(value: bytes) -> WireFormatError:
+    return WireFormatError(f"this says nothing of the chunks of a message: {value[:80]!r}")

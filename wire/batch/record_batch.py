@@ -1,0 +1,448 @@
+"""The record batch: one binary format for the wire and the disk.
+
+Pure: no clock, no I/O. `docs/formats/record_batch.md` has a worked example, byte by byte.
+
+The batch is the unit of append, checksum, replication, deduplication, indexing and fetch.
+A broker reads the fixed header with one `struct` call and never looks into the payload.
+
+    offset size field               decided by   covered by
+         0    4 sync marker         format       equality
+         4    4 header CRC-32C      each writer  (itself)
+         8    8 base offset         leader       header CRC
+        16    4 leader epoch        leader       header CRC
+        20    4 batch CRC-32C       producer     header CRC
+        24    8 durable position    replica      header CRC
+        32    4 payload length      producer     both CRCs
+        36    2 format version      producer     both CRCs
+        38    2 flags               producer     both CRCs
+        40    4 record count        producer     both CRCs
+        44    4 last offset delta   producer     both CRCs
+        48    8 first timestamp     producer     both CRCs
+        56    8 max timestamp       producer     both CRCs
+        64    8 producer id         producer     both CRCs
+        72    4 producer epoch      producer     both CRCs
+        76    4 uncompressed length producer     both CRCs
+        80    8 base sequence       producer     both CRCs
+        88      payload             producer     batch CRC
+
+All integers are little-endian. The batch CRC covers everything from byte 32 on, in one piece:
+what the producer decides travels end to end under one checksum, and a leader can stamp offset
+and epoch without touching it. The header CRC covers bytes 8 to 88, so that no bit on disk is
+unprotected (in Kafka, base offset, length, epoch and magic are covered by nothing). The sync
+marker lets recovery find the next batch behind a damaged one. The durable position says how
+many bytes of this segment file the replica knew to be on disk when it wrote the batch; it is
+what tells damage from a torn tail.
+
+The payload is a msgpack array of columns, then compressed:
+`[timestamp_deltas, keys, values, headers, offset_deltas]`, each an array with one element for
+each record, or nil when it is absent or trivial. `wire.batch.batch_columns` decodes it.
+"""
+
+import struct
+from collections.abc import Sequence
+
+import msgspec
+from crc32c import crc32c
+
+from tidelog.wire.batch.compression import Codec, compress
+from tidelog.wire.env.env import BytesLike
+from tidelog.wire.errors import CorruptBatchError, InvalidBatchError
+from tidelog.wire.messages.produce import STAGED_PRODUCER_ID
+from tidelog.wire.messages.queues import CHUNK_HEADER, HEADER_PREFIX
+
+SYNC_MARKER = 0x1D0C_BA7C
+FORMAT_VERSION = 1
+
+_HEADER = struct.Struct("<IIQIIQIHHIIqqQIIQ")
+HEADER_SIZE = _HEADER.size
+assert HEADER_SIZE == 88  # noqa: PLR2004 - the format page says so
+
+_LEADER_FIELDS = struct.Struct("<QI")
+_LEADER_FIELDS_AT = 8
+_BATCH_CRC = struct.Struct("<I")
+_BATCH_CRC_AT = 20
+_DURABLE_POSITION = struct.Struct("<Q")
+_DURABLE_POSITION_AT = 24
+_HEADER_CRC = struct.Struct("<I")
+_HEADER_CRC_AT = 4
+_HEADER_CRC_FROM = 8
+_BATCH_CRC_FROM = 32
+
+FLAG_CODEC_MASK = 0x000F
+FLAG_LOG_APPEND_TIME = 0x0010
+FLAG_TRANSACTIONAL = 0x0020
+FLAG_CONTROL = 0x0040
+FLAG_QUEUE_FIELDS = 0x0080
+"""Some record has a header that means something to queues (`queues.HEADER_PREFIX`): whoever
+serves a queue looks into the payload only then."""
+FLAG_CHUNKS = 0x0100
+"""Every record is a chunk of a large message (`queues.CHUNK_HEADER`): whoever serves a queue
+passes over the batch without looking into it."""
+FLAG_SPARSE = 0x0200
+"""Compaction took records out, maybe all: not every offset of the batch has a record. Whoever
+counts records by their offsets looks into the payload."""
+KNOWN_FLAGS = 0x03FF
+"""A batch with another one is of a newer version."""
+_KNOWN_CODECS = frozenset(map(int, (Codec.NONE, Codec.LZ4, Codec.ZSTD)))
+_UNCOMPRESSED = int(Codec.NONE)
+_BROKER_FLAGS = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL | FLAG_CONTROL | FLAG_SPARSE
+"""Set by brokers only."""
+
+RECORD_COUNT_MAX = 1 << 24
+"""More records than this in one batch are refused."""
+SEQUENCE_END = 1 << 63
+"""Sequences are below it, so that they fit into signed integers everywhere."""
+TIMESTAMP_END_MS = 1 << 62
+"""Timestamps are below it, so that a first timestamp plus a delta fits into 64 bits."""
+
+
+class BatchHeader(msgspec.Struct, frozen=True, gc=False):
+    """The fixed header of one batch, as numbers."""
+
+    sync_marker: int
+    header_crc: int
+    base_offset: int
+    """Offset of the first record; 0 until the leader stamps it."""
+    leader_epoch: int
+    batch_crc: int
+    durable_position: int
+    """Bytes of the segment file known to be on disk when this batch was written there."""
+    payload_length: int
+    """Bytes after the header."""
+    format_version: int
+    flags: int
+    record_count: int
+    """Records in the payload; compaction may leave 0."""
+    last_offset_delta: int
+    """Offset of the last record minus `base_offset`; compaction never changes it."""
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    """0 when the producer is not idempotent; ids start at 1."""
+    producer_epoch: int
+    uncompressed_length: int
+    """Bytes of the payload before compression."""
+    base_sequence: int
+    """Sequence of the first record in the (producer id, partition) stream; starts at 0."""
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record of this batch (exclusive end)."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence that this producer's next batch must start with."""
+        return self.base_sequence + self.last_offset_delta + 1
+
+    @property
+    def size(self) -> int:
+        """Header and payload together, in bytes."""
+        return HEADER_SIZE + self.payload_length
+
+    @property
+    def codec(self) -> int:
+        """The number of the compression codec."""
+        return self.flags & FLAG_CODEC_MASK
+
+    @property
+    def has_queue_fields(self) -> bool:
+        """Whether some record has a header that means something to queues."""
+        return bool(self.flags & FLAG_QUEUE_FIELDS)
+
+    @property
+    def has_append_time(self) -> bool:
+        """Whether a broker gave all records the time at which it appended them."""
+        return bool(self.flags & FLAG_LOG_APPEND_TIME)
+
+    @property
+    def has_only_chunks(self) -> bool:
+        """Whether no record is a message: all are chunks of large ones."""
+        return bool(self.flags & FLAG_CHUNKS)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether compaction took records out, maybe all."""
+        return bool(self.flags & FLAG_SPARSE)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds markers for brokers instead of records for people."""
+        return bool(self.flags & FLAG_CONTROL)
+
+    @property
+    def is_sequenced(self) -> bool:
+        """Whether a log remembers it of an idempotent producer."""
+        return self.producer_id != 0 and not self.is_control
+
+    @property
+    def was_staged(self) -> bool:
+        """Whether a broker appends it because it was staged, and that is committed now."""
+        return self.producer_id == STAGED_PRODUCER_ID
+
+
+Headers = tuple[tuple[str, bytes], ...]
+"""The headers of one record, in the order in which they were given."""
+
+_column_encoder = msgspec.msgpack.Encoder()
+
+
+class Columns(msgspec.Struct, frozen=True, gc=False):
+    """The records of one batch, column by column; all columns that are there are equally long."""
+
+    record_count: int
+    timestamp_deltas: Sequence[int] | None = None
+    """Milliseconds after the first timestamp, negative before it; `None` when all have that one."""
+    keys: Sequence[bytes | None] | None = None
+    """`None` when no record has a key."""
+    values: Sequence[bytes | None] | None = None
+    """`None` when no record has a value; a record without one is a tombstone."""
+    headers: Sequence[Headers] | None = None
+    """`None` when no record has headers."""
+    offset_deltas: Sequence[int] | None = None
+    """Offsets after the base offset; `None` when they are 0, 1, 2, …"""
+
+
+def encode_batch(
+    columns: Columns,
+    *,
+    first_timestamp_ms: int,
+    codec: Codec = Codec.NONE,
+    producer_id: int = 0,
+    producer_epoch: int = 0,
+    base_sequence: int = 0,
+) -> bytearray:
+    """Return a batch as a producer sends it, with offset, epoch and durable position 0."""
+    count = columns.record_count
+    assert 0 < count <= RECORD_COUNT_MAX, f"{count} records in a batch"
+    deltas = columns.timestamp_deltas
+    batch, codec, length = _pack(columns, codec)
+    _HEADER.pack_into(
+        batch,
+        0,
+        SYNC_MARKER,
+        0,
+        0,
+        0,
+        0,
+        0,
+        len(batch) - HEADER_SIZE,
+        FORMAT_VERSION,
+        int(codec) | queue_flags(columns.headers),
+        count,
+        columns.offset_deltas[-1] if columns.offset_deltas else count - 1,
+        first_timestamp_ms,
+        first_timestamp_ms + (max(deltas) if deltas else 0),
+        producer_id,
+        producer_epoch,
+        length,
+        base_sequence,
+    )
+    _seal(memoryview(batch))
+    return batch
+
+
+def encode_stored(
+    columns: Columns,
+    *,
+    like: BatchHeader,
+    flags: int,
+    codec: Codec,
+    times_ms: tuple[int, int],
+) -> bytearray:
+    """Return a batch that takes the place of one in a log, with durable position 0.
+
+    Args:
+        columns: Its records; there may be none.
+        like: The header of the other one: offsets, epoch, producer and sequences stay.
+        flags: All but the codec.
+        codec: How to compress, if that makes it shorter.
+        times_ms: The first timestamp and the largest.
+    """
+    batch, codec, length = _pack(columns, codec)
+    _HEADER.pack_into(
+        batch,
+        0,
+        SYNC_MARKER,
+        0,
+        like.base_offset,
+        like.leader_epoch,
+        0,
+        0,
+        len(batch) - HEADER_SIZE,
+        FORMAT_VERSION,
+        int(codec) | flags,
+        columns.record_count,
+        like.last_offset_delta,
+        *times_ms,
+        like.producer_id,
+        like.producer_epoch,
+        length,
+        like.base_sequence,
+    )
+    _seal(memoryview(batch))
+    return batch
+
+
+def _pack(columns: Columns, codec: Codec) -> tuple[bytearray, Codec, int]:
+    """Return a batch whose header is still to be written, its codec, and its length before."""
+    keys, values = columns.keys, columns.values
+    if keys is None and values is None and columns.record_count:
+        # Spelled out, so that a few bytes can never announce millions of records.
+        values = [None] * columns.record_count
+    batch = bytearray(HEADER_SIZE)
+    _column_encoder.encode_into(
+        (columns.timestamp_deltas, keys, values, columns.headers, columns.offset_deltas),
+        batch,
+        HEADER_SIZE,  # In place: to copy the whole payload takes longer than to encode it.
+    )
+    length = len(batch) - HEADER_SIZE
+    if codec is not Codec.NONE:
+        with memoryview(batch) as view:
+            packed = compress(codec, view[HEADER_SIZE:])
+        if len(packed) < length:
+            batch[HEADER_SIZE:] = packed
+            return batch, codec, length
+    return batch, Codec.NONE, length
+
+
+def queue_flags(headers: Sequence[Headers] | None) -> int:
+    """Return the flags of a batch with these headers: what they mean to queues."""
+    if headers is None or not any(
+        name.startswith(HEADER_PREFIX) for of_record in headers for name, _ in of_record
+    ):
+        return 0
+    if all(any(name == CHUNK_HEADER for name, _ in of_record) for of_record in headers):
+        return FLAG_QUEUE_FIELDS | FLAG_CHUNKS
+    return FLAG_QUEUE_FIELDS
+
+
+_PRODUCER_FIELDS = struct.Struct("<QI")
+_PRODUCER_FIELDS_AT = 64
+_BASE_SEQUENCE = struct.Struct("<Q")
+_BASE_SEQUENCE_AT = 80
+
+
+def restamp_producer(
+    batch: bytearray, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give an encoded batch to another producer identity, in place.
+
+    Only for a batch that was never appended under the old identity: under the new one a
+    broker cannot know it again.
+    """
+    _PRODUCER_FIELDS.pack_into(batch, _PRODUCER_FIELDS_AT, producer_id, producer_epoch)
+    _BASE_SEQUENCE.pack_into(batch, _BASE_SEQUENCE_AT, base_sequence)
+    _seal(memoryview(batch))
+
+
+_FLAGS = struct.Struct("<H")
+_FLAGS_AT = 38
+_TIMESTAMPS = struct.Struct("<qq")
+_TIMESTAMPS_AT = 48
+
+
+def stamp_append_time(batch: memoryview, now_ms: int) -> BatchHeader:
+    """Give all records of a batch the time at which they are appended, in place.
+
+    Only for a batch that was checked, whose records have no timestamps of their own.
+    """
+    (flags,) = _FLAGS.unpack_from(batch, _FLAGS_AT)
+    _FLAGS.pack_into(batch, _FLAGS_AT, flags | FLAG_LOG_APPEND_TIME)
+    _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_AT, now_ms, now_ms)
+    _seal(batch)
+    return BatchHeader(*_HEADER.unpack_from(batch))
+
+
+def _seal(batch: memoryview) -> None:
+    _BATCH_CRC.pack_into(batch, _BATCH_CRC_AT, crc32c(batch[_BATCH_CRC_FROM:]))
+    _seal_header(batch)
+
+
+def _seal_header(batch: memoryview) -> None:
+    _HEADER_CRC.pack_into(batch, _HEADER_CRC_AT, crc32c(batch[_HEADER_CRC_FROM:HEADER_SIZE]))
+
+
+def stamp_leader(batch: memoryview, *, base_offset: int, leader_epoch: int) -> None:
+    """Write what the leader decides, in place. `stamp_replica` must follow: it seals the header."""
+    _LEADER_FIELDS.pack_into(batch, _LEADER_FIELDS_AT, base_offset, leader_epoch)
+
+
+def stamp_replica(batch: memoryview, *, durable_position: int) -> None:
+    """Write what this replica decides and renew the header CRC, in place."""
+    _DURABLE_POSITION.pack_into(batch, _DURABLE_POSITION_AT, durable_position)
+    _seal_header(batch)
+
+
+def parse_header(buffer: BytesLike, position: int = 0) -> BatchHeader | None:
+    """Return the header at `position` when its marker and header CRC are right, else `None`.
+
+    `None` is the answer to "is there a batch here?", which recovery and readers ask all the
+    time; it is not an error. The payload is not looked at and may not be there.
+    """
+    end = position + HEADER_SIZE
+    if end > len(buffer):
+        return None
+    header = BatchHeader(*_HEADER.unpack_from(buffer, position))
+    if header.sync_marker != SYNC_MARKER:
+        return None
+    covered = memoryview(buffer)[position + _HEADER_CRC_FROM : end]
+    return header if crc32c(covered) == header.header_crc else None
+
+
+def has_valid_payload(header: BatchHeader, batch: BytesLike) -> bool:
+    """Return whether `batch`, exactly one batch long, matches its batch CRC."""
+    assert len(batch) == header.size
+    return crc32c(memoryview(batch)[_BATCH_CRC_FROM:]) == header.batch_crc
+
+
+def check_produced(batch: memoryview) -> BatchHeader:
+    """Check one batch that a producer sent, and return its header.
+
+    Everything that can be known without decoding the payload is checked: lengths, counts,
+    timestamps, version, flags, both checksums.
+
+    Raises:
+        InvalidBatchError: The header contradicts itself or the length of `batch`.
+        CorruptBatchError: A checksum is wrong: the batch was damaged on its way.
+    """
+    if len(batch) < HEADER_SIZE:
+        raise InvalidBatchError(f"a batch of {len(batch)} bytes has no whole header")
+    header = BatchHeader(*_HEADER.unpack_from(batch))
+    if header.sync_marker != SYNC_MARKER:
+        raise InvalidBatchError(f"not a record batch: it starts with {header.sync_marker:#010x}")
+    if crc32c(batch[_HEADER_CRC_FROM:HEADER_SIZE]) != header.header_crc:
+        raise CorruptBatchError("the header of the batch does not match its CRC-32C")
+    if header.size != len(batch):
+        raise InvalidBatchError(
+            f"the header says {header.size} bytes, the request brought {len(batch)}"
+        )
+    problem = _contradiction(header)
+    if problem is not None:
+        raise InvalidBatchError(problem)
+    if not has_valid_payload(header, batch):
+        raise CorruptBatchError("the payload of the batch does not match its CRC-32C")
+    return header
+
+
+def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one return for each rule
+    """Return what is wrong with a produced batch's header, `None` when nothing is."""
+    count = header.record_count
+    if header.format_version != FORMAT_VERSION:
+        return f"batch format version {header.format_version}, this broker knows {FORMAT_VERSION}"
+    if header.flags & ~KNOWN_FLAGS or header.codec not in _KNOWN_CODECS:
+        return f"batch flags {header.flags:#06x} are not known to this broker"
+    if header.flags & _BROKER_FLAGS:
+        return f"batch flags {header.flags:#06x} are for brokers to set, not for producers"
+    if not 0 < count <= RECORD_COUNT_MAX or header.last_offset_delta != count - 1:
+        return f"{count} records cannot end at offset delta {header.last_offset_delta}"
+    # A record takes at least the byte of a nil value.
+    if count > header.uncompressed_length:
+        return f"{count} records cannot fit into {header.uncompressed_length} bytes"
+    if header.codec == _UNCOMPRESSED and header.uncompressed_length != header.payload_length:
+        return "an uncompressed payload cannot have two lengths"
+    if not 0 <= header.first_timestamp_ms <= header.max_timestamp_ms < TIMESTAMP_END_MS:
+        return f"timestamps run from {header.first_timestamp_ms} to {header.max_timestamp_ms}"
+    if header.next_sequence > SEQUENCE_END:
+        return f"{count} records from sequence {header.base_sequence} on are beyond the last one"
+    return None

@@ -1,0 +1,96 @@
+"""Encoding batches of which compaction took records out: sparse ones, and empty ones.
+
+Pure: no clock, no I/O. Batches follow each other without a gap in a log, also when records are
+gone: what is left of a batch still stands for all of its offsets, and takes its sequences.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import (
+    FLAG_LOG_APPEND_TIME,
+    FLAG_SPARSE,
+    FLAG_TRANSACTIONAL,
+    BatchHeader,
+    Columns,
+    encode_stored,
+    queue_flags,
+)
+
+SPAN_MAX: Final = 1 << 32
+"""So many offsets one batch can stand for."""
+_KEPT_FLAGS: Final = FLAG_LOG_APPEND_TIME | FLAG_TRANSACTIONAL
+_Item = TypeVar("_Item")
+
+
+def encode_sparse(header: BatchHeader, columns: Columns, places: Sequence[int]) -> bytearray:
+    """Return what is left of a batch in a log, with durable position 0.
+
+    Args:
+        header: Of the batch as it is.
+        columns: All of its records.
+        places: Which of them are left: their places in the columns, growing. If there are none, no
+            time is in the batch either, so that nobody who looks for a time stops there.
+    """
+    deltas = columns.offset_deltas or range(columns.record_count)
+    left = Columns(
+        len(places),
+        timestamp_deltas=_some(columns.timestamp_deltas, places),
+        keys=_some(columns.keys, places),
+        values=_some(columns.values, places),
+        headers=_some(columns.headers, places),
+        offset_deltas=_some(deltas, places),
+    )
+    flags = header.flags & _KEPT_FLAGS | FLAG_SPARSE | queue_flags(left.headers)
+    first_ms, last_ms = _times(header, left)
+    return encode_stored(
+        left,
+        like=header,
+        flags=flags,
+        codec=Codec(header.codec),
+        times_ms=(first_ms, last_ms),
+    )
+
+
+def encode_empty(*, base_offset: int, end_offset: int, leader_epoch: int) -> bytearray:
+    """Return a batch without records that stands for offsets of one epoch, with durable position 0.
+
+    It belongs to no producer.
+    """
+    span = end_offset - base_offset
+    assert 0 < span <= SPAN_MAX, f"a batch of {span} offsets"
+    nobody = BatchHeader(
+        sync_marker=0,
+        header_crc=0,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        batch_crc=0,
+        durable_position=0,
+        payload_length=0,
+        format_version=0,
+        flags=0,
+        record_count=0,
+        last_offset_delta=span - 1,
+        first_timestamp_ms=0,
+        max_timestamp_ms=0,
+        producer_id=0,
+        producer_epoch=0,
+        uncompressed_length=0,
+        base_sequence=0,
+    )
+    return encode_sparse(nobody, Columns(0), ())
+
+
+def _times(header: BatchHeader, left: Columns) -> tuple[int, int]:
+    """Return from when on times are counted, and the latest one of what is left."""
+    if not left.record_count:
+        return 0, 0
+    if header.has_append_time:
+        return header.first_timestamp_ms, header.max_timestamp_ms
+    latest = max(left.timestamp_deltas) if left.timestamp_deltas else 0
+    return header.first_timestamp_ms, header.first_timestamp_ms + max(latest, 0)
+
+
+def _some(column: Sequence[_Item] | None, places: Sequence[int]) -> list[_Item] | None:
+    return None if column is None or not places else [column[place] for place in places]

@@ -1,0 +1,1 @@
+"""The environment seam: clock, network, randomness, threads."""

@@ -1,0 +1,145 @@
+"""The real world: the operating system's clock, network, entropy and threads.
+
+Shell: the only module below the command line that reads a clock or entropy.
+"""
+
+import logging
+import math
+import random
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar, final
+
+import trio
+
+from tidelog.wire.env.env import Env
+from tidelog.wire.env.tcp import TcpNetwork
+
+Result = TypeVar("Result")
+
+_BRIEF_S: Final = 0.0005
+"""Waking up a thread and being woken up by it takes about as long, if both are cold."""
+_LATELY: Final = 8
+"""So many pieces of work say how long one takes."""
+_DISTRUST_S: Final = 0.1
+_DISTRUST_MAX_S: Final = 60.0
+"""A slow disk holds up the loop for a few syncs, so seldom; one fast for so long is none."""
+
+_log = logging.getLogger("tidelog.event")
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+
+@final
+class RealClock:
+    """The operating system's wall clock."""
+
+    def now_ms(self) -> int:
+        """Return Unix time in milliseconds."""
+        return time.time_ns() // 1_000_000
+
+
+async def run_in_thread(
+    work: Callable[[], Result], limiter: trio.CapacityLimiter | None = None
+) -> Result:
+    """Run `work` in a thread; see `wire.env.env.Offload`.
+
+    There are as many at a time as `limiter` says, by default that of trio.
+
+    As `trio.to_thread.run_sync` does it, which also names the thread, carries context variables
+    over, and lets the loop turn once more before it begins. A sync of a fast disk takes less time
+    than all that.
+    """
+    await trio.lowlevel.checkpoint_if_cancelled()
+    limiter = limiter or trio.to_thread.current_default_thread_limiter()
+    borrower = object()
+    try:
+        limiter.acquire_on_behalf_of_nowait(borrower)
+    except trio.WouldBlock:
+        await limiter.acquire_on_behalf_of(borrower)
+    try:
+        task = trio.lowlevel.current_task()
+        token = trio.lowlevel.current_trio_token()
+        trio.lowlevel.start_thread_soon(
+            work, lambda outcome: token.run_sync_soon(trio.lowlevel.reschedule, task, outcome)
+        )
+        result: Result = await trio.lowlevel.wait_task_rescheduled(_not_cancellable)
+        return result
+    finally:
+        limiter.release_on_behalf_of(borrower)
+
+
+@final
+class Offloading:
+    """Threads for what takes long, and the loop for what is brief.
+
+    See decision 0022. Whether brief work is brief is seen when it is done. If it has not been
+    lately, it goes to threads for a while, for twice as long if it was so the last time as well.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.perf_counter) -> None:
+        """Believe that brief work is brief; `now_s` tells seconds."""
+        self._now_s = now_s
+        self._usual_s = 0.0
+        """How long it took lately, on average."""
+        self._trusted_from_s = -math.inf
+        """When it may hold up the loop again."""
+        self._distrust_s = _DISTRUST_S
+
+    async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
+        """See `wire.env.env.Offload`."""
+        began_s = self._now_s()
+        if not is_brief or began_s < self._trusted_from_s:
+            return await run_in_thread(work)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            return work()
+        finally:
+            self._note(began_s, self._now_s())
+
+    def _note(self, began_s: float, ended_s: float) -> None:
+        self._usual_s += (ended_s - began_s - self._usual_s) / _LATELY
+        if self._usual_s > _BRIEF_S:
+            is_again = ended_s - self._trusted_from_s < _DISTRUST_MAX_S
+            longer_s = min(2 * self._distrust_s, _DISTRUST_MAX_S)
+            self._distrust_s = longer_s if is_again else _DISTRUST_S
+            self._usual_s = 0.0
+            self._trusted_from_s = ended_s + self._distrust_s
+
+
+def _not_cancellable(_: object) -> trio.lowlevel.Abort:
+    return trio.lowlevel.Abort.FAILED
+
+
+def log_event(event: str, **fields: object) -> None:
+    """Write a semantic event to the log; see `wire.env.env.Probe`.
+
+    The field `severity` chooses the level and is not shown: `debug`, `info` (the default),
+    `warning` or `error`.
+    """
+    level = _LEVELS.get(str(fields.pop("severity", "info")), logging.ERROR)
+    if _log.isEnabledFor(level):
+        _log.log(level, event, extra={"fields": fields})
+
+
+def never(site: str) -> bool:
+    """Return `False`; see `wire.env.env.Buggify`."""
+    del site
+    return False
+
+
+def real_env() -> Env:
+    """Return the world as it is."""
+    return Env(
+        clock=RealClock(),
+        network=TcpNetwork(),
+        # Keys of receipts are drawn from it, too: nobody may guess them from names that he sees.
+        random=random.SystemRandom(),
+        offload=Offloading(),
+        probe=log_event,
+        buggify=never,
+    )

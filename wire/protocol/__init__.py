@@ -1,0 +1,1 @@
+"""Frames, connections and RPC."""

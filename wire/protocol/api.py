@@ -1,0 +1,363 @@
+"""The register of APIs: number, versions, message types; and the codec of messages.
+
+Pure: no clock, no I/O.
+
+How to change a message: append a field with a default, raise `max_version` here, describe the
+version in `docs/protocol.md`, add its bytes to the golden file. Both sides accept messages with
+fewer fields (an older peer) and with more (a newer one).
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Generic, TypeVar, final
+
+import msgspec
+
+from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
+from tidelog.wire.messages import (
+    cluster,
+    cluster_admin,
+    fetch,
+    groups,
+    produce,
+    queue_admin,
+    queues,
+    reassignment,
+    redrives,
+    replication,
+    session,
+    topic_usage,
+    topics,
+    transactions,
+)
+from tidelog.wire.messages import offset_ranges as topic_extents
+from tidelog.wire.protocol.frame import FrameKind, encode_frame
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+Message = TypeVar("Message")
+
+_encoder = msgspec.msgpack.Encoder()
+_error_decoder = msgspec.msgpack.Decoder(ErrorDetail)
+
+
+class ApiKey(IntEnum):
+    """The number of an API on the wire. Numbers are never reused."""
+
+    HELLO = 0
+    METADATA = 1
+    CREATE_TOPIC = 2
+    DESCRIBE_TOPICS = 3
+    ALTER_TOPIC = 4
+    DELETE_TOPIC = 5
+    DELETE_RECORDS = 6
+    INIT_PRODUCER = 7
+    PRODUCE = 8
+    FETCH = 9
+    LIST_OFFSETS = 10
+    GROUP_HEARTBEAT = 11
+    COMMIT_OFFSETS = 12
+    FETCH_OFFSETS = 13
+    LIST_GROUPS = 14
+    DESCRIBE_GROUPS = 15
+    RESET_OFFSETS = 16
+    DELETE_GROUP = 17
+    TOPIC_EXTENTS = 18
+    ADD_PARTITIONS = 19
+    PEER_STATUS = 20
+    RAFT = 21
+    RAFT_SNAPSHOT = 22
+    DECIDE = 23
+    HEARTBEAT = 24
+    EXTENTS = 25
+    REPLICA_FETCH = 26
+    REPLICA_DURABLE = 27
+    REPLICA_READ = 28
+    TOPIC_USAGE = 29
+    JOIN = 30
+    DESCRIBE_CLUSTER = 31
+    ELECT_LEADERS = 32
+    REASSIGN = 33
+    ALTER_CLUSTER = 34
+    DESCRIBE_MOVES = 35
+    DRAIN_BROKER = 36
+    UNREGISTER_BROKER = 37
+    DESCRIBE_CONFIG = 38
+    CREATE_QUEUE = 40
+    DESCRIBE_QUEUES = 41
+    ALTER_QUEUE = 42
+    DELETE_QUEUE = 43
+    SEND = 44
+    RECEIVE = 45
+    SETTLE = 46
+    LOOK = 47
+    COUNT_MESSAGES = 48
+    PURGE = 49
+    SEEK_QUEUE = 50
+    REDRIVE = 51
+    LAST_PURGE = 52
+    CANCEL = 53
+    DESCRIBE_REDRIVE = 54
+    DESCRIBE_PRODUCER = 55
+    FETCH_HISTORY = 56
+    LIST_HISTORY_OFFSETS = 57
+    BEGIN_TRANSACTION = 60
+    STAGE = 61
+    COMMIT_TRANSACTION = 62
+    ABORT_TRANSACTION = 63
+    LIST_TRANSACTIONS = 64
+
+
+@final
+class Api(Generic[Request, Reply]):
+    """One API: what is asked, what is answered, in which versions."""
+
+    def __init__(
+        self,
+        key: ApiKey,
+        request_type: type[Request],
+        reply_type: type[Reply],
+        *,
+        min_version: int = 1,
+        max_version: int = 1,
+    ) -> None:
+        """Versions from `min_version` to `max_version`, both inclusive, are spoken here."""
+        self.key = key
+        self.min_version = min_version
+        self.max_version = max_version
+        self._request_decoder = msgspec.msgpack.Decoder(request_type)
+        self._reply_decoder = msgspec.msgpack.Decoder(reply_type)
+
+    def encode_request(
+        self, request: Request, *, version: int, correlation_id: int, attachment_length: int = 0
+    ) -> bytes:
+        """Return a request frame up to its attachment."""
+        return encode_frame(
+            FrameKind.REQUEST,
+            api_key=self.key,
+            api_version=version,
+            correlation_id=correlation_id,
+            header=_encoder.encode(request),
+            attachment_length=attachment_length,
+        )
+
+    def decode_request(self, header: memoryview) -> Request:
+        """Return the request in a frame's header.
+
+        Raises:
+            WireFormatError: The header is not this message.
+        """
+        return _decode(self._request_decoder, header)
+
+    def encode_reply(
+        self, reply: Reply, *, version: int, correlation_id: int, attachment_length: int = 0
+    ) -> bytes:
+        """Return a reply frame up to its attachment."""
+        return encode_frame(
+            FrameKind.REPLY,
+            api_key=self.key,
+            api_version=version,
+            correlation_id=correlation_id,
+            header=_encoder.encode(reply),
+            attachment_length=attachment_length,
+        )
+
+    def decode_reply(self, header: memoryview) -> Reply:
+        """Return the reply in a frame's header.
+
+        Raises:
+            WireFormatError: The header is not this message.
+        """
+        return _decode(self._reply_decoder, header)
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Message:
+    try:
+        return decoder.decode(header)
+    except (ValueError, RecursionError) as error:
+        # Beside the errors of its own, all of them ValueErrors, the decoder raises
+        # UnicodeDecodeError, and RecursionError while it skips fields of a newer peer.
+        raise WireFormatError(f"a message cannot be understood: {error}") from error
+
+
+HELLO = Api(ApiKey.HELLO, session.HelloRequest, session.HelloReply)
+METADATA = Api(ApiKey.METADATA, session.MetadataRequest, session.MetadataReply, max_version=3)
+CREATE_TOPIC = Api(
+    ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=2
+)
+DESCRIBE_TOPICS = Api(
+    ApiKey.DESCRIBE_TOPICS,
+    topics.DescribeTopicsRequest,
+    topics.DescribeTopicsReply,
+    max_version=3,
+)
+ALTER_TOPIC = Api(ApiKey.ALTER_TOPIC, topics.AlterTopicRequest, topics.AlterTopicReply)
+DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.DeleteTopicReply)
+DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, topics.DeleteRecordsRequest, topics.DeleteRecordsReply)
+INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.InitProducerReply)
+PRODUCE = Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceReply)
+FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=2)
+LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply)
+GROUP_HEARTBEAT = Api(ApiKey.GROUP_HEARTBEAT, groups.HeartbeatRequest, groups.HeartbeatReply)
+COMMIT_OFFSETS = Api(ApiKey.COMMIT_OFFSETS, groups.CommitOffsetsRequest, groups.CommitOffsetsReply)
+FETCH_OFFSETS = Api(ApiKey.FETCH_OFFSETS, groups.FetchOffsetsRequest, groups.FetchOffsetsReply)
+LIST_GROUPS = Api(ApiKey.LIST_GROUPS, groups.ListGroupsRequest, groups.ListGroupsReply)
+DESCRIBE_GROUPS = Api(
+    ApiKey.DESCRIBE_GROUPS, groups.DescribeGroupsRequest, groups.DescribeGroupsReply
+)
+RESET_OFFSETS = Api(ApiKey.RESET_OFFSETS, groups.ResetOffsetsRequest, groups.ResetOffsetsReply)
+DELETE_GROUP = Api(ApiKey.DELETE_GROUP, groups.DeleteGroupRequest, groups.DeleteGroupReply)
+TOPIC_EXTENTS = Api(
+    ApiKey.TOPIC_EXTENTS, topic_extents.TopicExtentsRequest, topic_extents.TopicExtentsReply
+)
+ADD_PARTITIONS = Api(ApiKey.ADD_PARTITIONS, topics.AddPartitionsRequest, topics.AddPartitionsReply)
+TOPIC_USAGE = Api(ApiKey.TOPIC_USAGE, topic_usage.TopicUsageRequest, topic_usage.TopicUsageReply)
+PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
+RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply, max_version=2)
+RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)
+DECIDE = Api(ApiKey.DECIDE, cluster.DecideRequest, cluster.DecideReply)
+HEARTBEAT = Api(ApiKey.HEARTBEAT, cluster.HeartbeatRequest, cluster.HeartbeatReply, max_version=2)
+JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply)
+DESCRIBE_CLUSTER = Api(
+    ApiKey.DESCRIBE_CLUSTER,
+    cluster_admin.DescribeClusterRequest,
+    cluster_admin.DescribeClusterReply,
+    max_version=3,
+)
+ELECT_LEADERS = Api(
+    ApiKey.ELECT_LEADERS, cluster_admin.ElectLeadersRequest, cluster_admin.ElectLeadersReply
+)
+EXTENTS = Api(ApiKey.EXTENTS, cluster.ExtentsRequest, cluster.ExtentsReply)
+REPLICA_FETCH = Api(
+    ApiKey.REPLICA_FETCH,
+    replication.ReplicaFetchRequest,
+    replication.ReplicaFetchReply,
+    max_version=4,
+)
+REPLICA_DURABLE = Api(
+    ApiKey.REPLICA_DURABLE,
+    replication.ReplicaDurableRequest,
+    replication.ReplicaDurableReply,
+    max_version=2,
+)
+REPLICA_READ = Api(
+    ApiKey.REPLICA_READ, replication.ReplicaReadRequest, replication.ReplicaReadReply
+)
+REASSIGN = Api(
+    ApiKey.REASSIGN, reassignment.ReassignRequest, reassignment.ReassignReply, max_version=2
+)
+ALTER_CLUSTER = Api(
+    ApiKey.ALTER_CLUSTER, cluster_admin.AlterClusterRequest, cluster_admin.AlterClusterReply
+)
+DESCRIBE_MOVES = Api(
+    ApiKey.DESCRIBE_MOVES, reassignment.DescribeMovesRequest, reassignment.DescribeMovesReply
+)
+DRAIN_BROKER = Api(
+    ApiKey.DRAIN_BROKER, reassignment.DrainBrokerRequest, reassignment.DrainBrokerReply
+)
+UNREGISTER_BROKER = Api(
+    ApiKey.UNREGISTER_BROKER,
+    cluster_admin.UnregisterBrokerRequest,
+    cluster_admin.UnregisterBrokerReply,
+)
+DESCRIBE_CONFIG = Api(
+    ApiKey.DESCRIBE_CONFIG,
+    cluster_admin.DescribeConfigRequest,
+    cluster_admin.DescribeConfigReply,
+)
+CREATE_QUEUE = Api(
+    ApiKey.CREATE_QUEUE, queue_admin.CreateQueueRequest, queue_admin.CreateQueueReply
+)
+DESCRIBE_QUEUES = Api(
+    ApiKey.DESCRIBE_QUEUES, queue_admin.DescribeQueuesRequest, queue_admin.DescribeQueuesReply
+)
+ALTER_QUEUE = Api(ApiKey.ALTER_QUEUE, queue_admin.AlterQueueRequest, queue_admin.AlterQueueReply)
+DELETE_QUEUE = Api(
+    ApiKey.DELETE_QUEUE, queue_admin.DeleteQueueRequest, queue_admin.DeleteQueueReply
+)
+SEND = Api(ApiKey.SEND, queues.SendRequest, queues.SendReply)
+RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply)
+SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
+LOOK = Api(ApiKey.LOOK, queues.LookRequest, queues.LookReply)
+COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)
+PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
+SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)
+REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
+LAST_PURGE = Api(ApiKey.LAST_PURGE, queues.LastPurgeRequest, queues.LastPurgeReply)
+CANCEL = Api(ApiKey.CANCEL, queues.CancelRequest, queues.CancelReply)
+DESCRIBE_REDRIVE = Api(
+    ApiKey.DESCRIBE_REDRIVE, redrives.DescribeRedriveRequest, redrives.DescribeRedriveReply
+)
+DESCRIBE_PRODUCER = Api(
+    ApiKey.DESCRIBE_PRODUCER, produce.DescribeProducerRequest, produce.DescribeProducerReply
+)
+FETCH_HISTORY = Api(ApiKey.FETCH_HISTORY, fetch.FetchRequest, fetch.FetchReply)
+LIST_HISTORY_OFFSETS = Api(
+    ApiKey.LIST_HISTORY_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply
+)
+BEGIN_TRANSACTION = Api(
+    ApiKey.BEGIN_TRANSACTION,
+    transactions.BeginTransactionRequest,
+    transactions.BeginTransactionReply,
+)
+STAGE = Api(ApiKey.STAGE, transactions.StageRequest, produce.ProduceReply)
+COMMIT_TRANSACTION = Api(
+    ApiKey.COMMIT_TRANSACTION,
+    transactions.CommitTransactionRequest,
+    transactions.CommitTransactionReply,
+)
+ABORT_TRANSACTION = Api(
+    ApiKey.ABORT_TRANSACTION,
+    transactions.AbortTransactionRequest,
+    transactions.AbortTransactionReply,
+)
+LIST_TRANSACTIONS = Api(
+    ApiKey.LIST_TRANSACTIONS,
+    transactions.ListTransactionsRequest,
+    transactions.ListTransactionsReply,
+)
+
+AnyApi = Api[object, object]
+
+
+def encode_error(
+    detail: ErrorDetail, *, api_key: int, api_version: int, correlation_id: int
+) -> bytes:
+    """Return an error reply frame, for a request that failed as a whole."""
+    return encode_frame(
+        FrameKind.ERROR,
+        api_key=api_key,
+        api_version=api_version,
+        correlation_id=correlation_id,
+        header=_encoder.encode(detail),
+    )
+
+
+def decode_error(header: memoryview) -> ErrorDetail:
+    """Return the error in an error reply's header.
+
+    Raises:
+        WireFormatError: The header is not an error.
+    """
+    return _decode(_error_decoder, header)
+
+
+def choose_version(api: Api[Request, Reply], offered: Sequence[session.ApiVersions]) -> int:
+    """Return the highest version of `api` that this side and the offering broker know.
+
+    Raises:
+        UnsupportedVersionError: There is none.
+    """
+    for versions in offered:
+        if versions.api_key == api.key:
+            version = min(api.max_version, versions.max_version)
+            if version >= max(api.min_version, versions.min_version):
+                return version
+            raise UnsupportedVersionError(
+                f"the broker speaks {api.key.name} {versions.min_version} to"
+                f" {versions.max_version}, this client {api.min_version} to {api.max_version};"
+                f" upgrade the older of the two",
+                min_version=versions.min_version,
+                max_version=versions.max_version,
+            )
+    raise UnsupportedVersionError(f"the broker does not offer {api.key.name}; upgrade it")

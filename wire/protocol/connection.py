@@ -1,0 +1,206 @@
+"""The two ends of a connection, without the connection: bytes in, events out.
+
+Pure: no clock, no I/O. `ServerConnection` turns received bytes into requests,
+`ClientConnection` into replies. Both count what is unanswered.
+"""
+
+from collections.abc import Sequence
+from typing import TypeVar, cast, final
+
+import msgspec
+
+from tidelog.wire.errors import (
+    BrokerError,
+    InvalidRequestError,
+    UnsupportedVersionError,
+    WireFormatError,
+    from_wire,
+)
+from tidelog.wire.messages.session import ApiVersions
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api, ApiKey
+from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
+
+_RequestType = TypeVar("_RequestType")
+_ReplyType = TypeVar("_ReplyType")
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A request to be answered. The attachment is valid until the next `get_buffer`."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    message: object
+    attachment: memoryview
+
+
+class RefusedRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request that can be answered with an error at once; the connection goes on."""
+
+    reply: bytes
+    error: BrokerError
+
+
+@final
+class ServerConnection:
+    """The broker's end: received bytes in, requests out.
+
+    The first request must be a hello; that turns away peers which only happen to send
+    something that looks like a frame.
+    """
+
+    def __init__(self, apis: Sequence[api.AnyApi], *, frame_bytes_max: int) -> None:
+        """Serve `apis`; longer frames than `frame_bytes_max` end the connection."""
+        self.decoder = FrameDecoder(frame_bytes_max=frame_bytes_max)
+        self._apis = {int(served.key): served for served in apis}
+        self._is_introduced = False
+
+    def next_request(self) -> Request | RefusedRequest | None:
+        """Return the next request, `None` when more bytes are needed.
+
+        Raises:
+            WireFormatError: The bytes are not this protocol; close the connection.
+        """
+        frame = self.decoder.next_frame()
+        if frame is None:
+            return None
+        if frame.kind is not FrameKind.REQUEST:
+            raise WireFormatError(f"a client sent a {frame.kind.name.lower()} frame")
+        if not self._is_introduced and frame.api_key != ApiKey.HELLO:
+            raise WireFormatError("the first request on a connection must be a hello")
+        served = self._apis.get(frame.api_key)
+        if served is None:
+            known = ", ".join(str(key) for key in sorted(self._apis))
+            return _refuse(
+                frame,
+                UnsupportedVersionError(f"API {frame.api_key} is unknown here; known are {known}"),
+            )
+        if not served.min_version <= frame.api_version <= served.max_version:
+            return _refuse(frame, _unsupported_version(served, frame.api_version))
+        try:
+            message = served.decode_request(frame.header)
+        except WireFormatError as error:
+            return _refuse(frame, InvalidRequestError(f"{served.key.name}: {error}"))
+        self._is_introduced = True
+        return Request(
+            frame.api_key, frame.api_version, frame.correlation_id, message, frame.attachment
+        )
+
+
+def _unsupported_version(served: api.AnyApi, version: int) -> UnsupportedVersionError:
+    return UnsupportedVersionError(
+        f"version {version} of {served.key.name} is not spoken here,"
+        f" versions {served.min_version} to {served.max_version} are",
+        min_version=served.min_version,
+        max_version=served.max_version,
+    )
+
+
+def _refuse(frame: Frame, error: BrokerError) -> RefusedRequest:
+    reply = api.encode_error(
+        error.to_wire(),
+        api_key=frame.api_key,
+        api_version=frame.api_version,
+        correlation_id=frame.correlation_id,
+    )
+    return RefusedRequest(reply, error)
+
+
+class Reply(msgspec.Struct, frozen=True, gc=False):
+    """An answer. The attachment is valid until the next `get_buffer`."""
+
+    correlation_id: int
+    message: object
+    """The reply message, or the `BrokerError` that came instead."""
+    attachment: memoryview
+
+
+@final
+class ClientConnection:
+    """The asking end: requests in, frames out; received bytes in, replies out.
+
+    Invariant: every correlation id in `_pending` was sent and not yet answered.
+    """
+
+    def __init__(self, *, frame_bytes_max: int) -> None:
+        """Longer frames than `frame_bytes_max` end the connection."""
+        self.decoder = FrameDecoder(frame_bytes_max=frame_bytes_max)
+        self._offered: Sequence[ApiVersions] = ()
+        self._pending: dict[int, api.AnyApi] = {}
+        self._next_correlation_id = 0
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for their reply."""
+        return len(self._pending)
+
+    def set_offered(self, offered: Sequence[ApiVersions]) -> None:
+        """Take note of the versions that the broker's hello offered."""
+        self._offered = offered
+
+    def version_of(self, asked: Api[_RequestType, _ReplyType]) -> int:
+        """Return in which version an API is asked for.
+
+        Raises:
+            UnsupportedVersionError: The broker and this side share no version of the API.
+        """
+        return api.choose_version(asked, self._offered)
+
+    def send_request(
+        self,
+        asked: Api[_RequestType, _ReplyType],
+        request: _RequestType,
+        *,
+        attachment_length: int = 0,
+        expects_reply: bool = True,
+    ) -> tuple[int, bytes]:
+        """Return the correlation id and the frame to send, up to its attachment.
+
+        Raises:
+            UnsupportedVersionError: The broker and this side share no version of the API.
+        """
+        version = 1
+        if asked.key is not ApiKey.HELLO:
+            version = self.version_of(asked)
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0xFFFF_FFFF
+        if expects_reply:
+            self._pending[correlation_id] = cast("api.AnyApi", asked)
+        frame = asked.encode_request(
+            request,
+            version=version,
+            correlation_id=correlation_id,
+            attachment_length=attachment_length,
+        )
+        return correlation_id, frame
+
+    def next_reply(self) -> Reply | None:
+        """Return the next reply, `None` when more bytes are needed.
+
+        Raises:
+            WireFormatError: The bytes are not this protocol; close the connection.
+        """
+        frame = self.decoder.next_frame()
+        while frame is not None and self._is_unasked_refusal(frame):
+            frame = self.decoder.next_frame()
+        if frame is None:
+            return None
+        asked = self._pending.pop(frame.correlation_id, None)
+        if asked is None or frame.kind is FrameKind.REQUEST:
+            raise WireFormatError(f"a reply to request {frame.correlation_id}, which is not open")
+        if frame.api_key != asked.key:
+            raise WireFormatError(
+                f"request {frame.correlation_id} was {asked.key.name},"
+                f" its reply is of API {frame.api_key}"
+            )
+        message: object
+        if frame.kind is FrameKind.ERROR:
+            message = from_wire(api.decode_error(frame.header))
+        else:
+            message = asked.decode_reply(frame.header)
+        return Reply(frame.correlation_id, message, frame.attachment)
+
+    def _is_unasked_refusal(self, frame: Frame) -> bool:
+        # A broker that refuses a request as a whole says so even if no reply is expected.
+        return frame.kind is FrameKind.ERROR and frame.correlation_id not in self._pending

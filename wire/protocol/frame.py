@@ -1,0 +1,204 @@
+"""Length-prefixed frames: the only thing that crosses a connection.
+
+Pure: no clock, no I/O.
+
+    offset size field
+         0    4 length of what follows this prefix: header and attachment
+         4    4 correlation id, chosen by the side that asks, repeated in the reply
+         8    1 kind: 1 request, 2 reply, 3 error reply
+         9    1 reserved, 0
+        10    2 API key
+        12    2 API version
+        14    2 reserved, 0
+        16    4 header length
+        20    4 CRC-32C of bytes 0 to 20 and of the header
+        24      header: one msgpack message
+                attachment: record batches, which carry their own checksums
+
+All integers are little-endian. The CRC is there because TCP's 16-bit checksum lets damage
+through, and a flipped bit in a partition number would put records into the wrong place.
+"""
+
+import struct
+from enum import IntEnum
+from typing import final
+
+import msgspec
+from crc32c import crc32c
+
+from tidelog.wire.errors import WireFormatError
+
+_PREFIX = struct.Struct("<IIBBHHHI")
+_CRC = struct.Struct("<I")
+_CRC_AT = _PREFIX.size
+PREFIX_SIZE = _PREFIX.size + _CRC.size
+assert PREFIX_SIZE == 24  # noqa: PLR2004 - the format page says so
+
+KiB = 1024
+_BUFFER_INITIAL = 16 * KiB
+_READ_AHEAD = 128 * KiB
+
+
+class FrameKind(IntEnum):
+    """What a frame is."""
+
+    REQUEST = 1
+    REPLY = 2
+    ERROR = 3
+    """A reply whose header is an `ErrorDetail`."""
+
+
+_KINDS = {int(kind): kind for kind in FrameKind}
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One whole frame. The views are valid until the decoder's next `get_buffer`."""
+
+    kind: FrameKind
+    api_key: int
+    api_version: int
+    correlation_id: int
+    header: memoryview
+    attachment: memoryview
+
+
+def encode_frame(
+    kind: FrameKind,
+    *,
+    api_key: int,
+    api_version: int,
+    correlation_id: int,
+    header: bytes,
+    attachment_length: int = 0,
+) -> bytes:
+    """Return prefix and header; `attachment_length` bytes must follow them on the connection."""
+    prefix = _PREFIX.pack(
+        len(header) + attachment_length,
+        correlation_id,
+        kind,
+        0,
+        api_key,
+        api_version,
+        0,
+        len(header),
+    )
+    return b"".join((prefix, _CRC.pack(crc32c(header, crc32c(prefix))), header))
+
+
+@final
+class FrameDecoder:
+    """Bytes in, frames out.
+
+    The shell asks for free space with `get_buffer`, receives into it, says how much came with
+    `bytes_received`, and takes whole frames with `next_frame`. Frames are views of the buffer:
+    nothing is copied between the socket and whoever uses the frame.
+
+    Invariant: 0 <= start <= end <= len(buffer); unread bytes are buffer[start:end]. The next
+    step needs `wanted` of them: a prefix, then prefix and header, then the whole frame.
+    """
+
+    def __init__(self, *, frame_bytes_max: int) -> None:
+        """Refuse frames that announce more than `frame_bytes_max` bytes after the prefix."""
+        self._frame_bytes_max = frame_bytes_max
+        self._buffer = bytearray(_BUFFER_INITIAL)
+        self._view = memoryview(self._buffer)
+        self._start: int = 0
+        self._end: int = 0
+        self._wanted: int = PREFIX_SIZE
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Received bytes that no frame has taken yet."""
+        return self._end - self._start
+
+    @property
+    def capacity(self) -> int:
+        """Size of the buffer in bytes."""
+        return len(self._buffer)
+
+    @property
+    def capacity_wanted(self) -> int:
+        """The buffer size that the frame under way is known to need, its prefix at least."""
+        return self._wanted
+
+    def get_buffer(self) -> memoryview:
+        """Return writable space for received bytes, at least one byte; ends all frames' views.
+
+        Call it when `next_frame` has returned `None`. The buffer grows to what the frame under
+        way needs, which `frame_bytes_max` bounds; for an attachment it grows only when the CRC
+        has shown that its length is not damaged.
+        """
+        if self._start == self._end:
+            self._start = self._end = 0
+        if self._wanted > len(self._buffer):
+            self._move_to(bytearray(self._wanted + _READ_AHEAD))
+        elif len(self._buffer) - self._start < self._wanted:
+            unread = self._end - self._start
+            self._view[:unread] = self._view[self._start : self._end]
+            self._start, self._end = 0, unread
+        free = self._view[self._end :]
+        assert free, "whole frames must be taken before more is received"
+        return free
+
+    def shrink(self) -> None:
+        """Give back memory that holds nothing; `get_buffer` grows the buffer again."""
+        needed = max(self._end - self._start, _BUFFER_INITIAL)
+        if len(self._buffer) > needed:
+            self._move_to(bytearray(needed))
+
+    def bytes_received(self, count: int) -> None:
+        """Say that `count` bytes were written to the start of the last `get_buffer`."""
+        assert 0 < count <= len(self._buffer) - self._end, f"{count} bytes received"
+        self._end += count
+
+    def next_frame(self) -> Frame | None:
+        """Return the next whole frame, `None` when more bytes are needed.
+
+        Raises:
+            WireFormatError: The bytes are not a frame, or announce one above the limit. The
+                decoder is useless afterwards.
+        """
+        start = self._start
+        unread = self._end - start
+        if unread < self._wanted:
+            return None
+        length, correlation_id, kind_number, _, api_key, api_version, _, header_length = (
+            _PREFIX.unpack_from(self._view, start)
+        )
+        kind = _KINDS.get(kind_number)
+        if kind is None or length > self._frame_bytes_max or header_length > length:
+            raise WireFormatError(self._why_not_a_frame(length))
+        header_start = start + PREFIX_SIZE
+        header_end = header_start + header_length
+        end = header_start + length
+        if self._end < header_end:
+            self._wanted = PREFIX_SIZE + header_length
+            return None
+        # Before the attachment is waited for, because its length may be what is damaged.
+        header = self._view[header_start:header_end]
+        (crc,) = _CRC.unpack_from(self._view, start + _CRC_AT)
+        if crc32c(header, crc32c(self._view[start : start + _CRC_AT])) != crc:
+            raise WireFormatError("a frame header does not match its CRC-32C")
+        if self._end < end:
+            self._wanted = PREFIX_SIZE + length
+            return None
+        self._start, self._wanted = end, PREFIX_SIZE
+        attachment = self._view[header_end:end]
+        return Frame(kind, api_key, api_version, correlation_id, header, attachment)
+
+    def _move_to(self, buffer: bytearray) -> None:
+        # A new object, not a resize: views of old frames keep the old buffer alive.
+        unread = self._view[self._start : self._end]
+        self._buffer = buffer
+        self._view = memoryview(buffer)
+        self._view[: len(unread)] = unread
+        self._start, self._end = 0, len(unread)
+
+    def _why_not_a_frame(self, length: int) -> str:
+        first = bytes(self._view[self._start : self._start + 8])
+        if length > self._frame_bytes_max:
+            return (
+                f"a frame of {length} bytes is announced, the limit is {self._frame_bytes_max}"
+                f" (is this a tidelog peer? the bytes begin with {first!r})"
+            )
+        return f"not a tidelog frame: the bytes begin with {first!r}"

@@ -1,0 +1,267 @@
+"""One connection to a broker with many requests under way.
+
+Shell: owns one stream. Used by clients, and by brokers that ask other brokers.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TypeVar, cast, final
+
+import trio
+
+from tidelog.wire.env.connect_errors import diagnose
+from tidelog.wire.env.env import BytesLike, Network, Stream
+from tidelog.wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
+from tidelog.wire.messages.session import HelloReply, HelloRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import Api
+from tidelog.wire.protocol.connection import ClientConnection
+from tidelog.wire.protocol.write_buffer import Outbox
+
+RequestType = TypeVar("RequestType")
+ReplyType = TypeVar("ReplyType")
+Result = TypeVar("Result")
+
+FRAME_BYTES_MAX = 256 << 20
+"""A client takes longer frames than a broker: it asked for what it gets."""
+
+Outcome = tuple[object, memoryview] | Exception
+"""A reply message and its attachment, or why there is none: the broker's refusal, or what became
+of the connection. The view is only valid during the call that hands it over."""
+
+_NOTHING = memoryview(b"")
+
+
+@final
+class RpcConnection:
+    """Requests on one stream; replies may come in any order."""
+
+    def __init__(self, stream: Stream) -> None:
+        """Speak over `stream`; `run` must run in a task of its own."""
+        self._stream = stream
+        self._core = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+        self._outbox = Outbox(stream)
+        self._callbacks: dict[int, Callable[[Outcome], None]] = {}
+        self._kept_until: dict[int, float] = {}
+        """Until when the broker may keep requests, by their numbers; seconds of trio's clock."""
+        self._failure: ConnectionLostError | WireFormatError | None = None
+        """Why it is lost. Nobody is told of this very one: see `_another`."""
+        self.reply_count = 0
+        """Replies that have come; while requests wait and it stands still, the broker is silent."""
+        self.hello: HelloReply | None = None
+        """What the broker said of itself; `None` before `introduce`."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection is of no further use."""
+        return self._failure is not None
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests that wait for their reply."""
+        return len(self._callbacks)
+
+    def is_owed_a_reply(self, now: float) -> bool:
+        """Return whether some request waits that the broker was not told to keep until later."""
+        if not self._kept_until:
+            return bool(self._callbacks)
+        kept_count = sum(until > now for until in self._kept_until.values())
+        return len(self._callbacks) > kept_count
+
+    def submit(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        on_outcome: Callable[[Outcome], None] | None,
+        *,
+        attachment: Sequence[BytesLike] = (),
+        kept_until: float = 0.0,
+    ) -> None:
+        """Send a request without waiting; requests leave in the order of these calls.
+
+        `on_outcome` is called exactly once, from the connection's own task (or at once when
+        the connection is lost already); `None` says that no reply will come. The attachment's
+        buffers must not change until then. Use `wait_sent` to bound what is buffered. A broker that
+        was told to wait for something owes no reply before `kept_until`, in trio's seconds.
+        """
+        if self._failure is not None:
+            if on_outcome is not None:
+                on_outcome(_another(self._failure))
+            return
+        length = sum(len(piece) for piece in attachment)
+        try:
+            correlation_id, frame = self._core.send_request(
+                asked, request, attachment_length=length, expects_reply=on_outcome is not None
+            )
+        except BrokerError as error:
+            if on_outcome is not None:
+                on_outcome(error)
+            return
+        if on_outcome is not None:
+            self._callbacks[correlation_id] = on_outcome
+            if kept_until:
+                self._kept_until[correlation_id] = kept_until
+        self._outbox.put(frame)
+        for piece in attachment:
+            self._outbox.put(piece)
+        self._outbox.flush()
+
+    async def call(
+        self,
+        asked: Api[RequestType, ReplyType],
+        request: RequestType,
+        *,
+        take: Callable[[ReplyType, memoryview], Result],
+        attachment: Sequence[BytesLike] = (),
+    ) -> Result:
+        """Send a request and return what `take` makes of the reply and its attachment.
+
+        If cancelled, the request may or may not be executed; its reply is dropped.
+
+        Raises:
+            BrokerError: The broker refused the request as a whole.
+            ConnectionLostError: The request may or may not have been executed.
+        """
+        done = trio.Event()
+        outcome: list[Result | Exception] = []
+
+        def finish(result: Outcome) -> None:
+            if isinstance(result, Exception):
+                outcome.append(result)
+            else:
+                try:
+                    outcome.append(take(cast("ReplyType", result[0]), result[1]))
+                except WireFormatError as error:
+                    outcome.append(error)
+            done.set()
+
+        self.submit(asked, request, finish, attachment=attachment)
+        await done.wait()
+        (result,) = outcome
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    async def ask(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+        """Send a request and return the reply; see `call`."""
+        return await self.call(asked, request, take=lambda reply, _: reply)
+
+    async def introduce(self, client_name: str, client_version: str) -> HelloReply:
+        """Exchange hellos; must be the first request on the connection."""
+        reply = await self.ask(api.HELLO, HelloRequest(client_name, client_version))
+        self._core.set_offered(reply.apis)
+        self.hello = reply
+        return reply
+
+    def version_of(self, asked: Api[RequestType, ReplyType]) -> int:
+        """Return in which version an API is asked for.
+
+        Raises:
+            UnsupportedVersionError: The broker and this side share no version of the API.
+        """
+        return self._core.version_of(asked)
+
+    async def wait_sent(self, limit_bytes: int) -> None:
+        """Wait until at most `limit_bytes` wait to be sent, or the connection is lost."""
+        await self._outbox.wait_below(limit_bytes)
+
+    async def run(self) -> None:
+        """Receive replies and send what is queued until the connection is lost or closed."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._outbox.run)
+            try:
+                await self._receive()
+            except (ConnectionLostError, WireFormatError) as error:
+                self._fail(error)
+            finally:
+                self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
+                nursery.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Close the connection; requests under way fail with `ConnectionLostError`."""
+        self._fail(ConnectionLostError(f"connection to {self._stream.peer} was closed"))
+
+    async def _receive(self) -> None:
+        decoder = self._core.decoder
+        while not self.is_lost:
+            buffer = decoder.get_buffer()
+            received = self._stream.receive_nowait(buffer)
+            if received is None:
+                await self._stream.wait_readable()
+                continue
+            if received == 0:
+                raise ConnectionLostError(f"{self._stream.peer} closed the connection")
+            decoder.bytes_received(received)
+            # Whoever is told may close the connection: those behind it have their outcome then.
+            while self._failure is None and (reply := self._core.next_reply()) is not None:
+                self.reply_count += 1
+                callback = self._callbacks.pop(reply.correlation_id)
+                self._kept_until.pop(reply.correlation_id, None)
+                message = reply.message
+                if isinstance(message, BrokerError):
+                    callback(message)
+                else:
+                    callback((message, reply.attachment))
+            if received < len(buffer):
+                # There is no more. To be told so would cost a call and a turn of the loop.
+                await self._stream.wait_readable()
+            else:
+                await trio.lowlevel.checkpoint()
+
+    def _fail(self, failure: ConnectionLostError | WireFormatError) -> None:
+        if self._failure is not None:
+            return
+        self._failure = failure
+        self._outbox.close()  # Not only the stream: somebody may be in `wait_sent`.
+        callbacks, self._callbacks = self._callbacks, {}
+        for callback in callbacks.values():
+            callback(_another(failure))
+
+
+def _another(failure: ConnectionLostError | WireFormatError) -> Exception:
+    """Return an error that somebody may raise; one that is shared would grow with each raise."""
+    another = type(failure)(*failure.args)
+    another.__cause__ = failure.__cause__
+    return another
+
+
+async def connect_stream(network: Network, host: str, port: int) -> Stream:
+    """Return a stream to an address.
+
+    Raises:
+        ConnectError: One line with the address, what failed, and what to try.
+    """
+    try:
+        return await network.connect(host, port)
+    except OSError as error:
+        is_refused = isinstance(error, ConnectionRefusedError)
+        raise ConnectError(diagnose(host, port, error), is_refused=is_refused) from error
+
+
+@asynccontextmanager
+async def open_rpc(
+    network: Network, host: str, port: int, *, client_name: str, client_version: str
+) -> AsyncGenerator[RpcConnection, None]:
+    """Connect, exchange hellos, and keep the connection until the block ends.
+
+    Raises:
+        ConnectError: No connection could be made.
+        ConnectionLostError: The connection broke before the hellos were exchanged.
+        WireFormatError: The other side does not speak this protocol.
+    """
+    stream = await connect_stream(network, host, port)
+    connection = RpcConnection(stream)
+    failure: Exception | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        try:
+            await connection.introduce(client_name, client_version)
+            yield connection
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failure = error
+        finally:
+            connection.close()
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        # Not from within the nursery, which would wrap it into an ExceptionGroup.
+        raise failure

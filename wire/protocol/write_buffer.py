@@ -1,0 +1,147 @@
+"""What waits to be sent on one stream.
+
+Shell: owns the sending side of a stream. Whoever has something to send puts it here and
+flushes, from any task, without waiting; what the stream does not take at once is sent by `run`.
+"""
+
+from collections import deque
+from typing import final
+
+import trio
+
+from tidelog.wire.env.env import BytesLike, FileRegionSource, Stream
+from tidelog.wire.errors import ConnectionLostError
+
+_GATHER_MAX = 64
+
+
+@final
+class FileRegion:
+    """Bytes of a file, to be sent without a copy through this process."""
+
+    __slots__ = ("length", "position", "source")
+
+    def __init__(self, source: FileRegionSource, position: int, length: int) -> None:
+        """The `length` bytes from `position` on must be in the file already."""
+        self.source = source
+        self.position = position
+        self.length = length
+
+
+Piece = memoryview | FileRegion
+
+
+@final
+class Outbox:
+    """A queue of pieces in front of a stream.
+
+    Invariant: while `_is_blocked` is false, the queue is empty after every `flush`.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        """Send on `stream`, and close it when sending fails, which wakes its reader."""
+        self._stream = stream
+        self._queue: deque[Piece] = deque()
+        self._pending_bytes = 0
+        self._is_blocked = False
+        self._is_broken = False
+        self._blocked = trio.Event()
+        self._progress: trio.Event | None = None
+        """Made by whoever waits for progress."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes put and not yet taken by the stream."""
+        return self._pending_bytes
+
+    def put(self, piece: BytesLike | FileRegion) -> None:
+        """Queue a piece; nothing is sent before `flush`. Buffers must not change until sent."""
+        length = piece.length if isinstance(piece, FileRegion) else len(piece)
+        # An empty piece is left out: sending it would look like a stream that takes nothing.
+        if self._is_broken or length == 0:
+            return
+        self._pending_bytes += length
+        self._queue.append(piece if isinstance(piece, FileRegion) else memoryview(piece))
+
+    def flush(self) -> None:
+        """Send what the stream takes now; the rest follows from `run`. Never raises."""
+        if self._is_blocked or self._is_broken:
+            return
+        try:
+            self._send_now()
+        except ConnectionLostError:
+            self.close()
+
+    async def run(self) -> None:
+        """Send what `flush` could not, until cancelled or the connection is lost."""
+        await self._blocked.wait()
+        while not self._is_broken:
+            try:
+                await self._stream.wait_writable()
+                self._is_blocked = False
+                self._blocked = trio.Event()
+                self._send_now()
+            except ConnectionLostError:
+                self.close()
+            await self._blocked.wait()
+
+    async def wait_below(self, limit_bytes: int) -> None:
+        """Wait until at most `limit_bytes` are pending, or the connection is lost."""
+        while self._pending_bytes > limit_bytes and not self._is_broken:
+            if self._progress is None:
+                self._progress = trio.Event()
+            await self._progress.wait()
+
+    def close(self) -> None:
+        """Drop what is queued, end all waits and close the stream. Closing twice is allowed."""
+        self._is_broken = True
+        self._queue.clear()
+        self._pending_bytes = 0
+        self._tell_progress()
+        self._blocked.set()  # `run` ends.
+        self._stream.close()
+
+    def _send_now(self) -> None:
+        queue = self._queue
+        while queue:
+            piece = queue[0]
+            if isinstance(piece, FileRegion):
+                sent = self._stream.send_file_nowait(piece.source, piece.position, piece.length)
+            else:
+                sent = self._stream.send_nowait(self._leading_buffers())
+            if sent == 0:
+                self._is_blocked = True
+                self._blocked.set()
+                break
+            self._pending_bytes -= sent
+            self._drop(sent)
+        self._tell_progress()
+
+    def _tell_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.set()
+            self._progress = None
+
+    def _leading_buffers(self) -> list[memoryview]:
+        buffers: list[memoryview] = []
+        for piece in self._queue:
+            if isinstance(piece, FileRegion) or len(buffers) == _GATHER_MAX:
+                break
+            buffers.append(piece)
+        return buffers
+
+    def _drop(self, sent: int) -> None:
+        queue = self._queue
+        while sent:
+            piece = queue[0]
+            length = piece.length if isinstance(piece, FileRegion) else len(piece)
+            if sent >= length:
+                queue.popleft()
+                sent -= length
+            elif isinstance(piece, FileRegion):
+                piece.position += sent
+                piece.length -= sent
+                return
+            else:
+                queue[0] = piece[sent:]
+                return
