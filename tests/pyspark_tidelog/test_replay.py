@@ -41,7 +41,7 @@ def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 def test_what_spark_does_not_like_is_told_in_the_line_that_says_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: str) -> NoReturn:
+    def fail(*_: str, **__: str) -> NoReturn:
         raise RuntimeError(
             "[PYTHON] it failed\nTraceback:\n  tidelog.wire.errors.ConfigError: no topic\nX"
         )

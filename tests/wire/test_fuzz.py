@@ -145,7 +145,7 @@ def received(
 @fuzz
 @given(st.lists(any_frame, max_size=3), edits, chunk_sizes, st.booleans())
 def test_a_frame_decoder_takes_any_bytes(
-    frames: list[bytes], changes: list[Edit], at_once: int, *, repair: bool
+    frames: list[bytes], changes: list[Edit], at_once: int, repair: bool
 ) -> None:
     data = damaged(b"".join(frames), changes)
     decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
@@ -159,7 +159,7 @@ def test_a_frame_decoder_takes_any_bytes(
 @fuzz
 @given(any_frame, edits, chunk_sizes, st.booleans())
 def test_a_server_takes_any_bytes(
-    frame: bytes, changes: list[Edit], at_once: int, *, introduced: bool
+    frame: bytes, changes: list[Edit], at_once: int, introduced: bool
 ) -> None:
     data = repaired(damaged(frame, changes))
     server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)

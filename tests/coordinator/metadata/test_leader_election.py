@@ -194,7 +194,7 @@ NODES = st.sets(st.integers(1, 5))
 
 @given(partitions(), NODES, NODES, st.sampled_from(Election))
 def test_whoever_is_offline_leads_only_after_a_start(
-    partition: Partition, dead: set[int], offline: set[int], *, election: Election
+    partition: Partition, dead: set[int], offline: set[int], election: Election
 ) -> None:
     now = facts(dead=dead)
 
@@ -215,7 +215,6 @@ def test_once_settled_a_partition_stays_as_it_is(
     partition: Partition,
     dead: set[int],
     stopping: set[int],
-    *,
     lost: set[int],
     election: Election,
     minimum: int,

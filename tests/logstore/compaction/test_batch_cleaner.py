@@ -132,7 +132,6 @@ def test_compact_then_read_is_read_then_keep_the_newest(
     given_batches: list[list[tuple[bytes | None, bytes | None]]],
     first_batch: int,
     batch_count: int,
-    *,
     drops: bool,
 ) -> None:
     """I27: the last value of each key survives, order and offsets never change."""

@@ -84,10 +84,10 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         begin_repair(self, partition, step)
 
     def wait_for_ack_watched(
-        self: Partition, acks: Acks, offset: int, *, waiter: AckWaiter, index: int
+        self: Partition, acks: Acks, offset: int, waiter: AckWaiter, *, index: int
     ) -> None:
         listener.waits(self, acks)
-        wait_for_ack(self, acks, offset, waiter=waiter, index=index)
+        wait_for_ack(self, acks, offset, waiter, index=index)
 
     async def submit_watched(self: InSyncKeeper, wishes: list[_Wish]) -> None:
         for each in not_overtaken(wishes):

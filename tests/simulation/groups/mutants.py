@@ -149,7 +149,7 @@ def not_sticky(patch: pytest.MonkeyPatch) -> None:
 
 
 def target_at_every_change(patch: pytest.MonkeyPatch) -> None:
-    def schedule(self: Damping, group_id: str, pending: _Pending, *, now_ms: int) -> None:
+    def schedule(self: Damping, group_id: str, pending: _Pending, now_ms: int) -> None:
         pending.due_ms = now_ms
         self._queue.append((now_ms, group_id))  # pyright: ignore[reportPrivateUsage]
 
@@ -159,7 +159,7 @@ def target_at_every_change(patch: pytest.MonkeyPatch) -> None:
 def session_not_renewed(patch: pytest.MonkeyPatch) -> None:
     heard = Sessions.heard
 
-    def heard_once(self: Sessions, key: MemberKey, sign: Sign, *, now_ms: int) -> None:
+    def heard_once(self: Sessions, key: MemberKey, sign: Sign, now_ms: int) -> None:
         if key not in self._sessions:  # pyright: ignore[reportPrivateUsage]
             heard(self, key, sign, now_ms)
 
@@ -169,7 +169,7 @@ def session_not_renewed(patch: pytest.MonkeyPatch) -> None:
 def partitions_of_a_leaver_kept(patch: pytest.MonkeyPatch) -> None:
     leave = Group.leave
 
-    def leave_and_keep(self: Group, member_id: str, group_epoch: int, *, time_ms: int) -> None:
+    def leave_and_keep(self: Group, member_id: str, group_epoch: int, time_ms: int) -> None:
         owner = dict(self.owner)
         leave(self, member_id, group_epoch, time_ms)
         self.owner = owner
@@ -233,7 +233,7 @@ def old_replies_believed(patch: pytest.MonkeyPatch) -> None:
     answered = GroupMembership.answered
 
     def answered_whatever(
-        self: GroupMembership, number: int, reply: HeartbeatReply, *, now: float
+        self: GroupMembership, number: int, reply: HeartbeatReply, now: float
     ) -> list[Effect]:
         under_way = self._under_way  # pyright: ignore[reportPrivateUsage]
         if under_way is not None:

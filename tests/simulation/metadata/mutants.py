@@ -207,7 +207,7 @@ def _alone(self: PartitionChanges, topic: Topic) -> list[Topic]:
 
 
 def _complete_when_it_is_ready_itself(
-    self: PartitionChanges, topic: Topic, number: int, *, happening: Happening
+    self: PartitionChanges, topic: Topic, number: int, happening: Happening
 ) -> list[changes.Step]:
     wanted = [(topic, happening)]
     if happening.assignment is not None:
@@ -232,7 +232,6 @@ def _happen_here_and_now(
     self: PartitionChanges,
     topic: Topic,
     number: int,
-    *,
     happening: Happening = leader_choice.NOTHING,
 ) -> Partition:
     after = _happen(self, topic, number, happening)
