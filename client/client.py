@@ -24,7 +24,7 @@ from tidelog.client.config import (
 from tidelog.client.consumer.consumer import Consumer, Group, subscription_of
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.producer import Producer
-from tidelog.client.queue.context import QueueShared
+from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.chunk_reader import LargeReader
 from tidelog.client.transactions.staging import StagedBatch
@@ -43,7 +43,7 @@ class Client:
     def __init__(self, cluster: Cluster) -> None:
         """Use `tidelog.connect`."""
         self._cluster = cluster
-        self._queues = QueueShared(cluster)
+        self._queues = QueueContext(cluster)
         self.admin = Admin(cluster)
         """Creates, describes, changes and deletes topics."""
 

@@ -1,4 +1,4 @@
-"""Lengths of time as the settings of brokers say them.
+"""Lengths of time as settings and requests have them.
 
 Pure: no clock, no I/O.
 """
@@ -32,3 +32,14 @@ def seconds_of(text: str) -> float:
     if found is None or unit_ms is None:
         raise WireFormatError(f"{text!r} is no length of time that is known here")
     return int(found[1]) * unit_ms / 1000
+
+
+def milliseconds_of(what: str, seconds: float) -> int:
+    """Return seconds as whole milliseconds; `what` names them in the error.
+
+    Raises:
+        ValueError: It is negative or no number.
+    """
+    if not 0 <= seconds <= 1e12:  # noqa: PLR2004  (30,000 years, and no infinity)
+        raise ValueError(f"{what} is a number of seconds from 0 on, not {seconds}")
+    return round(seconds * 1000)

@@ -5,14 +5,15 @@ producer that all queues of a client share.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Unpack, final
 
 from tidelog.client.admin.queues import describe_queues
 from tidelog.client.admin.redrive_status import RedriveReport, report_of
-from tidelog.client.cluster.durations import seconds_of
+from tidelog.client.cluster.durations import milliseconds_of, seconds_of
 from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.queue.context import QueueShared
+from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.inspect.browse import LookOrder, QueueLooker, SeenMessage
 from tidelog.client.queue.inspect.cancel import QueueCanceller, place_of_message
 from tidelog.client.queue.inspect.history import HistoryEvent
@@ -25,7 +26,6 @@ from tidelog.client.queue.receive.message import (
     Verdict,
     extension,
     giving_up,
-    milliseconds,
     rejection,
 )
 from tidelog.client.queue.receive.reassembly import LargeJoiner
@@ -69,21 +69,28 @@ class Queue:
     again, for up to `ClientConfig.request_timeout`; `send` for `ProducerConfig.delivery_timeout`.
     """
 
-    def __init__(self, shared: QueueShared, name: str, *, holder: str = "") -> None:
+    def __init__(self, context: QueueContext, name: str, *, holder: str = "") -> None:
         """Use `client.queue(name)`."""
         self.name = name
-        self._shared = shared
-        self._cluster = shared.cluster
-        self._holder = holder or shared.cluster.config.client_name
-        self._settler = QueueSettler(shared, name)
-        self._receiver = QueueReceiver(shared.cluster, shared.directory, self._settler, name=name)
+        cluster, directory = context.cluster, context.directory
+        self._context = context
+        self._cluster = cluster
+        self._holder = holder or cluster.config.client_name
+        self._settler = QueueSettler(cluster, directory, context.settled, name=name)
+        self._receiver = QueueReceiver(cluster, directory, self._settler, name=name)
         self._gathering = ReceiveGathering(self._receiver, self._settler)
         self._joiner = LargeJoiner(self._settler)
-        self._asker = QueueAsker(shared.cluster, shared.directory, name)
-        self._publisher = QueuePublisher(shared, self._asker, name)
-        self._canceller = QueueCanceller(shared.cluster, shared.directory, self._asker)
-        self._looker = QueueLooker(shared.cluster, shared.directory, self._asker)
-        self._historian = HistoryReader(shared.cluster, shared.directory, self._asker)
+        self._asker = QueueAsker(cluster, directory, name)
+        self._publisher = QueuePublisher(
+            cluster,
+            directory,
+            self._asker,
+            producer=context.producer,
+            ordered_sender=partial(context.ordered_sender, name),
+        )
+        self._canceller = QueueCanceller(cluster, directory, self._asker)
+        self._looker = QueueLooker(cluster, directory, self._asker)
+        self._historian = HistoryReader(cluster, directory, self._asker)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -182,9 +189,9 @@ class Queue:
             raise ValueError(f"max_messages is from 1 to {RECEIVE_COUNT_MAX}, not {max_messages}")
         timeout_ms = None
         if visibility_timeout is not None:
-            timeout_ms = milliseconds("visibility_timeout", visibility_timeout)
+            timeout_ms = milliseconds_of("visibility_timeout", visibility_timeout)
         if wait is not None:
-            milliseconds("wait", wait)
+            milliseconds_of("wait", wait)
         description = await self._asker.describe()
         if wait is None:
             wait = seconds_of(description.config["receive_wait_ms"])
@@ -332,7 +339,7 @@ class Queue:
         def is_ours(seen: SeenMessage) -> bool:
             return seen.origin is not None and seen.origin.queue == self.name
 
-        there = Queue(self._shared, target)
+        there = Queue(self._context, target)
         moved = await there._looker.look(LookOrder([], room, is_ours))
         # What moved between the two looks was seen at both places.
         places = {(seen.origin.partition, seen.origin.offset) for seen in moved if seen.origin}

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol, final
 
 import msgspec
 
+from tidelog.client.cluster.durations import milliseconds_of
 from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
@@ -256,12 +257,12 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 def extension(seconds: float) -> Verdict:
     """Return what keeps messages."""
-    return Verdict(SettleAction.EXTEND, milliseconds("the extension", seconds))
+    return Verdict(SettleAction.EXTEND, milliseconds_of("the extension", seconds))
 
 
 def giving_up(delay: float | None, reason: str) -> Verdict:
     """Return what lets others have messages."""
-    delay_ms = None if delay is None else milliseconds("delay", delay)
+    delay_ms = None if delay is None else milliseconds_of("delay", delay)
     return Verdict(SettleAction.RELEASE, delay_ms, _checked_reason(reason))
 
 
@@ -288,17 +289,6 @@ def _checked_reason(reason: object) -> str:
 def in_unicode(text: str) -> str:
     """Return text without surrogates, of which names of files, for instance, may have some."""
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def milliseconds(what: str, seconds: float) -> int:
-    """Return a length of time as it travels.
-
-    Raises:
-        ValueError: It is negative or no number.
-    """
-    if not 0 <= seconds <= 1e12:  # noqa: PLR2004  (30,000 years, and no infinity)
-        raise ValueError(f"{what} is a number of seconds from 0 on, not {seconds}")
-    return round(seconds * 1000)
 
 
 def too_large(length: int, limit: int | None = None) -> RecordTooLargeError:

@@ -19,13 +19,13 @@ from typing import Final, cast, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import leader_of
+from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
 from tidelog.client.cluster.coalescing import OnceATurn
-from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS
+from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
 from tidelog.client.cluster.metadata import PASSING_ERRORS
-from tidelog.client.queue.context import QueueShared
 from tidelog.client.queue.receive.message import Lease, Message, Verdict
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
+from tidelog.client.queue.receive.settled_messages import SettledMessages
 from tidelog.wire.errors import (
     BatchError,
     BrokerError,
@@ -150,12 +150,14 @@ class _Flight:
 class QueueSettler:
     """Settles messages of one queue."""
 
-    def __init__(self, shared: QueueShared, name: str) -> None:
+    def __init__(
+        self, cluster: Cluster, directory: QueueDirectory, settled: SettledMessages, *, name: str
+    ) -> None:
         """Settle messages of the queue `name`."""
-        self.settled = shared.settled
+        self.settled = settled
         """What has become of messages that workers have."""
-        self._cluster = shared.cluster
-        self._directory = shared.directory
+        self._cluster = cluster
+        self._directory = directory
         self._name = name
         self._lanes: dict[tuple[int, bytes], _Lane] = {}
         self._flights: dict[_Flight, None] = {}

@@ -9,8 +9,8 @@ from typing import TypedDict, TypeGuard, cast, final
 
 import msgspec
 
+from tidelog.client.cluster.durations import milliseconds_of
 from tidelog.client.producer.record_validation import OutgoingRecord, checked_record
-from tidelog.client.queue.receive.message import milliseconds
 from tidelog.client.queue.send.chunk_writer import Source
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (
@@ -127,7 +127,7 @@ def _key_of(message: OutgoingMessage) -> bytes | None:
 def _fields(message: OutgoingMessage, now_ms: int) -> list[tuple[str, bytes]]:
     fields: list[tuple[str, bytes]] = []
     if message.delay is not None:
-        deliver_at_ms = now_ms + milliseconds("delay", message.delay)
+        deliver_at_ms = now_ms + milliseconds_of("delay", message.delay)
         fields.append((DELIVER_AT_HEADER, b"%d" % deliver_at_ms))
     if message.priority is not None:
         if message.priority < 0:

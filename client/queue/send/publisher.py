@@ -3,14 +3,15 @@
 Shell: without tasks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import trio
 
+from tidelog.client.admin.queue_metadata import QueueDirectory
+from tidelog.client.cluster.connection_manager import Cluster
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.producer.record_validation import OutgoingRecord
-from tidelog.client.queue.context import QueueShared
 from tidelog.client.queue.partition_calls import QueueAsker
 from tidelog.client.queue.send.chunk_writer import WHOLE_BYTES_MAX, LargeSender, is_to_be_cut
 from tidelog.client.queue.send.message_fields import (
@@ -19,7 +20,8 @@ from tidelog.client.queue.send.message_fields import (
     is_plain,
     record_of,
 )
-from tidelog.client.queue.send.ordered_sender import looks_at_messages
+from tidelog.client.queue.send.ordered_sender import QueueSender, looks_at_messages
+from tidelog.client.queue.send.shared_producer import SharedProducer
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
 
@@ -30,12 +32,21 @@ _NO_LANES: Final = "none"
 class QueuePublisher:
     """Sends messages to one queue."""
 
-    def __init__(self, shared: QueueShared, asker: QueueAsker, name: str) -> None:
-        """Send to the queue `name`, which `asker` knows."""
-        self._shared = shared
-        self._cluster = shared.cluster
+    def __init__(
+        self,
+        cluster: Cluster,
+        directory: QueueDirectory,
+        asker: QueueAsker,
+        *,
+        producer: SharedProducer,
+        ordered_sender: Callable[[], QueueSender],
+    ) -> None:
+        """Send to the queue that `asker` knows, by `ordered_sender` if brokers inspect messages."""
+        self._cluster = cluster
+        self._directory = directory
         self._asker = asker
-        self._name = name
+        self._producer = producer
+        self._ordered_sender = ordered_sender
 
     async def send(self, given: Sequence[bytes | OutgoingMessage]) -> list[Receipt | TidelogError]:
         """Send messages and wait until it is known what becomes of each.
@@ -73,7 +84,7 @@ class QueuePublisher:
         description = await self._asker.describe()
         if looks_at_messages(description):
             return None
-        producer = await self._shared.producer()
+        producer = await self._producer.get()
         return await producer.send_values(description.topic, messages)
 
     async def _send(
@@ -93,7 +104,7 @@ class QueuePublisher:
         for place, message in enumerate(messages):
             source = message.value
             if source is not None and is_to_be_cut(records[place], source, whole_bytes_max):
-                producer = await self._shared.producer()
+                producer = await self._producer.get()
                 sender = LargeSender(self._cluster, producer, records[place], source=source)
                 try:
                     records[place] = await sender.send(
@@ -112,8 +123,8 @@ class QueuePublisher:
         if not records:
             return []
         if looks_at_messages(description):
-            return await self._shared.sender(self._name).send(description, records)
-        producer = await self._shared.producer()
+            return await self._ordered_sender().send(description, records)
+        producer = await self._producer.get()
         return await producer.send_records(description.topic, records)
 
     async def _described_for(self, messages: Sequence[OutgoingMessage]) -> QueueDescription:
@@ -121,7 +132,7 @@ class QueuePublisher:
         description = await self._asker.describe()
         if _has_lanes(description) or all(message.priority is None for message in messages):
             return description
-        self._shared.directory.doubt(description)
+        self._directory.doubt(description)
         return await self._asker.describe()
 
 

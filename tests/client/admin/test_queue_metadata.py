@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from tests.client.fronts import fronted_client, fronted_cluster
 from tidelog.client.admin.queue_metadata import leader_of
-from tidelog.client.queue.context import QueueShared
+from tidelog.client.queue.context import QueueContext
 from tidelog.wire.errors import UnknownPartitionError, UnknownQueueError
 from tidelog.wire.protocol import api
 
@@ -18,7 +18,7 @@ async def test_many_who_ask_at_once_ask_together(autojump_clock: MockClock) -> N
     ):
         await client.admin.create_queue("work", topic="orders")
         cluster.leaders[1] = (2, 0)
-        shared = QueueShared(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_queues"].cluster)
         front = cluster.fronts[1]
         before = len(front.asked)
         async with trio.open_nursery() as nursery:
@@ -44,7 +44,7 @@ async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
     autojump_clock: MockClock,
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
-        shared = QueueShared(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_queues"].cluster)
         for _ in range(2):
             with pytest.raises(UnknownQueueError, match="'work'"):
                 await shared.directory.find("work")
@@ -57,7 +57,7 @@ async def test_settings_that_were_changed_are_known_after_a_while(
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
         await client.admin.create_queue("work", topic="orders")
-        shared = QueueShared(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_queues"].cluster)
         assert (await shared.directory.find("work")).config["receive_wait_ms"] == "0"
         await client.admin.alter_queue("work", set={"receive_wait": 7})
         await trio.sleep(31)
@@ -74,7 +74,7 @@ async def test_a_queue_that_is_doubted_while_it_is_about_to_be_asked_for_is_aske
 ) -> None:
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
         await client.admin.create_queue("work", topic="orders")
-        shared = QueueShared(vars(client)["_queues"].cluster)
+        shared = QueueContext(vars(client)["_queues"].cluster)
         found = await shared.directory.find("work")
         await trio.sleep(31)
         before = len(cluster.fronts[1].asked)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.client.cluster.durations import seconds_of
+from tidelog.client.cluster.durations import milliseconds_of, seconds_of
 from tidelog.wire.errors import WireFormatError
 
 
@@ -18,3 +18,9 @@ def test_units_are_those_of_settings(text: str, seconds: float) -> None:
 def test_what_is_no_length_of_time_is_not_guessed(text: str) -> None:
     with pytest.raises(WireFormatError, match="is no length of time"):
         seconds_of(text)
+
+
+@pytest.mark.parametrize("seconds", [-0.001, float("inf"), float("nan")])
+def test_no_length_of_time_is_negative_or_endless(seconds: float) -> None:
+    with pytest.raises(ValueError, match="delay is a number of seconds from 0 on"):
+        milliseconds_of("delay", seconds)

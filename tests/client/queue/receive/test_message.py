@@ -1,8 +1,6 @@
-"""Messages of queues: names, origins, and lengths of time."""
+"""Messages of queues: names and origins."""
 
 from collections.abc import Sequence
-
-import pytest
 
 from tidelog.client.queue.receive.message import (
     Lease,
@@ -10,7 +8,6 @@ from tidelog.client.queue.receive.message import (
     Verdict,
     extension,
     giving_up,
-    milliseconds,
     origin_of,
 )
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
@@ -71,9 +68,3 @@ def test_a_release_without_a_delay_leaves_it_to_the_queue() -> None:
     assert giving_up(None, "").delay_ms is None
     assert giving_up(0, "").delay_ms == 0
     assert extension(0.0004).delay_ms == 0
-
-
-@pytest.mark.parametrize("seconds", [-0.001, float("inf"), float("nan")])
-def test_no_length_of_time_is_negative_or_endless(seconds: float) -> None:
-    with pytest.raises(ValueError, match="delay is a number of seconds from 0 on"):
-        milliseconds("delay", seconds)
