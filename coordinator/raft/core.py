@@ -50,7 +50,14 @@ from tidelog.coordinator.raft.messages import (
 )
 from tidelog.coordinator.raft.pending_write import Writing
 from tidelog.coordinator.raft.progress import Progress
-from tidelog.coordinator.raft.ready import MembershipChange, ReadState, Ready, StoredState, Write
+from tidelog.coordinator.raft.ready import (
+    EMPTY_READY,
+    MembershipChange,
+    ReadState,
+    Ready,
+    StoredState,
+    Write,
+)
 from tidelog.coordinator.raft.role import Role
 
 
@@ -59,7 +66,7 @@ class RaftCore:
     """A node: messages, ticks and proposals in; `Ready` out.
 
     Invariant: there is a `Leadership` exactly while the role is LEADER, and a `Campaign` exactly
-    while it is PRE_CANDIDATE or CANDIDATE.
+    while it is PRE_CANDIDATE or CANDIDATE. Every input sets `_is_dirty`.
     """
 
     def __init__(
@@ -97,6 +104,8 @@ class RaftCore:
             # A crash came between the two writes.
             self._promises.begin_term(self._log.last.term)
         self._timer = ElectionTimer(config.election_ticks, dice)
+        self._is_dirty = True
+        """An input arrived since `ready` returned all there was."""
         self._role = Role.FOLLOWER
         self._leader: Identity | None = None
         self._leadership: Leadership | None = None
@@ -160,6 +169,7 @@ class RaftCore:
 
     def tick(self) -> None:
         """Let a tick pass."""
+        self._is_dirty = True
         self._writing.tick()
         leadership = self._leadership
         if leadership is not None:
@@ -179,6 +189,7 @@ class RaftCore:
             return
         if isinstance(message, Report) and message.sender not in self.membership.members:
             return  # a node that was removed, or its id with another disk (I75)
+        self._is_dirty = True
         if message.term > self.term and not isinstance(message, PreVoteRequest):
             if isinstance(message, VoteRequest) and not self._may_meet_term_of(message):
                 return
@@ -225,6 +236,7 @@ class RaftCore:
         """
         if self._leadership is None:
             raise self._not_leader()
+        self._is_dirty = True
         self._leadership.ask_read(context)
 
     def change_membership(self, change: MembershipChange) -> EntryId:
@@ -256,11 +268,13 @@ class RaftCore:
         if target is None or target not in self.membership.voters:
             raise MembershipRefusedError(f"node {node_id} is no voter and cannot lead")
         if target != self.identity:
+            self._is_dirty = True
             leadership.begin_transfer(target)
 
     def report_failure(self, node_id: int) -> None:
         """Take note that messages or a snapshot for a node did not arrive; speeds up repair."""
         if self._leadership is not None:
+            self._is_dirty = True
             self._leadership.take_failure(node_id)
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:
@@ -276,27 +290,36 @@ class RaftCore:
 
     def compact(self, snapshot: SnapshotMeta, *, keep_entries: int) -> None:
         """Take note that an own snapshot is durable; forget what it covers but the last entries."""
+        self._is_dirty = True
         self._log.compact(snapshot, keep_entries=keep_entries)
 
     # What goes out.
 
     def ready(self) -> Ready:
-        """Return what there is to do; each thing is returned once."""
+        """Return what there is to do; each thing is returned once.
+
+        A shell calls this until it is empty, so most calls find that nothing has changed.
+        """
+        if not self._is_dirty:
+            return EMPTY_READY
         reads: tuple[ReadState, ...] = ()
         if self._leadership is not None:
             for message in self._leadership.take_messages():
                 self._promises.post(message)
             reads = tuple(self._leadership.take_reads())
-        return Ready(
+        ready = Ready(
             self._writing.begin(),
             self._promises.take_messages(),
             self._log.take_installed(),
             self._log.take_committed(bytes_max=self._config.committed_bytes_max),
             reads,
         )
+        self._is_dirty = self._log.has_undelivered
+        return ready
 
     def synced(self, write: Write) -> None:
         """Take note that a write is durable."""
+        self._is_dirty = True
         has_more = self._writing.end(write)
         if self._role is Role.CANDIDATE and self._promises.is_durable:
             self._count_vote(self.identity, is_granted=True)
@@ -469,6 +492,7 @@ class RaftCore:
     def _append(self, kind: EntryKind, payload: bytes) -> EntryId:
         entry = Entry(self._log.last_index + 1, self.term, kind, payload)
         self._log.append(entry)
+        self._is_dirty = True
         return entry.entry_id
 
     def _leading(self) -> Leadership:

@@ -169,16 +169,22 @@ class RaftLog:
         self.uncommitted_bytes -= sum(entry.size_bytes for entry in committed)
         self.commit_index = max(self.commit_index, index)
 
+    @property
+    def has_undelivered(self) -> bool:
+        """`take_committed` would return entries."""
+        first = self.delivered_index + 1
+        return self.base.index < first <= min(self.commit_index, self.durable_index)
+
     def take_committed(self, *, bytes_max: int) -> tuple[Entry, ...]:
         """Return what is committed, durable here and not delivered yet; it counts as delivered.
 
         After an installed snapshot there is nothing until `take_installed` has returned it.
         """
-        first = self.delivered_index + 1
-        end = min(self.commit_index, self.durable_index)
-        if first > end or first <= self.base.index:
+        if not self.has_undelivered:
             return ()
-        taken = self.entries_from(first, bytes_max=bytes_max, count_max=end - self.delivered_index)
+        count_max = min(self.commit_index, self.durable_index) - self.delivered_index
+        first = self.delivered_index + 1
+        taken = self.entries_from(first, bytes_max=bytes_max, count_max=count_max)
         self.delivered_index = taken[-1].index
         return taken
 

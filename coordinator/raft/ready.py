@@ -3,7 +3,7 @@
 Pure: no clock, no I/O.
 """
 
-from typing import final
+from typing import Final, final
 
 import msgspec
 
@@ -89,6 +89,9 @@ class Ready(msgspec.Struct, frozen=True):
     def is_empty(self) -> bool:
         """There is nothing to do."""
         return not (self.write or self.messages or self.snapshot or self.committed or self.reads)
+
+
+EMPTY_READY: Final = Ready(None, (), None, (), ())
 
 
 @final

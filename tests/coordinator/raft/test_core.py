@@ -4,6 +4,7 @@ Elections and identities are in `test_core_elections.py`, stories of several nod
 `test_scenarios.py`; which test shows which numbered statement is in the table of `docs/raft.md`.
 """
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -52,7 +53,14 @@ from tidelog.coordinator.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from tidelog.coordinator.raft.ready import AddLearner, HardState, Ready, Remove, StoredState
+from tidelog.coordinator.raft.ready import (
+    EMPTY_READY,
+    AddLearner,
+    HardState,
+    Ready,
+    Remove,
+    StoredState,
+)
 from tidelog.coordinator.raft.role import Role
 
 
@@ -382,6 +390,55 @@ def test_ready_hands_everything_out_once() -> None:
     assert first.write is not None
     assert second == Ready(None, (), None, (), ())
     core.synced(first.write)
+
+
+_INPUTS: tuple[Callable[[RaftCore], object], ...] = (
+    RaftCore.tick,
+    lambda core: core.step(AppendReply(B, A, 1, 1, 1, 1, 0)),
+    lambda core: core.propose(b"x"),
+    lambda core: core.read(1),
+    lambda core: core.change_membership(AddLearner(D)),
+    lambda core: core.transfer_leadership(2),
+    lambda core: core.report_failure(2),
+    lambda core: core.compact(core.snapshot_meta(1), keep_entries=0),
+)
+
+
+@pytest.mark.parametrize("take_input", _INPUTS)
+def test_ready_looks_again_only_after_an_input(take_input: Callable[[RaftCore], object]) -> None:
+    core = leader()
+    assert core.ready() is EMPTY_READY
+
+    take_input(core)
+
+    assert core.ready() is not EMPTY_READY
+    assert core.ready() is EMPTY_READY
+
+
+def test_ready_looks_again_when_a_write_is_durable() -> None:
+    core = leader()
+    core.propose(b"x")
+    write = core.ready().write
+    assert write is not None
+    assert core.ready() is EMPTY_READY
+
+    core.synced(write)
+
+    assert core.ready() is not EMPTY_READY
+
+
+def test_committed_entries_beyond_the_limit_come_with_the_next_ready() -> None:
+    config = RaftConfig(election_ticks=5, committed_bytes_max=1)
+    core = RaftCore(A, ALONE, config, dice=Random(1))
+    sync(core)
+    for payload in (b"x", b"y", b"z"):
+        core.propose(payload)
+
+    write = core.ready().write
+    assert write is not None
+    core.synced(write)
+
+    assert [len(core.ready().committed) for _ in range(4)] == [1, 1, 1, 0]
 
 
 def test_equal_dice_give_equal_lives() -> None:

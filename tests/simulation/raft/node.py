@@ -144,9 +144,17 @@ class RaftNode:
                 return
             ready = core.ready()
             if ready.is_empty:
+                self._check_nothing_left(core)
                 return
             if self._carry_out(core, ready):
                 return
+
+    def _check_nothing_left(self, core: RaftCore) -> None:
+        """A core that says at once that nothing has changed would find nothing either."""
+        core._is_dirty = True
+        left = core.ready()
+        if not left.is_empty:
+            raise ViolationError("EmptyReadyIsComplete", f"{self.identity} kept back {left}")
 
     def _carry_out(self, core: RaftCore, ready: Ready) -> bool:
         """Do what is asked for; return whether the node has crashed over it."""
