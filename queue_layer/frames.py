@@ -17,6 +17,11 @@ _ENVELOPE_BYTES: Final = 32
 """Of a frame, at most, besides its entries."""
 
 
+def is_one_frame(entries: Sequence[AnyEntry]) -> bool:
+    """Return whether these entries fit into one frame."""
+    return _ENVELOPE_BYTES + sum(map(size, entries)) <= FRAME_BYTES_MAX
+
+
 def frames_of(now_ms: int, entries: Sequence[AnyEntry]) -> Iterator[Frame]:
     """Yield what was decided at once, as one frame wherever that is small enough.
 

@@ -201,10 +201,10 @@ def decide(
     lease = Lease(fold.free_lease_id, runs, _lease_end(fold, now_ms, timeout_ms))
     if not runs:
         return entries, lease
-    entries.extend(passed(fold, lease.offsets))
+    offsets = lease.offsets
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
-    entries.append(Received(lease.lease_id, lease.offsets, lease.deadline_ms, holder, attempt_id))
-    return entries, lease
+    received = Received(lease.lease_id, offsets, lease.deadline_ms, holder, attempt_id)
+    return [*entries, *passed(fold, offsets, [*entries, received]), received], lease
 
 
 def _lease_end(fold: QueueFold, now_ms: int, timeout_ms: int) -> int:

@@ -98,14 +98,14 @@ def progress(
         return []
     entries: list[AnyEntry] = []
     visible = [(target, list(_visible(fold, joined(runs)))) for target, runs in moves]
-    entries.extend(passed(fold, joined([run for _, runs in visible for run in runs])))
     for target, runs in visible:
         entries.extend(Redriven(batch, target) for batch in move_batches(runs))
     if next_offset > redrive.next_offset:
         entries.append(RedriveProgressed(min(next_offset, redrive.end), skipped))
     if next_offset >= redrive.end:
         entries.append(RedriveEnded(RedriveStatus.COMPLETED))
-    return entries
+    changed = joined([run for _, runs in visible for run in runs])
+    return [*passed(fold, changed, entries), *entries]
 
 
 def end(fold: QueueFold, status: RedriveStatus, reason: str) -> list[AnyEntry]:

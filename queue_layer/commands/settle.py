@@ -95,7 +95,7 @@ def decide(
     else:
         entries = _entries(config, settlement, receipt, accepted=(accepted, now_ms))
     if action is SettleAction.DELETE and entries:
-        entries = [*passed(fold, _runs_of(accepted)), *entries]
+        entries = [*passed(fold, _runs_of(accepted), entries), *entries]
     return entries, _grouped(refused)
 
 

@@ -1,16 +1,16 @@
 """What the journal says about fresh messages that the cursor passes.
 
 Pure: no clock, no I/O. Messages in between keep their times, and what is no message is done. All is
-written in the order of offsets, however much it is: so whoever finds only a beginning of it knows
-all that there is to know of what the cursor has passed by then.
+written in the order of offsets, however much it is. A new leader that finds only a beginning of it
+knows all times of the messages that the cursor has passed by then.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from typing import NamedTuple
 
-from tidelog.queue_layer.frames import RUNS_PER_ENTRY
+from tidelog.queue_layer.frames import RUNS_PER_ENTRY, is_one_frame
 from tidelog.queue_layer.state.queue_state import QueueFold
 from tidelog.wire.messages.queue_journal import AnyEntry, Deferred, Deleted, Expired
 from tidelog.wire.messages.queues import Run
@@ -27,17 +27,21 @@ class _Piece(NamedTuple):
     """When they are visible; only of those that are deferred."""
 
 
-def passed(fold: QueueFold, runs: list[Run]) -> list[AnyEntry]:
+def passed(fold: QueueFold, runs: list[Run], decided: Sequence[AnyEntry]) -> list[AnyEntry]:
     """Return what to write before fresh messages change, about what the cursor passes by that.
 
-    The runs ascend.
+    Args:
+        fold: As of now.
+        runs: The messages that change, ascending.
+        decided: All other entries of the decision. If they do not fit into one frame with these,
+            the messages that change keep their times too, until the frame that changes them: the
+            cursor may pass them by an earlier one.
     """
-    pieces = list(_between(fold, runs))
-    if len(pieces) > RUNS_PER_ENTRY:
-        # What becomes of the runs may stand in another frame: till then they have times as well.
+    entries = list(_entries(_between(fold, runs)))
+    if runs and fold.fresh.has_times and not is_one_frame([*entries, *decided]):
         first, count = runs[-1]
-        pieces = list(_of_fresh(fold, fold.cursor, first + count))
-    return list(_entries(pieces))
+        entries = list(_entries(_of_fresh(fold, fold.cursor, first + count)))
+    return entries
 
 
 def removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> list[AnyEntry]:

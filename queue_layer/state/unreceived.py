@@ -67,6 +67,11 @@ class FreshRecords:
                 if piece[2] > self._time_ms:
                     yield piece
 
+    @property
+    def has_times(self) -> bool:
+        """Whether some have to wait or had to."""
+        return len(self._times) > 0
+
     def timed(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Yield which of some records have to wait or had to, and until when."""
         return self._times.pieces(first, end)

@@ -121,6 +121,22 @@ def test_each_beginning_of_the_frames_leaves_all_else_as_it_was(case: Case, deci
             keeps_times(successor, case)
 
 
+def test_delivery_times_are_kept_across_the_frames_of_one_decision() -> None:
+    """The first frame redrives a message behind another one that the second frame redrives."""
+    case = Case([LATER, JUST_NOW, PLAIN], {1, 2})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "FRAME_BYTES_MAX", 80)
+        driver = told(case)
+        parts = redriven(driver, case).frames
+        assert len(parts) > 1
+
+        for known in range(len(parts) + 1):
+            successor = told(case)
+            successor.journal = [*driver.journal, *map(encode, parts[:known])]
+            successor.fail_over()
+            keeps_times(successor, case)
+
+
 def keeps_times(driver: Driver, case: Case) -> None:
     """Check that what had a time of its own, and was never received, is kept from then on."""
     before = states(driver)
