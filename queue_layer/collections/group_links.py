@@ -1,6 +1,6 @@
 """Which message of a group comes after which: one number for each offset.
 
-Pure: no clock, no I/O. In memory only; `docs/decisions/0017-links-in-memory.md` says why.
+Pure: no clock, no I/O. In memory only; `docs/decisions/0017-group-chains-in-memory.md` says why.
 
 What the number means is the business of `queue_layer.ordering.fifo_order`. It is kept for the
 offsets from the

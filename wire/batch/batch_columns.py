@@ -43,7 +43,7 @@ class ColumnDecoder:
 
     Of a column that is passed over it is checked that it is whole and well-formed MessagePack, and
     nil or as long as the header says; not what its elements are: to know that costs what decoding
-    them costs, and nobody reads them (`docs/decisions/0019-decoding-some-columns.md`).
+    them costs, and nobody reads them (`docs/decisions/0019-column-projection.md`).
     """
 
     def __init__(self, wanted: Collection[str]) -> None:
