@@ -158,6 +158,18 @@ def name_files_after_what_they_hold(source: Source) -> Iterator[str]:
         yield f"{source.path}: {stem} says nothing; name the file after the idea it holds"
 
 
+def leave_the_time_of_a_test_to_the_global_limit(source: Source) -> Iterator[str]:
+    for node in source.nodes:
+        match node:
+            case ast.Attribute(value=ast.Attribute(attr="mark"), attr="timeout"):
+                yield (
+                    f"{source.path}:{node.lineno}: a busy machine breaks a limit of one test;"
+                    " pyproject.toml has the limit of all tests"
+                )
+            case _:
+                pass
+
+
 def give_every_package_its_tests(source: Source) -> Iterator[str]:
     expected = expected_tests(source)
     if expected is not None and not any((ROOT / expected).rglob("test_*.py")):
@@ -190,6 +202,7 @@ RULES: list[Rule] = [
     print_only_to_people,
     give_every_todo_an_issue,
     name_files_after_what_they_hold,
+    leave_the_time_of_a_test_to_the_global_limit,
     give_every_package_its_tests,
 ]
 
@@ -289,6 +302,12 @@ EIGHT = "a, b, c, *, d, e, f, g, h"
         ),
         (print_only_to_people, "wire/a.py", "console.print(1)", "print(1)"),
         (give_every_todo_an_issue, "wire/a.py", "x = 1  # TODO(#12): sort", "x = 1  # TODO: sort"),
+        (
+            leave_the_time_of_a_test_to_the_global_limit,
+            "tests/test_a.py",
+            "@pytest.mark.skip\ndef test(): ...",
+            "pytestmark = pytest.mark.timeout(30)",
+        ),
         (give_every_package_its_tests, "attic/a.py", "def f(): ...", "def f(): return 1"),
         (give_every_package_its_tests, "attic/a.py", "class A:\n    x = 1", "def f():\n    g()"),
     ],

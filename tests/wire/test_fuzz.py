@@ -3,7 +3,7 @@
 What is fuzzed starts as something valid and is then damaged, and its checksums are repaired, so
 that the damage gets past them. To fuzz for longer, with new examples in every run:
 
-    TIDELOG_FUZZ_EXAMPLES=100000 python -m pytest tests/wire/test_fuzz.py
+    TIDELOG_FUZZ_EXAMPLES=100000 python -m pytest --timeout=0 tests/wire/test_fuzz.py
 """
 
 import os
@@ -11,7 +11,6 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-import pytest
 from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,7 +35,6 @@ PYTHON_OBJECTS_PER_BYTE = 32
 """An empty map or array of one byte becomes an object of about so many."""
 
 _asked_for = os.environ.get("TIDELOG_FUZZ_EXAMPLES")
-pytestmark = pytest.mark.timeout(0 if _asked_for else 30)
 fuzz = settings(
     max_examples=int(_asked_for or 250),
     derandomize=_asked_for is None,

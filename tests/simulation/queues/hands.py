@@ -4,6 +4,10 @@ What they are promised besides is the order of FIFO groups: a handler begins wit
 before it in its group are done for good.
 """
 
+# When a worker asked, it tells nobody.
+# pyright: reportPrivateUsage=false
+
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Final, final
@@ -15,10 +19,10 @@ from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.machine.process import Process
 from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Wish
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
-from tests.simulation.queues.users import QueueUser
+from tests.simulation.queues.users import QueueUser, SendTimes
 from tidelog.client.client import Client, connect
 from tidelog.client.queue.receive.message import Message
-from tidelog.client.queue.receive.worker import QueueWorker, reason_of
+from tidelog.client.queue.receive.worker import QueueWorker, Receive, reason_of
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.queues import SettleAction
 
@@ -35,6 +39,36 @@ _SLOW: Final = 1.5
 
 class _CannotError(Exception):
     """A handler could not do its work."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Workplace:
+    """One queue, and what its worker has received."""
+
+    user: QueueUser
+    send_times: SendTimes
+    asked_at: dict[tuple[int, int, bytes], float] = field(
+        default_factory=dict[tuple[int, int, bytes], float]
+    )
+    """By partition, offset and receipt: when the request was sent that brought the message."""
+    held: dict[tuple[int, int], Delivered] = field(default_factory=dict[tuple[int, int], Delivered])
+    """What a handler was given last, by place."""
+
+    async def receive(
+        self,
+        receive: Receive,
+        max_messages: int,
+        *,
+        visibility_timeout: float | None,
+        wait: float | None,
+    ) -> list[Message]:
+        """Receive as the worker would, and note when the request was sent."""
+        asked_at = self.send_times.of_next_receive()
+        messages = await receive(max_messages, visibility_timeout=visibility_timeout, wait=wait)
+        for each in messages:
+            self.asked_at[each.partition, each.offset, each.lease.receipt] = asked_at
+        return messages
 
 
 @final
@@ -87,28 +121,28 @@ class QueueHand:
 
     async def _work_at(self, client: Client, setup: QueueSetup) -> None:
         queue = client.queue(setup.name)
-        user = QueueUser(queue, setup, self._book)
+        user, send_times = QueueUser(queue, setup, self._book), SendTimes(queue)
         while not self.should_stop:
-            held: dict[tuple[int, int], Delivered] = {}
+            place = _Workplace(user, send_times)
             worker = queue.worker(
-                partial(self._handle, setup, held),
+                partial(self._handle, place),
                 concurrency=self._random.randint(1, 4),
                 visibility_timeout=self._visibility_s,
                 wait=_WAIT_S,
-                on_error=partial(self._give_up, user, held),
+                on_error=partial(self._give_up, place),
             )
+            receive = partial(place.receive, worker._queue.receive)
+            worker._queue = worker._queue._replace(receive=receive)
             self._workers[setup.name] = worker
             try:
                 await worker.run()
             except TidelogError:
                 await trio.sleep(BACKOFF_S)
 
-    async def _handle(
-        self, setup: QueueSetup, held: dict[tuple[int, int], Delivered], message: Message
-    ) -> None:
+    async def _handle(self, place: _Workplace, message: Message) -> None:
         random = self._random
-        delivered = self._delivered(setup, message)
-        held[delivered.place] = delivered
+        delivered = self._delivered(place, message)
+        place.held[delivered.place] = delivered
         self._book.delivered(delivered)
         most_s = _SLOW * self._visibility_s if random.random() < _IS_SLOW else 0.0
         try:
@@ -122,42 +156,35 @@ class QueueHand:
         self._sometimes.reached("handled")
         self._book.wished(Wish(delivered, SettleAction.DELETE, trio.current_time()))
 
-    def _delivered(self, setup: QueueSetup, message: Message) -> Delivered:
+    def _delivered(self, place: _Workplace, message: Message) -> Delivered:
         assert message.value is not None, "nobody sends messages without a value"
         return Delivered(
-            setup.name,
+            place.user.setup.name,
             (message.partition, message.offset),
             message.value,
             message.key,
             message.receive_count,
             message.lease.receipt,
             self._visibility_s,
-            # The worker does not say when it asked.
-            max(0.0, message.lease.expires_at - self._visibility_s - PATIENCE_S),
+            place.asked_at[message.partition, message.offset, message.lease.receipt],
             trio.current_time(),
             is_handled=True,
         )
 
-    async def _give_up(
-        self,
-        user: QueueUser,
-        held: dict[tuple[int, int], Delivered],
-        message: Message,
-        *,
-        error: Exception,
-    ) -> None:
+    async def _give_up(self, place: _Workplace, message: Message, error: Exception) -> None:
         """Give back or reject what a handler failed with, for reasons without a traceback.
 
         That would have the names of files in it, and make another life in another directory.
         """
         assert isinstance(error, _CannotError), "nothing else is raised"
-        delivered = held[message.partition, message.offset]
+        self._sometimes.reached("handler failed")
+        delivered = place.held[message.partition, message.offset]
         reason = f"cannot {self._random.random():.4f}"
         action, ask = SettleAction.RELEASE, partial(_release, message, reason)
-        if user.setup.dead_letter_queue is not None and self._random.random() < _REJECTS:
+        if place.user.setup.dead_letter_queue is not None and self._random.random() < _REJECTS:
             action, ask = SettleAction.REJECT, partial(message.reject, reason)
         wish = Wish(delivered, action, trio.current_time(), reason=reason)
-        if await user.settle(wish, ask) is not Outcome.DONE:
+        if await place.user.settle(wish, ask) is not Outcome.DONE:
             # Then the worker gives it back, and says what the handler failed with.
             error.__traceback__ = None
             again = Wish(

@@ -20,6 +20,7 @@ PROBES: Final = {
     "old receipt refused": "a worker came back with a receipt that was void by then",
     "crash on entry": "who served a queue crashed right after it had written something",
     "handled": "a worker of the library was through with a message",
+    "handler failed": "a handler failed, and the worker's on_error was called",
     "dead letters redriven": "dead letters began to come back",
     "queue came and went": "somebody created a queue and deleted it",
     "large message sent": "a message went in chunks",

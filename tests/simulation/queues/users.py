@@ -172,6 +172,23 @@ class QueueSender:
 
 
 @final
+class SendTimes:
+    """When the requests were sent that bring messages, at the earliest."""
+
+    def __init__(self, queue: Queue) -> None:
+        """Watch the requests of `queue`, of which one receive is called at a time."""
+        self._receiver = queue._receiver
+        self._left_since: float | None = None
+        """When the first of the receives was called that may have left a request under way."""
+
+    def of_next_receive(self) -> float:
+        """Return when the request was sent that may bring what the next receive returns."""
+        if self._left_since is None or not self._receiver.left_polls:
+            self._left_since = trio.current_time()
+        return self._left_since
+
+
+@final
 class QueueUser:
     """Somebody who receives messages of one queue, and notes what it is told."""
 
@@ -180,8 +197,7 @@ class QueueUser:
         self.setup = setup
         self._queue = queue
         self._book = book
-        self._left_since: float | None = None
-        """When the first of the receives was asked for that may have left a request under way."""
+        self._send_times = SendTimes(queue)
 
     async def receive(
         self, max_messages: int, *, visibility_s: float, wait_s: float
@@ -191,10 +207,7 @@ class QueueUser:
         Raises:
             TidelogError: There was nothing to be had.
         """
-        if not self._queue._receiver.left_polls:
-            self._left_since = None
-        asked_at = trio.current_time() if self._left_since is None else self._left_since
-        self._left_since = asked_at
+        asked_at = self._send_times.of_next_receive()
         messages = await self._queue.receive(
             max_messages, visibility_timeout=visibility_s, wait=wait_s
         )

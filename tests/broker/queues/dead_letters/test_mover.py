@@ -3,7 +3,6 @@
 import errno
 from itertools import pairwise
 
-import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import (
@@ -330,7 +329,6 @@ async def test_a_message_that_is_too_large_for_its_target_comes_back(
         assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.VISIBLE)
 
 
-@pytest.mark.timeout(60)
 async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
     mock_clock: MockClock,
 ) -> None:

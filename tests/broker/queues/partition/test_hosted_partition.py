@@ -1,6 +1,5 @@
 """Tests of a partition of a queue, from when it is loaded."""
 
-import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, delete_records, produce, submit
@@ -95,7 +94,6 @@ async def test_what_is_too_old_is_handed_out_no_more(mock_clock: MockClock) -> N
         await settle(client, queue, leased)  # Success, as of anything that is done (b13).
 
 
-@pytest.mark.timeout(20)
 async def test_one_thing_at_a_time_is_read_for_a_partition(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:

@@ -86,7 +86,6 @@ async def test_messages_in_a_damaged_batch_are_passed_over_unless_there_is_an_or
                 await receive(client, queue)
 
 
-@pytest.mark.timeout(20)
 async def test_a_lease_that_ends_while_something_is_read_keeps_no_broker_busy(
     mock_clock: MockClock,
 ) -> None:
