@@ -11,8 +11,8 @@ import trio
 
 from tidelog.client.admin.admin import Admin
 from tidelog.client.cluster.address import parse_addresses
-from tidelog.client.cluster.background_tasks import ClientTasks
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.background_tasks import BackgroundTasks
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import (
     AllConsumerSettings,
     ClientConfig,
@@ -26,7 +26,7 @@ from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.queue import Queue
-from tidelog.client.queue.receive.chunk_reader import LargeReader
+from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.transactions.staging import StagedBatch
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real_env import real_env
@@ -40,7 +40,7 @@ _TIMEOUT_MAX: Final = 24 * 3600.0
 class Client:
     """Where everything begins: `async with tidelog.connect("127.0.0.1:8433") as client`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         """Use `tidelog.connect`."""
         self._cluster = cluster
         self._queues = QueueContext(cluster)
@@ -112,7 +112,7 @@ class Client:
             CorruptRecordError: Some of it is damaged.
             TidelogError: Nobody could be asked for `ClientConfig.request_timeout`.
         """
-        return LargeReader(self._cluster).value_of(record)
+        return ChunkReader(self._cluster).value_of(record)
 
     def staged(self, name: str, batch_id: int, *, timeout: float = 3600.0) -> StagedBatch:
         """Return a batch whose records become visible together, once, or never.
@@ -174,8 +174,10 @@ async def connect(
     seeds = parse_addresses(addresses)
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        tasks = ClientTasks(nursery)
-        cluster = Cluster(seeds, config or ClientConfig(**settings), env or real_env(), tasks=tasks)
+        tasks = BackgroundTasks(nursery)
+        cluster = ClusterClient(
+            seeds, config or ClientConfig(**settings), env or real_env(), tasks=tasks
+        )
         try:
             await cluster.start()
             yield Client(cluster)

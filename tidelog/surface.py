@@ -21,8 +21,8 @@ from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
 from tidelog.client.producer.producer import Producer, ProducerStatistics
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
-from tidelog.client.queue.inspect.browse import SeenMessage
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
+from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, Origin
 from tidelog.client.queue.receive.worker import QueueWorker, WorkerConfig, WorkerStatistics
@@ -172,6 +172,7 @@ __all__ = [
     "PartitionNotOwnedError",
     "PartitionOffset",
     "PartitionState",
+    "PeekedMessage",
     "Producer",
     "ProducerConfig",
     "ProducerStatistics",
@@ -194,7 +195,6 @@ __all__ = [
     "RequestTimedOutError",
     "RetriableError",
     "RunningBroker",
-    "SeenMessage",
     "ShuttingDownError",
     "StagedBatch",
     "StagedRecordsLostError",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster_admin import (
     AlterClusterRequest,
@@ -53,7 +53,7 @@ class MovingReplica:
     """How far it is, `None` when the leader could not be asked."""
 
 
-async def describe_moves(cluster: Cluster) -> list[MovingReplica]:
+async def describe_moves(cluster: ClusterClient) -> list[MovingReplica]:
     """See `Admin.describe_moves`."""
     described = await describe_cluster(cluster, with_partitions=True)
     moving = [
@@ -87,7 +87,7 @@ async def describe_moves(cluster: Cluster) -> list[MovingReplica]:
     ]
 
 
-async def drain(cluster: Cluster, node_id: int, *, plan_only: bool) -> list[PartitionMoved]:
+async def drain(cluster: ClusterClient, node_id: int, *, plan_only: bool) -> list[PartitionMoved]:
     """See `Admin.drain`."""
     if not plan_only:
         await _set_drained(cluster, node_id, is_drained=True)
@@ -95,12 +95,12 @@ async def drain(cluster: Cluster, node_id: int, *, plan_only: bool) -> list[Part
     return await reassign(cluster, request)
 
 
-async def end_drain(cluster: Cluster, node_id: int) -> None:
+async def end_drain(cluster: ClusterClient, node_id: int) -> None:
     """See `Admin.end_drain`."""
     await _set_drained(cluster, node_id, is_drained=False)
 
 
-async def unregister_broker(cluster: Cluster, node_id: int) -> bool:
+async def unregister_broker(cluster: ClusterClient, node_id: int) -> bool:
     """See `Admin.unregister_broker`."""
     request = UnregisterBrokerRequest(node_id)
     reply = await cluster.ask_controller(api.UNREGISTER_BROKER, request, is_repeatable=True)
@@ -108,14 +108,14 @@ async def unregister_broker(cluster: Cluster, node_id: int) -> bool:
 
 
 async def alter_cluster(
-    cluster: Cluster, changes: dict[str, str], resets: list[str]
+    cluster: ClusterClient, changes: dict[str, str], resets: list[str]
 ) -> dict[str, str]:
     """See `Admin.alter_cluster`."""
     request = AlterClusterRequest(changes, resets)
     return (await cluster.ask_any(api.ALTER_CLUSTER, request, is_repeatable=True)).config
 
 
-async def broker_config(cluster: Cluster, node_id: int | None) -> DescribeConfigReply:
+async def broker_config(cluster: ClusterClient, node_id: int | None) -> DescribeConfigReply:
     """See `Admin.broker_config`."""
     request = DescribeConfigRequest()
     if node_id is None:
@@ -128,19 +128,21 @@ async def broker_config(cluster: Cluster, node_id: int | None) -> DescribeConfig
     return await cluster.retry(ask, is_repeatable=True)
 
 
-async def _set_drained(cluster: Cluster, node_id: int, *, is_drained: bool) -> None:
+async def _set_drained(cluster: ClusterClient, node_id: int, *, is_drained: bool) -> None:
     request = DrainBrokerRequest(node_id, is_drained)
     await cluster.ask_any(api.DRAIN_BROKER, request, is_repeatable=True)
 
 
-async def describe_cluster(cluster: Cluster, *, with_partitions: bool) -> DescribeClusterReply:
+async def describe_cluster(
+    cluster: ClusterClient, *, with_partitions: bool
+) -> DescribeClusterReply:
     """See `Admin.describe_cluster`."""
     request = DescribeClusterRequest(with_partitions)
     return await cluster.ask_any(api.DESCRIBE_CLUSTER, request, is_repeatable=True)
 
 
 async def elect_leaders(
-    cluster: Cluster, partitions: PartitionsToElect, *, accept_data_loss: bool
+    cluster: ClusterClient, partitions: PartitionsToElect, *, accept_data_loss: bool
 ) -> list[LeaderElected]:
     """See `Admin.elect_leaders`."""
     request = ElectLeadersRequest(_topics(partitions), accept_data_loss)
@@ -150,7 +152,7 @@ async def elect_leaders(
     return reply.results
 
 
-async def reassign(cluster: Cluster, request: ReassignRequest) -> list[PartitionMoved]:
+async def reassign(cluster: ClusterClient, request: ReassignRequest) -> list[PartitionMoved]:
     """See `Admin.reassign` and `Admin.plan_reassignment`."""
     return (await cluster.ask_any(api.REASSIGN, request, is_repeatable=True)).results
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, final
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import WireFormatError, from_wire
@@ -115,13 +115,13 @@ class OffsetMove:
     offset: int
 
 
-async def list_groups(cluster: Cluster, states: Iterable[str] | None) -> list[GroupListing]:
+async def list_groups(cluster: ClusterClient, states: Iterable[str] | None) -> list[GroupListing]:
     """See `Admin.list_groups`."""
     request = ListGroupsRequest(None if states is None else list(states))
     return (await cluster.ask_controller(api.LIST_GROUPS, request, is_repeatable=True)).groups
 
 
-async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
+async def describe_group(cluster: ClusterClient, group_id: str) -> GroupDescription:
     """See `Admin.describe_group`."""
     request = DescribeGroupsRequest([group_id])
     reply = await cluster.ask_controller(api.DESCRIBE_GROUPS, request, is_repeatable=True)
@@ -135,7 +135,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
 
 
 async def reset_offsets(
-    cluster: Cluster,
+    cluster: ClusterClient,
     group_id: str,
     partitions: str | Iterable[tuple[str, int]],
     *,
@@ -162,7 +162,7 @@ async def reset_offsets(
     return await cluster.retry(attempt, is_repeatable=is_repeatable)
 
 
-async def delete_group(cluster: Cluster, group_id: str) -> bool:
+async def delete_group(cluster: ClusterClient, group_id: str) -> bool:
     """See `Admin.delete_group`."""
     request = DeleteGroupRequest(group_id)
     reply = await cluster.ask_controller(api.DELETE_GROUP, request, is_repeatable=True)
@@ -170,7 +170,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> bool:
 
 
 async def _wanted(
-    cluster: Cluster, partitions: str | Iterable[tuple[str, int]]
+    cluster: ClusterClient, partitions: str | Iterable[tuple[str, int]]
 ) -> Sequence[TopicPartition]:
     if not isinstance(partitions, str):
         return [TopicPartition(topic, partition) for topic, partition in partitions]

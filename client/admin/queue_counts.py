@@ -10,7 +10,7 @@ import msgspec
 import trio
 
 from tidelog.client.admin.queue_metadata import leader_of
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queues import CountMessagesRequest, QueueCounts
@@ -79,7 +79,7 @@ def _least(numbers: Iterable[int | None]) -> int | None:
 
 
 async def count_messages(
-    cluster: Cluster, queues: Sequence[QueueDescription]
+    cluster: ClusterClient, queues: Sequence[QueueDescription]
 ) -> list[MessageCounts | None]:
     """Return the counts of queues, in their order; `None` where nobody could be asked in time."""
     found: list[MessageCounts | None] = [None] * len(queues)
@@ -99,7 +99,7 @@ async def count_messages(
     return found
 
 
-async def _count(cluster: Cluster, queue: QueueDescription) -> MessageCounts | None:
+async def _count(cluster: ClusterClient, queue: QueueDescription) -> MessageCounts | None:
     by_leader: dict[int, list[int]] = {}
     for partition in queue.partitions:
         leader_id = leader_of(queue, partition.partition)

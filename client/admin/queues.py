@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import InvalidConfigError, TopicExistsError, UnknownTopicError, from_wire
@@ -59,7 +59,7 @@ class QueueToCreate:
     topic_config: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-async def create_queue(cluster: Cluster, queue: QueueToCreate) -> CreateQueueReply:
+async def create_queue(cluster: ClusterClient, queue: QueueToCreate) -> CreateQueueReply:
     """See `Admin.create_queue`."""
     for _ in range(_ATTEMPTS - 1):
         topic = await _topic(cluster, queue.topic)
@@ -74,7 +74,7 @@ async def create_queue(cluster: Cluster, queue: QueueToCreate) -> CreateQueueRep
 
 
 async def _create_on(
-    cluster: Cluster, queue: QueueToCreate, topic: TopicMetadata | None
+    cluster: ClusterClient, queue: QueueToCreate, topic: TopicMetadata | None
 ) -> CreateQueueReply:
     start_offsets: list[int] = []
     if topic is not None:
@@ -95,7 +95,7 @@ async def _create_on(
     return await cluster.ask_any(api.CREATE_QUEUE, request, is_repeatable=True)
 
 
-async def _topic(cluster: Cluster, name: str) -> TopicMetadata | None:
+async def _topic(cluster: ClusterClient, name: str) -> TopicMetadata | None:
     """Return what brokers know of a topic now; `None` if there is none."""
     reply = await cluster.ask_any(api.METADATA, MetadataRequest([name]), is_repeatable=True)
     cluster.metadata.apply(reply)
@@ -108,21 +108,25 @@ async def _topic(cluster: Cluster, name: str) -> TopicMetadata | None:
     raise error
 
 
-async def describe_queues(cluster: Cluster, names: Iterable[str] | None) -> list[QueueDescription]:
+async def describe_queues(
+    cluster: ClusterClient, names: Iterable[str] | None
+) -> list[QueueDescription]:
     """See `Admin.describe_queues`."""
     request = DescribeQueuesRequest(None if names is None else list(names))
     return (await cluster.ask_any(api.DESCRIBE_QUEUES, request, is_repeatable=True)).queues
 
 
 async def alter_queue(
-    cluster: Cluster, name: str, changes: dict[str, str], *, resets: list[str]
+    cluster: ClusterClient, name: str, changes: dict[str, str], *, resets: list[str]
 ) -> dict[str, str]:
     """See `Admin.alter_queue`."""
     request = AlterQueueRequest(name, changes, resets)
     return (await cluster.ask_any(api.ALTER_QUEUE, request, is_repeatable=True)).config
 
 
-async def delete_queue(cluster: Cluster, name: str, *, with_topic: bool, cut_ties: bool) -> None:
+async def delete_queue(
+    cluster: ClusterClient, name: str, *, with_topic: bool, cut_ties: bool
+) -> None:
     """See `Admin.delete_queue`."""
     request = DeleteQueueRequest(name, with_topic, cut_ties)
     await cluster.ask_any(api.DELETE_QUEUE, request, is_repeatable=False)

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetPlace, list_offsets
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.topic_partition import TopicPartition
@@ -38,7 +38,7 @@ Setting = str | int | float | bool
 class TopicAdmin:
     """What `Admin` does with topics; it says what becomes of calls that fail."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         """Use `client.admin`."""
         self._cluster = cluster
 

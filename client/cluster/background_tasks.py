@@ -17,7 +17,7 @@ _CLOSED: Final = "the client is closed"
 
 
 @final
-class ClientTasks:
+class BackgroundTasks:
     """Runs tasks until the client is closed."""
 
     def __init__(self, nursery: trio.Nursery) -> None:

@@ -1,4 +1,4 @@
-"""One moment on both clocks.
+"""The time on both clocks of a client.
 
 Pure: declarations.
 """
@@ -6,8 +6,8 @@ Pure: declarations.
 from typing import NamedTuple
 
 
-class Instant(NamedTuple):
-    """When something happens."""
+class Timestamp(NamedTuple):
+    """One moment, read from both clocks."""
 
     monotonic: float
     """Seconds of `trio.current_time`, for deadlines."""

@@ -10,7 +10,7 @@ from typing import final
 import trio
 
 from tidelog.client.cluster.address import Address
-from tidelog.client.cluster.background_tasks import ClientTasks
+from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ClientConfig
@@ -35,14 +35,14 @@ _SILENCE_S = 2.0
 
 
 @final
-class Connections:
+class ConnectionPool:
     """All connections of one client, by node."""
 
     def __init__(
         self,
         config: ClientConfig,
         env: Env,
-        tasks: ClientTasks,
+        tasks: BackgroundTasks,
         *,
         metadata: MetadataCache,
         on_change: Callable[[], None],

@@ -6,7 +6,7 @@ Shell: asks the leader of each partition, again while that may help.
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -32,7 +32,7 @@ _Questions = dict[TopicPartition, PartitionOffsetAt]
 
 
 async def list_offsets(
-    cluster: Cluster, places: Mapping[TopicPartition, OffsetPlace]
+    cluster: ClusterClient, places: Mapping[TopicPartition, OffsetPlace]
 ) -> dict[TopicPartition, PartitionOffset]:
     """Return where these places are; the offset is `None` where no record is that young.
 
@@ -66,7 +66,7 @@ async def list_offsets(
 
 
 async def list_positions(
-    cluster: Cluster, partitions: Sequence[TopicPartition], place: OffsetPlace
+    cluster: ClusterClient, partitions: Sequence[TopicPartition], place: OffsetPlace
 ) -> dict[TopicPartition, int]:
     """Return where to begin at a place; where no record is that young, at the end.
 
@@ -81,7 +81,7 @@ async def list_positions(
 
 
 async def _questions_by_leader(
-    cluster: Cluster, places: Mapping[TopicPartition, OffsetPlace]
+    cluster: ClusterClient, places: Mapping[TopicPartition, OffsetPlace]
 ) -> dict[int, _Questions]:
     by_leader: dict[int, _Questions] = {}
     for at, place in places.items():

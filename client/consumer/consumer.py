@@ -1,6 +1,6 @@
 """Reading records: the consumer.
 
-Shell: puts a reader of partitions and, for members of a group, the membership together.
+Shell: puts a fetcher of partitions and, for members of a group, the membership together.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,20 +9,20 @@ from typing import NamedTuple, final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetch_state import Until
-from tidelog.client.consumer.fetch.fetcher import Reader
+from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import BatchIterator, RecordIterator
 from tidelog.client.consumer.group.committed_offsets import fetch_committed
 from tidelog.client.consumer.group.member import GroupMember
 from tidelog.client.consumer.group.membership_protocol import (
-    GroupMembership,
     GroupPartition,
     MemberSettings,
+    MembershipProtocol,
 )
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import ConfigError
@@ -64,7 +64,7 @@ class Consumer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         topics: Sequence[str],
         partitions: Sequence[int] | None,
         *,
@@ -76,7 +76,7 @@ class Consumer:
         self._cluster = cluster
         self._topics = topics
         self._chosen_partitions = partitions
-        self._reader = Reader(cluster, config, is_member=group is not None)
+        self._fetcher = Fetcher(cluster, config, is_member=group is not None)
         self._group = group
         self._member: GroupMember | None = None
 
@@ -89,7 +89,7 @@ class Consumer:
             InvalidRequestError: The group refuses what it is asked for, such as the pattern.
             TidelogError: Brokers could not be asked.
         """
-        self._reader.open()
+        self._fetcher.open()
         try:
             if self._group is None:
                 await self.assign(await self._initial_assignment())
@@ -97,7 +97,7 @@ class Consumer:
                 self._member = self._make_member(self._group)
                 await self._member.open()
         except BaseException:
-            self._reader.close()
+            self._fetcher.close()
             raise
         return self
 
@@ -119,7 +119,7 @@ class Consumer:
                 if self._member is not None:
                     await self._member.close()
             finally:
-                self._reader.close()
+                self._fetcher.close()
 
     def __aiter__(self) -> RecordIterator:
         """Iterate over records, for ever."""
@@ -128,7 +128,7 @@ class Consumer:
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are read; in a group, those that this member has now."""
-        return self._reader.assignment
+        return self._fetcher.assignment
 
     async def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions; those that were read before keep their position.
@@ -149,10 +149,10 @@ class Consumer:
             topic = await self._cluster.topic(name)
             partition_of(topic, partition)
             topic_ids[TopicPartition(name, partition)] = topic.topic_id
-        self._reader.assign(topic_ids)
+        self._fetcher.assign(topic_ids)
         if self.config.auto_offset_reset is not None:
-            await self._seek_to(self._reader.unplaced, self.config.auto_offset_reset)
-        self._reader.pump()
+            await self._seek_to(self._fetcher.unplaced, self.config.auto_offset_reset)
+        self._fetcher.pump()
 
     def subscribe(self, topics: str | Sequence[str] = (), *, pattern: str | None = None) -> None:
         """Have the group share these topics with this member from now on; it takes a while.
@@ -209,7 +209,7 @@ class Consumer:
             wanted.append(GroupPartition(name, topic.topic_id, partition))
         return await fetch_committed(self._cluster, self._group.group_id, wanted)
 
-    async def announce_busy(self, seconds: float) -> None:
+    async def extend_poll_interval(self, seconds: float) -> None:
         """Tell the group that this program may not be heard of for so long, before it blocks.
 
         Heartbeats go on by themselves while the application awaits something, however long that
@@ -220,7 +220,7 @@ class Consumer:
         Raises:
             ConfigError: There is no group.
         """
-        await self._require_member("announce_busy").announce_busy(seconds)
+        await self._require_member("extend_poll_interval").extend_poll_interval(seconds)
 
     def seek(self, topic: str, partition: int, offset: int) -> None:
         """Go on with the record at `offset` of a partition; what was fetched ahead is dropped.
@@ -230,22 +230,22 @@ class Consumer:
         """
         if offset < 0:
             raise ValueError(f"offset {offset} is negative; the first offset is 0")
-        self._reader.seek(TopicPartition(topic, partition), offset)
+        self._fetcher.seek(TopicPartition(topic, partition), offset)
 
     async def seek_to_beginning(self) -> None:
         """Go on with the first record of every partition. If cancelled, nothing happens."""
-        await self._seek_to(self._reader.assignment, "earliest")
+        await self._seek_to(self._fetcher.assignment, "earliest")
 
     async def seek_to_end(self) -> None:
         """Go on with what is appended from now on. If cancelled, nothing happens."""
-        await self._seek_to(self._reader.assignment, "latest")
+        await self._seek_to(self._fetcher.assignment, "latest")
 
     async def seek_to_time(self, timestamp_ms: int) -> None:
         """Go on with the first record of this time (Unix milliseconds) or later.
 
         A partition without such a record goes on at its end. If cancelled, nothing happens.
         """
-        await self._seek_to(self._reader.assignment, timestamp_ms)
+        await self._seek_to(self._fetcher.assignment, timestamp_ms)
 
     def position(self, topic: str, partition: int) -> int | None:
         """Return the offset of the next record to hand out, `None` when there is no position.
@@ -253,22 +253,22 @@ class Consumer:
         Raises:
             ValueError: The partition is not assigned.
         """
-        return self._reader.position(TopicPartition(topic, partition))
+        return self._fetcher.position(TopicPartition(topic, partition))
 
     async def beginning_offsets(self) -> dict[TopicPartition, int]:
         """Return the first readable offset of every partition."""
-        return await self._offsets(self._reader.assignment, "earliest")
+        return await self._offsets(self._fetcher.assignment, "earliest")
 
     async def end_offsets(self) -> dict[TopicPartition, int]:
         """Return the offset that the next readable record of every partition will have.
 
         To read what is there now and then stop: `consumer.batches(await consumer.end_offsets())`.
         """
-        return await self._offsets(self._reader.assignment, "latest")
+        return await self._offsets(self._fetcher.assignment, "latest")
 
     def records(self, until: Until | None = None) -> RecordIterator:
         """Iterate over records; see `batches` for what `until` means and what is raised."""
-        return self._reader.records(until)
+        return self._fetcher.records(until)
 
     def batches(self, until: Mapping[TopicPartition, int] | None = None) -> BatchIterator:
         """Iterate over batches, from the position of each partition on.
@@ -286,14 +286,14 @@ class Consumer:
             UnknownTopicError: A topic was deleted.
             TidelogError: A partition cannot be read for another reason.
         """
-        return self._reader.batches(until)
+        return self._fetcher.batches(until)
 
     def give_back(self, batch: RecordBatch) -> None:
         """Take back the batch handed out last, or its end; it will be handed out again next.
 
         For programs that used a part of a batch: `consumer.give_back(batch.between(offset, None))`.
         """
-        self._reader.give_back(batch)
+        self._fetcher.give_back(batch)
 
     async def _initial_assignment(self) -> list[TopicPartition]:
         found: list[TopicPartition] = []
@@ -323,14 +323,14 @@ class Consumer:
             assignor=config.assignor,
             rebalance_timeout=config.rebalance_timeout,
         )
-        membership = GroupMembership(settings, group.subscription, env.random)
+        membership = MembershipProtocol(settings, group.subscription, env.random)
         return GroupMember(
-            self._cluster, self._reader, membership, group_id=group.group_id, config=config
+            self._cluster, self._fetcher, membership, group_id=group.group_id, config=config
         )
 
     async def _seek_to(self, partitions: Sequence[TopicPartition], place: OffsetPlace) -> None:
         for at, offset in (await self._offsets(partitions, place)).items():
-            self._reader.seek(at, offset)
+            self._fetcher.seek(at, offset)
 
     async def _offsets(
         self, partitions: Sequence[TopicPartition], place: OffsetPlace

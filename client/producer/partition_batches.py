@@ -36,7 +36,7 @@ from typing import final
 import msgspec
 
 from tidelog.client.cluster.backoff import Backoff
-from tidelog.client.cluster.clock import Instant
+from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.compression import Codec
@@ -104,7 +104,7 @@ _CLOSED = ProducerBatch(-1, timestamp_ms=0, linger_until=math.inf, deadline=math
 
 
 @final
-class PartitionQueue:
+class PartitionBatches:
     """The batches of one partition.
 
     Invariant: in order of `ProducerBatch.order` come `sent` and `unsent` (mixed), then `ready`,
@@ -280,7 +280,7 @@ class PartitionQueue:
         while self.ready:
             self._settle(self.ready.popleft(), error, None, ack_level=None)
 
-    def mark_time(self, at: Instant) -> None:
+    def mark_time(self, at: Timestamp) -> None:
         """Give a new timestamp to records that are appended from now on, if it is time."""
         if at.monotonic >= self._mark_time_at and self.has_open:
             self.open.mark_time(at.unix_ms)

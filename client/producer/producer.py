@@ -12,21 +12,21 @@ from typing import final
 import msgspec
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
-from tidelog.client.producer.partition_batches import DeliveryRules, PartitionQueue
+from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
-from tidelog.client.producer.record_accumulator import Accumulator, Appended, Limits
+from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
 from tidelog.client.producer.record_validation import OutgoingRecord, checked_record
-from tidelog.client.producer.sender import Dispatcher
+from tidelog.client.producer.sender import Sender
 from tidelog.client.producer.sent_records import SentSlice, chosen, outcome, outcomes, receipts
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.produce import Acks
 
 _ACKS = {"all": Acks.ALL, 1: Acks.LEADER, 0: Acks.NONE}
-_QueuesByTopic = dict[str, dict[bytes | None, PartitionQueue]]
+_QueuesByTopic = dict[str, dict[bytes | None, PartitionBatches]]
 
 
 class ProducerStatistics(msgspec.Struct, frozen=True):
@@ -55,7 +55,9 @@ class Producer:
     records that are not acknowledged are abandoned: they may or may not be in the log.
     """
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig, *, transaction: int = 0) -> None:
+    def __init__(
+        self, cluster: ClusterClient, config: ProducerConfig, *, transaction: int = 0
+    ) -> None:
         """Use `async with client.producer()`.
 
         Args:
@@ -66,7 +68,7 @@ class Producer:
         acks = _ACKS[config.acks]
         self.config = config
         self._cluster = cluster
-        self._accumulator = Accumulator(
+        self._accumulator = RecordAccumulator(
             Limits(
                 batch_bytes_max=config.batch_bytes_max,
                 buffer_bytes_max=config.buffer_bytes_max,
@@ -81,7 +83,7 @@ class Producer:
             ),
             cluster.env.random,
         )
-        self._dispatcher = Dispatcher(cluster, self._accumulator, acks, transaction=transaction)
+        self._sender = Sender(cluster, self._accumulator, acks, transaction=transaction)
         self._scope = trio.CancelScope()
         self._is_open = False
         # What the fast path of `send_nowait` may use: nothing while there is an error to raise.
@@ -136,7 +138,7 @@ class Producer:
             buffered_bytes=self._accumulator.buffered_bytes,
             unsettled_record_count=self._accumulator.unsettled_record_count,
             acknowledged_record_count=self._accumulator.acknowledged_record_count,
-            in_flight_request_count=self._dispatcher.in_flight_request_count,
+            in_flight_request_count=self._sender.in_flight_request_count,
         )
 
     def send_nowait(
@@ -235,7 +237,7 @@ class Producer:
         sent_ms = batch.timestamp_ms if timestamp_ms is None else timestamp_ms
         batch.awaited_count += 1
         try:
-            await self._dispatcher.send_together()
+            await self._sender.send_together()
             await self._wait_settled(batch)
         except BaseException:
             self._accumulator.stop_awaiting(appended)
@@ -301,7 +303,7 @@ class Producer:
             for record in records:
                 appended = await self._append_awaited(record)
                 results.append(appended)
-            await self._dispatcher.send_together()
+            await self._sender.send_together()
             for each in results:
                 # Most are in a batch with the one before.
                 if isinstance(each, Appended) and not each.batch.is_settled:
@@ -331,7 +333,7 @@ class Producer:
                 records = chosen(values, keys, indexes)
                 while records.remaining_count:
                     first = records.taken_count
-                    at = self._dispatcher.now()
+                    at = self._sender.now()
                     appended = self._accumulator.append_many(topic, target, records, at=at)
                     if appended is None:
                         await self._wait_free(records.next_size)
@@ -339,8 +341,8 @@ class Producer:
                         appended.batch.awaited_count += appended.count
                         slices.append(SentSlice(appended, indexes[first : records.taken_count]))
                         if self._accumulator.has_full_batch:
-                            self._dispatcher.send(only_full=True)
-            await self._dispatcher.send_together()
+                            self._sender.send(only_full=True)
+            await self._sender.send_together()
             for part in slices:
                 await self._wait_settled(part.appended.batch)
         except BaseException:
@@ -365,7 +367,7 @@ class Producer:
         while self._accumulator.has_unrouted:
             await self._wait_progress()
         barrier = self._accumulator.close_all()
-        self._dispatcher.send()
+        self._sender.send()
         while not self._accumulator.is_settled(barrier):
             await self._wait_progress()
         self._raise_failure()
@@ -373,7 +375,7 @@ class Producer:
     async def _run(self) -> None:
         try:
             with self._scope:
-                await self._dispatcher.run()
+                await self._sender.run()
         finally:
             self._queues = {}
 
@@ -384,7 +386,7 @@ class Producer:
 
     def _is_known(self, topic: str) -> bool:
         """Return whether records of a topic can be routed; if not, have the cluster asked."""
-        if self._accumulator.knows(topic) or self._dispatcher.learn_topic(topic):
+        if self._accumulator.knows(topic) or self._sender.learn_topic(topic):
             return True
         if topic not in self._accumulator.topics:
             self._cluster.metadata.forget([topic])
@@ -397,16 +399,16 @@ class Producer:
         if not self._accumulator.knows(topic):
             await self._cluster.topic(topic)
             self._require_open()
-            self._dispatcher.learn_topic(topic)
+            self._sender.learn_topic(topic)
 
     def _take(self, record: OutgoingRecord) -> bool:
         """Take a record that nobody waits for; return whether there was room."""
         if not self._is_known(record.topic):
-            return self._accumulator.append_unrouted(record, self._dispatcher.now())
+            return self._accumulator.append_unrouted(record, self._sender.now())
         appended = self._append(record)
         if self._accumulator.has_full_batch:
-            self._dispatcher.send(only_full=True)
-        self._dispatcher.wake()
+            self._sender.send(only_full=True)
+        self._sender.wake()
         return appended is not None
 
     def _append(self, record: OutgoingRecord) -> Appended | None:
@@ -417,7 +419,7 @@ class Producer:
                 size_bytes=record.size,
                 limit_bytes=self.config.buffer_bytes_max,
             )
-        return self._accumulator.append(record, self._dispatcher.now())
+        return self._accumulator.append(record, self._sender.now())
 
     async def _append_awaited(self, record: OutgoingRecord) -> Appended | TidelogError:
         """Append a record whose fate somebody waits for; return why it can never be."""
@@ -428,7 +430,7 @@ class Producer:
             return error
         appended.batch.awaited_count += 1
         if self._accumulator.has_full_batch:
-            self._dispatcher.send(only_full=True)
+            self._sender.send(only_full=True)
         return appended
 
     def _groups(
@@ -446,13 +448,13 @@ class Producer:
 
     async def _wait_free(self, size: int) -> None:
         """Have everything sent, and wait until so many bytes of the buffer are free."""
-        self._dispatcher.send()
+        self._sender.send()
         while self._accumulator.free_bytes < size:
             await self._wait_progress()
 
     async def _wait_progress(self) -> None:
         self._require_open()
-        await self._dispatcher.wait_progress()
+        await self._sender.wait_progress()
 
     async def _wait_settled(self, batch: ProducerBatch) -> None:
         """Wait until a batch is acknowledged or failed; a checkpoint."""

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable
 from typing import final
 
-from tidelog.client.producer.partition_batches import PartitionQueue
+from tidelog.client.producer.partition_batches import PartitionBatches
 
 
 @final
-class SendSchedule:
+class ReadyPartitions:
     """Partition queues by what they wait for.
 
     A queue that may have something to send is a candidate until it was looked at. Then it waits
@@ -23,11 +23,11 @@ class SendSchedule:
 
     def __init__(self) -> None:
         """Start without queues."""
-        self._backed_up: dict[PartitionQueue, None] = {}
-        self._candidates: dict[PartitionQueue, None] = {}
-        self._without_leader: dict[PartitionQueue, None] = {}
-        self._without_identity: dict[PartitionQueue, None] = {}
-        self._wakes: list[tuple[float, int, PartitionQueue]] = []
+        self._backed_up: dict[PartitionBatches, None] = {}
+        self._candidates: dict[PartitionBatches, None] = {}
+        self._without_leader: dict[PartitionBatches, None] = {}
+        self._without_identity: dict[PartitionBatches, None] = {}
+        self._wakes: list[tuple[float, int, PartitionBatches]] = []
         self._tie_breaker = itertools.count()
 
     @property
@@ -36,11 +36,11 @@ class SendSchedule:
         return self._wakes[0][0] if self._wakes else math.inf
 
     @property
-    def seekers(self) -> list[PartitionQueue]:
+    def seekers(self) -> list[PartitionBatches]:
         """Queues that wait for an identity."""
         return [queue for queue in self._without_identity if queue.wants_identity]
 
-    def touch(self, queue: PartitionQueue) -> None:
+    def touch(self, queue: PartitionBatches) -> None:
         """Look at this queue in the next `collect`."""
         self._without_identity.pop(queue, None)
         if queue.is_backed_up:
@@ -57,11 +57,11 @@ class SendSchedule:
     def collect(
         self,
         now: float,
-        node_of: Callable[[PartitionQueue], int | None],
+        node_of: Callable[[PartitionBatches], int | None],
         *,
         only_full: bool,
         is_urgent: bool,
-    ) -> dict[int, list[PartitionQueue]]:
+    ) -> dict[int, list[PartitionBatches]]:
         """Return queues that are to start a batch now, by the node to send it to.
 
         To be called until it returns nothing, with each queue touched after it started.
@@ -76,7 +76,7 @@ class SendSchedule:
         if not only_full:
             candidates |= self._candidates
             self._candidates = {}
-        ready: dict[int, list[PartitionQueue]] = {}
+        ready: dict[int, list[PartitionBatches]] = {}
         for queue in candidates:
             if queue.wants_identity:
                 self._without_identity[queue] = None
@@ -89,16 +89,16 @@ class SendSchedule:
             self.plan_wake(queue, now)
         return ready
 
-    def plan_wake(self, queue: PartitionQueue, now: float) -> None:
+    def plan_wake(self, queue: PartitionBatches, now: float) -> None:
         """Make sure that `take_due` returns this queue when time alone changes something."""
         wakes_at = queue.next_wake(now)
         if wakes_at < queue.wakes_at:
             queue.wakes_at = wakes_at
             heapq.heappush(self._wakes, (wakes_at, next(self._tie_breaker), queue))
 
-    def take_due(self, now: float) -> list[PartitionQueue]:
+    def take_due(self, now: float) -> list[PartitionBatches]:
         """Return the queues at which something is due, and make them candidates."""
-        due: list[PartitionQueue] = []
+        due: list[PartitionBatches] = []
         while self._wakes and self._wakes[0][0] <= now:
             wakes_at, _, queue = heapq.heappop(self._wakes)
             if wakes_at == queue.wakes_at:  # Otherwise an earlier wake took its place.

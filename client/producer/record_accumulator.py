@@ -19,13 +19,13 @@ from typing import NamedTuple, final
 
 import msgspec
 
-from tidelog.client.cluster.clock import Instant
+from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.metadata import check_partition
-from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionQueue
+from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
-from tidelog.client.producer.ready_partitions import SendSchedule
+from tidelog.client.producer.ready_partitions import ReadyPartitions
 from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
-from tidelog.client.producer.topic_queues import TopicQueues
+from tidelog.client.producer.topic_queues import TopicPartitioner
 from tidelog.wire.batch.record_batch import RECORD_COUNT_MAX
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
@@ -54,22 +54,22 @@ class Limits(msgspec.Struct, frozen=True):
 class Appended(msgspec.Struct, frozen=True, gc=False):
     """Where records were appended."""
 
-    queue: PartitionQueue
+    queue: PartitionBatches
     batch: ProducerBatch
     place: int
     """Of the first of them in the batch."""
     count: int
 
 
-class Departure(NamedTuple):
+class DrainedBatch(NamedTuple):
     """A batch that is to be sent now."""
 
-    queue: PartitionQueue
+    queue: PartitionBatches
     batch: ProducerBatch
 
 
 @final
-class Accumulator:
+class RecordAccumulator:
     """All records of one producer that are not settled.
 
     Invariant: `buffered_bytes` is the sum of `held_bytes` of the unsettled batches and of the
@@ -78,12 +78,12 @@ class Accumulator:
 
     def __init__(self, limits: Limits, rules: DeliveryRules, entropy: random.Random) -> None:
         """Start empty, without knowing any topic."""
-        self.queues_by_topic: dict[str, dict[bytes | None, PartitionQueue]] = {}
+        self.queues_by_topic: dict[str, dict[bytes | None, PartitionBatches]] = {}
         """For topics whose partitions are known: the queue of each key seen lately; that of
         `None` takes records without a key. The hot path reads it and appends to the queue's open
         batch while that has room; everything else goes through `append`. Empty while there is a
         failure to be raised."""
-        self.schedule = SendSchedule()
+        self.schedule = ReadyPartitions()
         self.buffered_bytes = 0
         self.failed_record_count = 0
         """Records whose fate nobody waited for and that failed since `take_failure`."""
@@ -95,13 +95,13 @@ class Accumulator:
         self._entropy = entropy
         self._identity: Identity | None = None
         self._failure: Exception | None = None
-        self._topics: dict[str, TopicQueues] = {}
-        self._retired: dict[str, list[PartitionQueue]] = {}
+        self._topics: dict[str, TopicPartitioner] = {}
+        self._retired: dict[str, list[PartitionBatches]] = {}
         """Queues of topics that were said to be unknown. Should that be wrong, or not so any more,
         they go on: new ones would begin again at a sequence that brokers have seen, and records
         would be taken for those that were sent before."""
         self._unrouted: dict[str, deque[tuple[float, OutgoingRecord]]] = {}
-        self._unsettled: dict[int, tuple[PartitionQueue, ProducerBatch]] = {}
+        self._unsettled: dict[int, tuple[PartitionBatches, ProducerBatch]] = {}
         self._orders = itertools.count(0, RECORD_COUNT_MAX)
         self._last_order = -1
         self._is_exhausted = False
@@ -138,7 +138,7 @@ class Accumulator:
         """Return whether the partitions of a topic are known."""
         return topic in self._topics
 
-    def append(self, record: OutgoingRecord, at: Instant) -> Appended | None:
+    def append(self, record: OutgoingRecord, at: Timestamp) -> Appended | None:
         """Append a record to a topic that is known; `None` when the buffer is full.
 
         Raises:
@@ -168,7 +168,7 @@ class Accumulator:
         return Appended(queue, batch, place, 1)
 
     def append_many(
-        self, name: str, partition: int | None, records: ManyRecords, *, at: Instant
+        self, name: str, partition: int | None, records: ManyRecords, *, at: Timestamp
     ) -> Appended | None:
         """Append as many of the records as one batch takes; `None` when the buffer is full.
 
@@ -187,7 +187,7 @@ class Accumulator:
         place = len(batch.values)
         return Appended(queue, batch, place, records.move_to(batch))
 
-    def append_unrouted(self, record: OutgoingRecord, at: Instant) -> bool:
+    def append_unrouted(self, record: OutgoingRecord, at: Timestamp) -> bool:
         """Keep a record until the partitions of its topic are known; `False` when there is no room.
 
         Nobody can wait for the fate of such a record.
@@ -212,7 +212,7 @@ class Accumulator:
             places.setdefault(topic.partition_for(key), []).append(place)
         return places
 
-    def set_topic(self, name: str, is_available: list[bool], at: Instant) -> None:
+    def set_topic(self, name: str, is_available: list[bool], at: Timestamp) -> None:
         """Take note of the partitions of a topic and of which have a leader; route what waited."""
         count = len(is_available)
         topic = self._topics.get(name)
@@ -223,7 +223,7 @@ class Accumulator:
         if topic is None:
             queues = self._retired.pop(name, [])[:count]
             queues += [self._new_queue(name, partition) for partition in range(len(queues), count)]
-            topic = TopicQueues(queues, self._entropy.randrange(count))
+            topic = TopicPartitioner(queues, self._entropy.randrange(count))
             self._topics[name] = topic
             if self._failure is None:
                 self.queues_by_topic[name] = topic.queue_by_key
@@ -258,10 +258,10 @@ class Accumulator:
     def collect(
         self,
         now: float,
-        node_of: Callable[[PartitionQueue], int | None],
+        node_of: Callable[[PartitionBatches], int | None],
         *,
         only_full: bool = False,
-    ) -> dict[int, list[Departure]]:
+    ) -> dict[int, list[DrainedBatch]]:
         """Return at most one batch of each partition, by the node to send it to now.
 
         To be called until it returns nothing.
@@ -281,18 +281,18 @@ class Accumulator:
                 now, node_of, only_full=only_full, is_urgent=is_urgent
             )
         return {
-            node_id: [Departure(queue, self._start(queue, now)) for queue in queues]
+            node_id: [DrainedBatch(queue, self._start(queue, now)) for queue in queues]
             for node_id, queues in queues_by_node.items()
         }
 
     def acknowledge(
-        self, departed: Departure, base_offset: int | None, ack_level: AckLevel | None
+        self, departed: DrainedBatch, base_offset: int | None, ack_level: AckLevel | None
     ) -> None:
         """Take note that a batch is in the log."""
         departed.queue.acknowledge(departed.batch, base_offset, ack_level)
         self.schedule.touch(departed.queue)
 
-    def refuse(self, departed: Departure, error: Exception, now: float) -> None:
+    def refuse(self, departed: DrainedBatch, error: Exception, now: float) -> None:
         """Take note that an attempt to send a batch failed; it may be sent again."""
         topic = self._topics.get(departed.queue.topic)
         if isinstance(error, RecordTooLargeError) and error.limit_bytes and topic is not None:
@@ -300,7 +300,7 @@ class Accumulator:
         departed.queue.refuse(departed.batch, error, now)
         self.schedule.touch(departed.queue)
 
-    def wake(self, at: Instant) -> None:
+    def wake(self, at: Timestamp) -> None:
         """Do what is due at this time; to be called at `next_wake`."""
         for queue in self.schedule.take_due(at.monotonic):
             queue.expire(at.monotonic)
@@ -381,8 +381,14 @@ class Accumulator:
         self._adopt_latest()
 
     def _queue_with_room(
-        self, topic: TopicQueues, partition: int | None, size: int, *, wanted: int, at: Instant
-    ) -> PartitionQueue | None:
+        self,
+        topic: TopicPartitioner,
+        partition: int | None,
+        size: int,
+        *,
+        wanted: int,
+        at: Timestamp,
+    ) -> PartitionBatches | None:
         """Return a queue whose open batch has room for `size` bytes, `None` when there is none.
 
         Args:
@@ -417,7 +423,7 @@ class Accumulator:
         batch.room += grant
         return queue
 
-    def _open_batch(self, queue: PartitionQueue, at: Instant) -> ProducerBatch:
+    def _open_batch(self, queue: PartitionBatches, at: Timestamp) -> ProducerBatch:
         self._last_order = next(self._orders)
         batch = ProducerBatch(
             self._last_order,
@@ -430,7 +436,7 @@ class Accumulator:
         self.schedule.touch(queue)
         return batch
 
-    def _close(self, queue: PartitionQueue) -> None:
+    def _close(self, queue: PartitionBatches) -> None:
         batch = queue.open
         self._hold(batch, batch.held_bytes - batch.room)
         queue.close_batch()
@@ -439,7 +445,7 @@ class Accumulator:
         if topic is not None and topic.queues[topic.sticky] is queue:
             topic.rotate()
 
-    def _start(self, queue: PartitionQueue, now: float) -> ProducerBatch:
+    def _start(self, queue: PartitionBatches, now: float) -> ProducerBatch:
         if queue.has_open and not queue.is_backed_up:
             self._close(queue)
         batch = queue.start()
@@ -463,8 +469,8 @@ class Accumulator:
         if self._is_exhausted and self.free_bytes >= self._limits.batch_bytes_max:
             self._is_exhausted = False
 
-    def _new_queue(self, topic: str, partition: int) -> PartitionQueue:
-        return PartitionQueue(topic, partition, self._rules, on_settled=self._on_settled)
+    def _new_queue(self, topic: str, partition: int) -> PartitionBatches:
+        return PartitionBatches(topic, partition, self._rules, on_settled=self._on_settled)
 
     def _adopt_latest(self) -> bool:
         """Give the latest identity to queues that did not use it; return whether one wanted it."""

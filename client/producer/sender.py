@@ -10,11 +10,11 @@ from typing import cast, final
 
 import trio
 
-from tidelog.client.cluster.clock import Instant
-from tidelog.client.cluster.coalescing import OnceATurn
-from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
-from tidelog.client.producer.partition_batches import Identity, PartitionQueue
-from tidelog.client.producer.record_accumulator import Accumulator, Departure
+from tidelog.client.cluster.clock import Timestamp
+from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
+from tidelog.client.cluster.coalescer import Coalescer
+from tidelog.client.producer.partition_batches import Identity, PartitionBatches
+from tidelog.client.producer.record_accumulator import DrainedBatch, RecordAccumulator
 from tidelog.wire.errors import (
     BrokerError,
     ConnectError,
@@ -53,7 +53,7 @@ class _Flight:
     """One produce request on its way."""
 
     def __init__(
-        self, connection: RpcConnection, departures: list[Departure], expires_at: float
+        self, connection: RpcConnection, departures: list[DrainedBatch], expires_at: float
     ) -> None:
         self.connection = connection
         self.departures = departures
@@ -61,11 +61,16 @@ class _Flight:
 
 
 @final
-class Dispatcher:
+class Sender:
     """Sends what the accumulator wants sent."""
 
     def __init__(
-        self, cluster: Cluster, accumulator: Accumulator, acks: Acks, *, transaction: int = 0
+        self,
+        cluster: ClusterClient,
+        accumulator: RecordAccumulator,
+        acks: Acks,
+        *,
+        transaction: int = 0,
     ) -> None:
         """Send through `cluster`; `run` must run in a task of its own.
 
@@ -79,7 +84,7 @@ class Dispatcher:
         """In the order of their submission, which is that of their expiry."""
         self._is_renewing_identity = False
         self._is_sending = False
-        self._gathered = OnceATurn(self.send)
+        self._coalescer = Coalescer(self.send)
         self._wake = trio.Event()
         self._sleeps_until = 0.0
         self._progress = trio.Event()
@@ -89,9 +94,9 @@ class Dispatcher:
         """Produce requests that wait for their reply."""
         return len(self._flights)
 
-    def now(self) -> Instant:
+    def now(self) -> Timestamp:
         """Return this moment."""
-        return Instant(trio.current_time(), self._cluster.env.clock.now_ms())
+        return Timestamp(trio.current_time(), self._cluster.env.clock.now_ms())
 
     def learn_topic(self, topic: str) -> bool:
         """Route records of a topic if its partitions are known; return whether they are."""
@@ -142,7 +147,7 @@ class Dispatcher:
         Nobody needs to be told when that is done: one of them does it for all. If cancelled, it is
         sent at once.
         """
-        await self._gathered.want()
+        await self._coalescer.request()
 
     def cluster_changed(self) -> None:
         """Route what has become known, fail what is not there, and send what can be sent."""
@@ -183,7 +188,7 @@ class Dispatcher:
         progress, self._progress = self._progress, trio.Event()
         progress.set()
 
-    def _node_of(self, queue: PartitionQueue) -> int | None:
+    def _node_of(self, queue: PartitionBatches) -> int | None:
         leader_id = self._cluster.metadata.leader_of(queue.topic, queue.partition)
         if leader_id is None:
             self._cluster.request_refresh([queue.topic])
@@ -191,8 +196,8 @@ class Dispatcher:
             return leader_id
         return None
 
-    def _submit_all(self, node_id: int, departures: list[Departure], now: float) -> None:
-        group: list[Departure] = []
+    def _submit_all(self, node_id: int, departures: list[DrainedBatch], now: float) -> None:
+        group: list[DrainedBatch] = []
         group_bytes = 0
         limit_bytes = self._frame_limit(node_id)
         for departure in departures:
@@ -218,7 +223,7 @@ class Dispatcher:
             return _REQUEST_BYTES_MAX
         return connection.hello.frame_bytes_max - _HEADER_BYTES_MAX
 
-    def _submit(self, node_id: int, departures: list[Departure], now: float) -> None:
+    def _submit(self, node_id: int, departures: list[DrainedBatch], now: float) -> None:
         connection = self._cluster.connection_nowait(node_id)
         if connection is None:  # It was lost while an earlier request was submitted.
             self._refuse_all(departures, ConnectError("the connection was lost"))
@@ -241,7 +246,7 @@ class Dispatcher:
         elif self._cluster.env.buggify("connection given up"):
             connection.close()
 
-    def _describe(self, departure: Departure) -> PartitionBatch:
+    def _describe(self, departure: DrainedBatch) -> PartitionBatch:
         queue = departure.queue
         topic = self._cluster.metadata.topic(queue.topic)
         assert topic is not None, "a partition with a leader belongs to a known topic"
@@ -272,14 +277,14 @@ class Dispatcher:
                 )
         self._progressed()
 
-    def _settle(self, departure: Departure, result: PartitionAppended) -> None:
+    def _settle(self, departure: DrainedBatch, result: PartitionAppended) -> None:
         if result.error is None:
             level = _ACK_LEVELS.get(result.ack_level)
             self._accumulator.acknowledge(departure, result.base_offset, level)
         else:
             self._refuse_all([departure], from_wire(result.error))
 
-    def _refuse_all(self, departures: list[Departure], error: Exception) -> None:
+    def _refuse_all(self, departures: list[DrainedBatch], error: Exception) -> None:
         if isinstance(error, WireFormatError):
             # The connection is closed; what the broker did is as unknown as after a lost one.
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")

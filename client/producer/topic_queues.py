@@ -6,7 +6,7 @@ Pure: no clock, no I/O.
 import math
 from typing import final
 
-from tidelog.client.producer.partition_batches import PartitionQueue
+from tidelog.client.producer.partition_batches import PartitionBatches
 from tidelog.client.producer.partitioner import next_sticky, partition_for_key
 
 _KEYS_REMEMBERED_MAX = 65_536
@@ -14,17 +14,17 @@ _KEYS_REMEMBERED_MAX = 65_536
 
 
 @final
-class TopicQueues:
+class TopicPartitioner:
     """The partitions of one topic, and where its next record goes."""
 
-    def __init__(self, queues: list[PartitionQueue], sticky: int) -> None:
+    def __init__(self, queues: list[PartitionBatches], sticky: int) -> None:
         """Let records without a key go to the partition `sticky` first."""
         self.queues = queues
         self.sticky = sticky
         self.is_available = [True] * len(queues)
         self.batch_bytes_max = math.inf
         """What brokers take, as far as they have complained."""
-        self.queue_by_key: dict[bytes | None, PartitionQueue] = {None: queues[sticky]}
+        self.queue_by_key: dict[bytes | None, PartitionBatches] = {None: queues[sticky]}
 
     def rotate(self) -> None:
         """Let the next partition take records without a key."""

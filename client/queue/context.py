@@ -5,10 +5,10 @@ Only `Client` and `Queue` know the context: each part of a queue is given what t
 
 from typing import final
 
-from tidelog.client.admin.queue_metadata import QueueDirectory
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.queue.receive.settled_messages import SettledMessages
-from tidelog.client.queue.send.ordered_sender import QueueSender
+from tidelog.client.queue.send.ordered_sender import OrderedSender
 from tidelog.client.queue.send.shared_producer import SharedProducer
 
 
@@ -16,18 +16,18 @@ from tidelog.client.queue.send.shared_producer import SharedProducer
 class QueueContext:
     """One for each client."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         """Open nothing yet."""
         self.cluster = cluster
-        self.directory = QueueDirectory(cluster)
+        self.queue_metadata = QueueMetadata(cluster)
         self.settled = SettledMessages()
         self.producer = SharedProducer(cluster)
-        self._ordered_senders: dict[str, QueueSender] = {}
+        self._ordered_senders: dict[str, OrderedSender] = {}
 
-    def ordered_sender(self, name: str) -> QueueSender:
+    def ordered_sender(self, name: str) -> OrderedSender:
         """Return the sender for a queue whose brokers inspect each message."""
         sender = self._ordered_senders.get(name)
         if sender is None:
-            sender = QueueSender(self.cluster, self.directory, name)
+            sender = OrderedSender(self.cluster, self.queue_metadata, name)
             self._ordered_senders[name] = sender
         return sender

@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar, final
 
 from msgspec.structs import replace
 
-from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.durations import seconds_of
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -56,13 +56,13 @@ Ask = Callable[[RpcConnection, QueueDescription, list[int]], Awaitable[Sequence[
 
 
 @final
-class QueueAsker:
+class PartitionCalls:
     """Asks about the partitions of one queue."""
 
-    def __init__(self, cluster: Cluster, directory: QueueDirectory, name: str) -> None:
+    def __init__(self, cluster: ClusterClient, queue_metadata: QueueMetadata, name: str) -> None:
         """Ask about the queue `name`."""
         self._cluster = cluster
-        self._directory = directory
+        self._queue_metadata = queue_metadata
         self._name = name
 
     async def describe(self) -> QueueDescription:
@@ -71,7 +71,7 @@ class QueueAsker:
         Raises:
             UnknownQueueError: There is no such queue.
         """
-        return await self._directory.find(self._name)
+        return await self._queue_metadata.find(self._name)
 
     async def visibility_timeout(self) -> float:
         """Return for how many seconds nobody else gets what is received, as the queue says.
@@ -91,7 +91,7 @@ class QueueAsker:
             reply = await self._cluster.ask_once(connection, api.COUNT_MESSAGES, request)
             return reply.counts
 
-        return await self.of_all(ask, is_repeatable=True)
+        return await self.call_all(ask, is_repeatable=True)
 
     async def purge(self) -> list[QueuePartitionDone]:
         """Do away with all messages there are when their brokers hear of it."""
@@ -102,7 +102,7 @@ class QueueAsker:
             request = PurgeRequest(queue.queue_id, partitions)
             return (await self._cluster.ask_once(connection, api.PURGE, request)).results
 
-        return await self.of_all(ask, is_repeatable=True)
+        return await self.call_all(ask, is_repeatable=True)
 
     async def seek(self, offsets: Sequence[int]) -> list[QueuePartitionDone]:
         """Hand out again everything from these offsets on, one for each partition."""
@@ -116,7 +116,7 @@ class QueueAsker:
                 done += (await self._cluster.ask_once(connection, api.SEEK_QUEUE, request)).results
             return done
 
-        return await self.of_all(ask, is_repeatable=True)
+        return await self.call_all(ask, is_repeatable=True)
 
     async def redrive(self, wanted: RedriveRequest) -> list[QueuePartitionDone]:
         """Bring dead letters back, or stop doing so; id and partitions are filled in here."""
@@ -127,7 +127,7 @@ class QueueAsker:
             request = replace(wanted, queue_id=queue.queue_id, partitions=partitions)
             return (await self._cluster.ask_once(connection, api.REDRIVE, request)).results
 
-        return await self.of_all(ask, is_repeatable=True)
+        return await self.call_all(ask, is_repeatable=True)
 
     async def redrives(self) -> tuple[list[RedriveDescription], int]:
         """Return how far redrives are, and the time at a broker that said so."""
@@ -142,9 +142,9 @@ class QueueAsker:
             now_ms = reply.now_ms
             return reply.redrives
 
-        return await self.of_all(ask, is_repeatable=True), now_ms
+        return await self.call_all(ask, is_repeatable=True), now_ms
 
-    async def of_all(self, ask: Ask[Result], *, is_repeatable: bool) -> list[Result]:
+    async def call_all(self, ask: Ask[Result], *, is_repeatable: bool) -> list[Result]:
         """Return what brokers say of every partition, in order.
 
         Raises:
@@ -164,15 +164,15 @@ class QueueAsker:
                             raise from_wire(result.error)
                         found[result.partition] = result
             except (RetriableError, ConnectionLostError, UnknownQueueError):
-                self._directory.doubt(queue)
+                self._queue_metadata.invalidate(queue)
                 raise
             if len(found) != len(queue.partitions):
                 raise WireFormatError(f"nothing was said of some partitions of {queue.name!r}")
             return [found[number] for number in sorted(found)]
 
-        return await self.at_known(attempt, is_repeatable=is_repeatable)
+        return await self.retry_if_recreated(attempt, is_repeatable=is_repeatable)
 
-    async def at_known(
+    async def retry_if_recreated(
         self, attempt: Callable[[], Awaitable[Answer]], *, is_repeatable: bool
     ) -> Answer:
         """Return what `attempt` returns; repeat it while that may help, also with a new queue."""

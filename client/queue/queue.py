@@ -14,11 +14,11 @@ from tidelog.client.cluster.durations import milliseconds_of, seconds_of
 from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.context import QueueContext
-from tidelog.client.queue.inspect.browse import LookOrder, QueueLooker, SeenMessage
 from tidelog.client.queue.inspect.cancel import QueueCanceller, place_of_message
 from tidelog.client.queue.inspect.history import HistoryEvent
-from tidelog.client.queue.inspect.history_reader import HistoryOrder, HistoryReader
-from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.queue.inspect.history_reader import HistoryQuery, HistoryReader
+from tidelog.client.queue.inspect.peek import PeekedMessage, PeekQuery, QueuePeeker
+from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.message import (
     DELETE,
     VALUE_BYTES_MAX,
@@ -28,10 +28,10 @@ from tidelog.client.queue.receive.message import (
     giving_up,
     rejection,
 )
-from tidelog.client.queue.receive.reassembly import LargeJoiner
+from tidelog.client.queue.receive.reassembler import Reassembler
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
-from tidelog.client.queue.receive.receive_coalescing import ReceiveGathering
-from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOrder
+from tidelog.client.queue.receive.receive_coalescer import ReceiveCoalescer
+from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.client.queue.receive.worker import (
     QueueWorker,
@@ -72,25 +72,25 @@ class Queue:
     def __init__(self, context: QueueContext, name: str, *, holder: str = "") -> None:
         """Use `client.queue(name)`."""
         self.name = name
-        cluster, directory = context.cluster, context.directory
+        cluster, queue_metadata = context.cluster, context.queue_metadata
         self._context = context
         self._cluster = cluster
         self._holder = holder or cluster.config.client_name
-        self._settler = QueueSettler(cluster, directory, context.settled, name=name)
-        self._receiver = QueueReceiver(cluster, directory, self._settler, name=name)
-        self._gathering = ReceiveGathering(self._receiver, self._settler)
-        self._joiner = LargeJoiner(self._settler)
-        self._asker = QueueAsker(cluster, directory, name)
+        self._settler = QueueSettler(cluster, queue_metadata, context.settled, name=name)
+        self._receiver = QueueReceiver(cluster, queue_metadata, self._settler, name=name)
+        self._coalescer = ReceiveCoalescer(self._receiver, self._settler)
+        self._reassembler = Reassembler(self._settler)
+        self._calls = PartitionCalls(cluster, queue_metadata, name)
         self._publisher = QueuePublisher(
             cluster,
-            directory,
-            self._asker,
+            queue_metadata,
+            self._calls,
             producer=context.producer,
             ordered_sender=partial(context.ordered_sender, name),
         )
-        self._canceller = QueueCanceller(cluster, directory, self._asker)
-        self._looker = QueueLooker(cluster, directory, self._asker)
-        self._historian = HistoryReader(cluster, directory, self._asker)
+        self._canceller = QueueCanceller(cluster, queue_metadata, self._calls)
+        self._peeker = QueuePeeker(cluster, queue_metadata, self._calls)
+        self._historian = HistoryReader(cluster, queue_metadata, self._calls)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class Queue:
         messages = await self._receive(
             max_messages, visibility_timeout=visibility_timeout, wait=wait
         )
-        return await self._joiner.joined(messages, value_bytes_max)
+        return await self._reassembler.joined(messages, value_bytes_max)
 
     async def _receive(
         self, max_messages: int, *, visibility_timeout: float | None, wait: float | None
@@ -192,14 +192,16 @@ class Queue:
             timeout_ms = milliseconds_of("visibility_timeout", visibility_timeout)
         if wait is not None:
             milliseconds_of("wait", wait)
-        description = await self._asker.describe()
+        description = await self._calls.describe()
         if wait is None:
             wait = seconds_of(description.config["receive_wait_ms"])
         attempt_id = None
         if description.is_fifo:
             attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
-        order = ReceiveOrder(max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, attempt_id)
-        return await self._gathering.receive(order, wait_s=wait)
+        order = ReceiveOptions(
+            max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, attempt_id
+        )
+        return await self._coalescer.receive(order, wait_s=wait)
 
     async def delete(self, message: Received) -> None:
         """Be done with a message; see `Message.delete`."""
@@ -259,7 +261,7 @@ class Queue:
             ConfigError: A setting is not legal.
         """
         config = config or WorkerConfig(**settings)
-        queue = WorkedQueue(self._receive, self._settler, self._asker.visibility_timeout)
+        queue = WorkedQueue(self._receive, self._settler, self._calls.visibility_timeout)
         return QueueWorker(queue, self._cluster, handler, config=config)
 
     async def work(
@@ -277,18 +279,18 @@ class Queue:
 
     async def counts(self) -> list[QueueCounts]:
         """Return how many messages of each partition are in which state, exactly."""
-        return await self._asker.counts()
+        return await self._calls.counts()
 
     async def peek(
         self, max_messages: int = 10, *, states: Iterable[MessageState] = ()
-    ) -> list[SeenMessage]:
+    ) -> list[PeekedMessage]:
         """Return messages by partition and offset without taking them; that does not count.
 
         Args:
             max_messages: How many at most.
             states: Only those in these states; all by default.
         """
-        return await self._looker.look(LookOrder(list(states), max_messages))
+        return await self._peeker.look(PeekQuery(list(states), max_messages))
 
     async def history(
         self,
@@ -311,19 +313,19 @@ class Queue:
             ValueError: This is no message id.
         """
         if message_id is None:
-            return await self._historian.read(HistoryOrder(since_ms, max_events))
+            return await self._historian.read(HistoryQuery(since_ms, max_events))
         number, place = place_of_message(message_id)
 
         def is_wanted(event: HistoryEvent) -> bool:
             return event.offset is None or event.offset == place
 
-        return await self._historian.read(HistoryOrder(since_ms, max_events, [number], is_wanted))
+        return await self._historian.read(HistoryQuery(since_ms, max_events, [number], is_wanted))
 
-    async def leased(self, max_messages: int = 100) -> list[SeenMessage]:
+    async def leased(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that somebody has: who, until when, and how often received."""
         return await self.peek(max_messages, states=[MessageState.LEASED])
 
-    async def dead_letters(self, max_messages: int = 100) -> list[SeenMessage]:
+    async def dead_letters(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that this queue has given up, with their reasons.
 
         Those that are still here, and those in its dead-letter queue that come from here.
@@ -336,11 +338,11 @@ class Queue:
         if target == _NO_QUEUE or not room:
             return found
 
-        def is_ours(seen: SeenMessage) -> bool:
+        def is_ours(seen: PeekedMessage) -> bool:
             return seen.origin is not None and seen.origin.queue == self.name
 
         there = Queue(self._context, target)
-        moved = await there._looker.look(LookOrder([], room, is_ours))
+        moved = await there._peeker.look(PeekQuery([], room, is_ours))
         # What moved between the two looks was seen at both places.
         places = {(seen.origin.partition, seen.origin.offset) for seen in moved if seen.origin}
         here = [each for each in found if (each.record.partition, each.record.offset) not in places]
@@ -375,7 +377,7 @@ class Queue:
 
         The records stay in the topic.
         """
-        return sum(done.count for done in await self._asker.purge())
+        return sum(done.count for done in await self._calls.purge())
 
     async def seek(self, to: OffsetPlace) -> int:
         """Hand out again everything from a place on; return how many messages there are then.
@@ -386,11 +388,11 @@ class Queue:
             to: `"earliest"`, `"latest"`, or Unix milliseconds: the first record of this time or
                 later.
         """
-        description = await self._asker.describe()
+        description = await self._calls.describe()
         count = len(description.partitions)
         places = [TopicPartition(description.topic, number) for number in range(count)]
         offsets = await list_positions(self._cluster, places, to)
-        done = await self._asker.seek([offsets[place] for place in places])
+        done = await self._calls.seek([offsets[place] for place in places])
         return sum(each.count for each in done)
 
     async def redrive(
@@ -418,15 +420,15 @@ class Queue:
         if to_topic is not None:
             destination = (await self._cluster.topic(to_topic)).topic_id
         wanted = RedriveRequest(b"", [], destination, messages_per_s, only_from)
-        return sum(done.count for done in await self._asker.redrive(wanted))
+        return sum(done.count for done in await self._calls.redrive(wanted))
 
     async def redrive_status(self) -> RedriveReport:
         """Return how far the redrive of this dead-letter queue is that runs, or ran last."""
-        return report_of(*await self._asker.redrives())
+        return report_of(*await self._calls.redrives())
 
     async def cancel_redrive(self) -> None:
         """Bring back no more dead letters; those that are not taken out yet stay."""
-        await self._asker.redrive(RedriveRequest(b"", [], is_cancelled=True))
+        await self._calls.redrive(RedriveRequest(b"", [], is_cancelled=True))
 
 
 def _places(messages: Sequence[Received]) -> list[ReceivedPlace | Message]:

@@ -12,7 +12,7 @@ from typing import Final, final
 import msgspec
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.receipt import Receipt
@@ -58,7 +58,7 @@ class StagedTask(msgspec.Struct, frozen=True):
 class StagedBatch:
     """One batch of a name: `client.staged("billing", 17)`. Asks nobody yet."""
 
-    def __init__(self, cluster: Cluster, name: str, batch_id: int, *, timeout: float) -> None:
+    def __init__(self, cluster: ClusterClient, name: str, batch_id: int, *, timeout: float) -> None:
         """Use `client.staged`."""
         self.name = name
         self.batch_id = batch_id
@@ -140,7 +140,7 @@ class StagingTask:
     dropped with the next commit or in time.
     """
 
-    def __init__(self, cluster: Cluster, batch: StagedBatch, config: ProducerConfig) -> None:
+    def __init__(self, cluster: ClusterClient, batch: StagedBatch, config: ProducerConfig) -> None:
         """Use `batch.task()`."""
         self._cluster = cluster
         self._batch = batch

@@ -7,7 +7,7 @@ requests whose connection was lost: these may arrive late, or never.
 from collections import deque
 from typing import NamedTuple, final
 
-from tidelog.client.producer.record_accumulator import Accumulator, Departure
+from tidelog.client.producer.record_accumulator import DrainedBatch, RecordAccumulator
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import (
@@ -83,7 +83,7 @@ class ModelPartition:
 
 
 class _Request(NamedTuple):
-    departure: Departure
+    departure: DrainedBatch
     copy: bytes
 
 
@@ -91,18 +91,18 @@ class _Request(NamedTuple):
 class ModelBroker:
     """The leader of all partitions, at the other end of one connection."""
 
-    def __init__(self, accumulator: Accumulator, partition_count: int) -> None:
+    def __init__(self, accumulator: RecordAccumulator, partition_count: int) -> None:
         self.partitions = [ModelPartition() for _ in range(partition_count)]
         self._accumulator = accumulator
         self._requests: deque[_Request] = deque()
-        self._replies: deque[tuple[Departure, int | Exception]] = deque()
+        self._replies: deque[tuple[DrainedBatch, int | Exception]] = deque()
         self._late: deque[tuple[int, bytes]] = deque()
 
     @property
     def is_idle(self) -> bool:
         return not self._requests and not self._replies
 
-    def receive(self, departures: list[Departure]) -> None:
+    def receive(self, departures: list[DrainedBatch]) -> None:
         """Take a request that the producer submitted."""
         for departure in departures:
             self._requests.append(_Request(departure, bytes(departure.batch.encoded)))

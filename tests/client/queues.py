@@ -3,7 +3,7 @@
 from random import Random
 
 from tidelog.client.cluster.backoff import Backoff
-from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionQueue
+from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.compression import Codec
 
@@ -12,7 +12,7 @@ IDENTITY = Identity(7, 0)
 
 def queue_of(
     settled: list[ProducerBatch] | None = None, *, partition: int = 0, is_idempotent: bool = True
-) -> PartitionQueue:
+) -> PartitionBatches:
     """Return an empty queue that has an identity if it needs one."""
     rules = DeliveryRules(
         codec=Codec.NONE,
@@ -21,10 +21,10 @@ def queue_of(
         backoff=Backoff(0.1, 1.0, Random(1)),
     )
     settled = [] if settled is None else settled
-    return PartitionQueue("orders", partition, rules, on_settled=settled.append)
+    return PartitionBatches("orders", partition, rules, on_settled=settled.append)
 
 
-def fill(queue: PartitionQueue, order: int, *, count: int = 1, deadline: float = 60.0) -> None:
+def fill(queue: PartitionBatches, order: int, *, count: int = 1, deadline: float = 60.0) -> None:
     """Close one batch of `count` records and put it in line."""
     batch = ProducerBatch(order, timestamp_ms=1, linger_until=0.0, deadline=deadline)
     queue.open_batch(batch, 0.0)
@@ -33,7 +33,7 @@ def fill(queue: PartitionQueue, order: int, *, count: int = 1, deadline: float =
     queue.close_batch()
 
 
-def adopted(queue: PartitionQueue) -> PartitionQueue:
+def adopted(queue: PartitionBatches) -> PartitionBatches:
     """Give the queue the identity that it waits for."""
     assert queue.wants_identity
     queue.adopt(IDENTITY)

@@ -15,7 +15,7 @@ from tests.client.fronts import fronted_client
 from tests.client.town import Town, consumer_of, town_of
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.group.member import GroupMember
-from tidelog.client.consumer.group.membership_protocol import GroupMembership
+from tidelog.client.consumer.group.membership_protocol import MembershipProtocol
 from tidelog.coordinator.groups.config import GroupConfig
 
 PARTITION_COUNT = 5
@@ -140,7 +140,7 @@ def crash(consumer: Consumer) -> None:
     """End the tasks of a consumer's membership, as its process would; nobody says goodbye."""
     member = cast("GroupMember", vars(consumer)["_member"])
     cast("trio.CancelScope", vars(member)["_scope"]).cancel()
-    cast("GroupMembership", vars(member)["_membership"]).abandon()
+    cast("MembershipProtocol", vars(member)["_membership"]).abandon()
 
 
 @pytest.mark.parametrize("is_rough", [False, True], ids=["gentle", "rough"])

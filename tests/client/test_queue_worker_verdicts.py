@@ -147,7 +147,7 @@ def fail_to_read(
         times.append(trio.current_time())
         raise kind(text)
 
-    patch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", fail)
+    patch.setattr("tidelog.client.queue.receive.chunk_reader.ChunkReader.join", fail)
     return times
 
 

@@ -11,7 +11,7 @@ from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
 from tests.coordinator.raft_life import until
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
-from tidelog.client.consumer.fetch.fetch_state import Fetch, Subscription
+from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     BrokerError,
@@ -28,15 +28,15 @@ AT = TopicPartition("orders", 0)
 LEADER, FOLLOWER = 1, 2
 
 
-def subscription() -> Subscription:
+def subscription() -> FetchState:
     """Return one partition that is read from offset 10 on."""
-    made = Subscription(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
     made.assign({AT: b"i" * 16})
     made.seek(AT, 10)
     return made
 
 
-def plan(made: Subscription, now: float = 0.0) -> Fetch:
+def plan(made: FetchState, now: float = 0.0) -> Fetch:
     """Return the next fetch, where both replicas can be reached."""
     (fetch,) = made.plan(now, lambda _: LEADER, lambda _: FOLLOWER)
     return fetch
@@ -49,7 +49,7 @@ def asked(fetch: Fetch) -> tuple[int, bool]:
 
 
 def land(
-    made: Subscription,
+    made: FetchState,
     fetch: Fetch,
     content: bytes = b"",
     *,

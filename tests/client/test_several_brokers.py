@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
 from tidelog.client.client import Client
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import (
     LeaderNotAvailableError,
     NotControllerError,
@@ -251,7 +251,7 @@ async def test_the_controller_is_followed_from_node_to_node(autojump_clock: Mock
 
         cluster.answers[api.LIST_GROUPS] = list_groups  # type: ignore[index]
         async with fronted_client(cluster) as client:
-            asking: Cluster = vars(client)["_cluster"]
+            asking: ClusterClient = vars(client)["_cluster"]
 
             async def ask() -> float:
                 started = trio.current_time()

@@ -12,12 +12,12 @@ from tests.coordinator.submitting import Cluster
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
 from tidelog.client.consumer.group.membership_protocol import (
-    GroupMembership,
     GroupPartition,
-    LetGo,
-    Lost,
     MemberSettings,
-    TakeUp,
+    MembershipProtocol,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
 from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
 from tidelog.coordinator.group_coordinator.coordinator import Found, GroupCoordinator
@@ -257,7 +257,7 @@ class Member:
     """One member at work, on a machine of its own."""
 
     def __init__(self, cluster: GroupCluster, number: int, **settings: str | int) -> None:
-        self.membership: GroupMembership
+        self.membership: MembershipProtocol
         self.machine = cluster.world.add_node(f"member{number}")
         self.positions: dict[int, int] = {}
         """Partitions that it is at work on, and the next record of each."""
@@ -284,7 +284,7 @@ class Member:
     async def _run(self, process: Process) -> None:
         self.positions = {}
         settings = MemberSettings(group_id=GROUP, **self._settings)  # type: ignore[arg-type]
-        self.membership = GroupMembership(settings, Subscription(["orders"]), process.env.random)
+        self.membership = MembershipProtocol(settings, Subscription(["orders"]), process.env.random)
         async with trio.open_nursery() as nursery:
             self._caller = self._cluster.calling(process, nursery)
             nursery.start_soon(self._work)
@@ -307,12 +307,12 @@ class Member:
         else:
             effects = membership.answered(heartbeat.number, reply, trio.current_time())
         for effect in effects:
-            if isinstance(effect, TakeUp):
+            if isinstance(effect, PartitionsAssigned):
                 nursery.start_soon(self._take_up, effect.partitions)
-            elif isinstance(effect, Lost):
+            elif isinstance(effect, PartitionsLost):
                 for partition in effect.partitions:
                     self.positions.pop(partition.partition, None)
-            elif isinstance(effect, LetGo):
+            elif isinstance(effect, PartitionsRevoked):
                 nursery.start_soon(self._let_go, effect.partitions)
 
     async def _take_up(self, partitions: Sequence[GroupPartition]) -> None:

@@ -342,13 +342,13 @@ class Consumer:
         """Return how far the group is; see `tidelog.Consumer.committed`."""
         return self._thread.call(partial(self._consumer.committed, partitions))
 
-    def announce_busy(self, seconds: float) -> None:
+    def extend_poll_interval(self, seconds: float) -> None:
         """Tell the group that nothing may be heard for so long.
 
         Only for what keeps all threads from running: heartbeats go on in a thread of their own. See
-        `tidelog.Consumer.announce_busy`.
+        `tidelog.Consumer.extend_poll_interval`.
         """
-        self._thread.call(partial(self._consumer.announce_busy, seconds))
+        self._thread.call(partial(self._consumer.extend_poll_interval, seconds))
 
     def close(self) -> None:
         """Stop reading; commit what was processed, and leave the group."""

@@ -12,8 +12,8 @@ from tidelog.client import client as trio_client
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.cluster.list_offsets import OffsetPlace
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.queue.inspect.browse import SeenMessage
 from tidelog.client.queue.inspect.history import HistoryEvent
+from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.queue import Queue as TrioQueue
 from tidelog.client.queue.receive.message import VALUE_BYTES_MAX, Origin
 from tidelog.client.queue.receive.message import Message as TrioMessage
@@ -269,7 +269,7 @@ class Queue:
 
     def peek(
         self, max_messages: int = 10, *, states: Iterable[MessageState] = ()
-    ) -> list[SeenMessage]:
+    ) -> list[PeekedMessage]:
         """Return messages without taking them; see `tidelog.Queue.peek`."""
         return self._thread.call(partial(self._queue.peek, max_messages, states=list(states)))
 
@@ -285,11 +285,11 @@ class Queue:
             partial(self._queue.history, max_events, since_ms=since_ms, message_id=message_id)
         )
 
-    def leased(self, max_messages: int = 100) -> list[SeenMessage]:
+    def leased(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that somebody has; see `tidelog.Queue.leased`."""
         return self._thread.call(partial(self._queue.leased, max_messages))
 
-    def dead_letters(self, max_messages: int = 100) -> list[SeenMessage]:
+    def dead_letters(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that were given up; see `tidelog.Queue.dead_letters`."""
         return self._thread.call(partial(self._queue.dead_letters, max_messages))
 

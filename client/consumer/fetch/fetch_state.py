@@ -48,7 +48,7 @@ def _nobody(at: TopicPartition) -> None:
 
 
 @final
-class PartitionState:
+class PartitionFetchState:
     """One partition that is read.
 
     Invariant: what lies between `position` and `fetch_offset` is in memory.
@@ -85,7 +85,7 @@ class Fetch:
     """A fetch to be sent to one broker, and what it was sent for."""
 
     def __init__(
-        self, node_id: int, partitions: list[PartitionState], request: FetchRequest
+        self, node_id: int, partitions: list[PartitionFetchState], request: FetchRequest
     ) -> None:
         """Ask for these partitions, in this order."""
         self.node_id = node_id
@@ -100,12 +100,12 @@ class Fetch:
 class _Waiting(msgspec.Struct, frozen=True, eq=False):
     """What waits to be handed out: batches still to be parsed, a batch given back, or an error."""
 
-    partition: PartitionState
+    partition: PartitionFetchState
     content: FetchedChunk | RecordBatch | Exception
 
 
 @final
-class Subscription:
+class FetchState:
     """All partitions that one consumer reads.
 
     Invariant: `buffered_bytes` is the size of all chunks that wait.
@@ -117,7 +117,7 @@ class Subscription:
         """Bytes that were fetched ahead."""
         self._config = config
         self._backoff = backoff
-        self._partitions: dict[TopicPartition, PartitionState] = {}
+        self._partitions: dict[TopicPartition, PartitionFetchState] = {}
         self._order: dict[TopicPartition, None] = {}
         """Whom the next fetch serves first."""
         self._unplaced: dict[TopicPartition, None] = {}
@@ -143,7 +143,7 @@ class Subscription:
         for at, topic_id in topic_ids.items():
             state = kept.pop(at, None)
             if state is None or state.topic_id != topic_id:
-                state = PartitionState(at, topic_id)
+                state = PartitionFetchState(at, topic_id)
             self._partitions[at] = state
         for dropped in kept.values():
             self._start_anew(dropped)
@@ -229,7 +229,7 @@ class Subscription:
             node_of: Returns the node that leads a partition and can be reached, if there is one.
             follower_of: Returns a follower that is to be read instead and can be reached.
         """
-        states_by_node: dict[int, list[PartitionState]] = {}
+        states_by_node: dict[int, list[PartitionFetchState]] = {}
         followed: dict[TopicPartition, None] = {}
         for state in map(self._partitions.__getitem__, self._order):
             if self._may_fetch(state, now):
@@ -308,14 +308,14 @@ class Subscription:
         times = (state.retry_at for state in self._partitions.values() if not state.is_fetching)
         return min((time for time in times if time > now), default=math.inf)
 
-    def _state(self, at: TopicPartition) -> PartitionState:
+    def _state(self, at: TopicPartition) -> PartitionFetchState:
         state = self._partitions.get(at)
         if state is None:
             raise ValueError(f"{at.topic}/{at.partition} is not assigned to this consumer")
         return state
 
     def _next_batch(
-        self, place: int, state: PartitionState, position: int, *, now: float
+        self, place: int, state: PartitionFetchState, position: int, *, now: float
     ) -> RecordBatch | None:
         """Return the next batch of what waits at `place`; remove what is used up."""
         content = self._waiting[place].content
@@ -339,7 +339,7 @@ class Subscription:
         return batch
 
     def _hand_out(
-        self, state: PartitionState, batch: RecordBatch, end_offset: float
+        self, state: PartitionFetchState, batch: RecordBatch, end_offset: float
     ) -> RecordBatch:
         if batch.next_offset > end_offset:
             rest = batch.between(int(end_offset), None)
@@ -348,7 +348,7 @@ class Subscription:
         state.position = batch.next_offset
         return batch
 
-    def _may_fetch(self, state: PartitionState, now: float) -> bool:
+    def _may_fetch(self, state: PartitionFetchState, now: float) -> bool:
         if state.position is None or state.is_fetching or state.has_failed or now < state.retry_at:
             return False
         # A partition of which nothing is in memory is always fetched, so that others which are
@@ -363,7 +363,7 @@ class Subscription:
         return max(_PARTITION_BYTES_MIN, self._config.prefetch_bytes // len(self._partitions))
 
     def _request(
-        self, states: list[PartitionState], followed: Container[TopicPartition]
+        self, states: list[PartitionFetchState], followed: Container[TopicPartition]
     ) -> FetchRequest:
         config = self._config
         bytes_max = min(config.partition_bytes_max, self._share())
@@ -383,7 +383,7 @@ class Subscription:
             ],
         )
 
-    def _ended(self, fetch: Fetch) -> Iterator[PartitionState | None]:
+    def _ended(self, fetch: Fetch) -> Iterator[PartitionFetchState | None]:
         """Yield the partitions of a fetch that is over, `None` for those that do not want it."""
         self._under_way[fetch.node_id].remove(fetch)
         for state, generation in zip(fetch.partitions, fetch.generations, strict=True):
@@ -394,7 +394,7 @@ class Subscription:
                 yield None
 
     def _fetched(
-        self, state: PartitionState, content: memoryview, high_watermark: int, *, now: float
+        self, state: PartitionFetchState, content: memoryview, high_watermark: int, *, now: float
     ) -> None:
         state.failure_count = 0
         state.high_watermark = high_watermark
@@ -416,14 +416,14 @@ class Subscription:
         self.buffered_bytes += chunk.size
         self._waiting.append(_Waiting(state, chunk))
 
-    def _ask_leader(self, state: PartitionState, now: float) -> None:
+    def _ask_leader(self, state: PartitionFetchState, now: float) -> None:
         """Read from the leader for a while: only that one knows for certain what is there."""
         doublings = min(state.follower_failure_count, _LEADER_DOUBLINGS_MAX)
         state.follower_failure_count += 1
         state.leader_until = now + _LEADER_S * 2**doublings
         self._stale_topics.add(state.at.topic)
 
-    def _refused(self, state: PartitionState, error: Exception, now: float) -> None:
+    def _refused(self, state: PartitionFetchState, error: Exception, now: float) -> None:
         if isinstance(error, (*PASSING_ERRORS, WireFormatError)):
             state.failure_count += 1
             state.retry_at = now + self._backoff.delay(state.failure_count)
@@ -431,11 +431,11 @@ class Subscription:
         else:
             self._fail(state, error)
 
-    def _fail(self, state: PartitionState, error: Exception) -> None:
+    def _fail(self, state: PartitionFetchState, error: Exception) -> None:
         state.has_failed = True
         self._waiting.append(_Waiting(state, error))
 
-    def _start_anew(self, state: PartitionState) -> None:
+    def _start_anew(self, state: PartitionFetchState) -> None:
         """Forget what was fetched, and fetch again from the position on."""
         state.generation += 1
         state.is_fetching = state.has_failed = False
@@ -447,6 +447,6 @@ class Subscription:
             waiting for waiting in self._waiting if waiting.partition is not state
         )
 
-    def _release(self, state: PartitionState, chunk: FetchedChunk) -> None:
+    def _release(self, state: PartitionFetchState, chunk: FetchedChunk) -> None:
         state.buffered_bytes -= chunk.size
         self.buffered_bytes -= chunk.size

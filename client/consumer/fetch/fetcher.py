@@ -15,11 +15,15 @@ from typing import NamedTuple, cast, final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ConsumerConfig
-from tidelog.client.consumer.fetch.fetch_state import Fetch, Subscription, Until
+from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState, Until
 from tidelog.client.consumer.fetch.record import RecordBatch
-from tidelog.client.consumer.fetch.record_iterator import BatchIterator, InHand, RecordIterator
+from tidelog.client.consumer.fetch.record_iterator import (
+    BatchIterator,
+    InFlightBatch,
+    RecordIterator,
+)
 from tidelog.client.consumer.fetch.replica_choice import follower_to_read
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -51,10 +55,10 @@ class _Flight(NamedTuple):
 
 
 @final
-class Reader:
+class Fetcher:
     """Partitions, positions, and the application that asks for records."""
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, *, is_member: bool) -> None:
+    def __init__(self, cluster: ClusterClient, config: ConsumerConfig, *, is_member: bool) -> None:
         """Read nothing yet; `is_member`: a group says what is read, and knows deleted topics."""
         self.failure: Exception | None = None
         """Raised by whoever asks for records from now on."""
@@ -65,14 +69,14 @@ class Reader:
         self._cluster = cluster
         self._config = config
         self._is_member = is_member
-        self._subscription = Subscription(config, cluster.backoff)
+        self._fetch_state = FetchState(config, cluster.backoff)
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._staged: dict[TopicPartition, tuple[bytes, int | None]] = {}
         self._leaving: dict[TopicPartition, int | None] = {}
         self._flights: dict[Fetch, _Flight] = {}
         """Fetches under way."""
         self._arrival = trio.Event()
-        self._in_hand = InHand()
+        self._in_hand = InFlightBatch()
         self._was_put_down = trio.Event()
         self._is_open = False
         self._refresh_at = -math.inf
@@ -98,7 +102,7 @@ class Reader:
     @property
     def unplaced(self) -> list[TopicPartition]:
         """The partitions that have no position."""
-        return self._subscription.unplaced
+        return self._fetch_state.unplaced
 
     @property
     def in_hand(self) -> TopicPartition | None:
@@ -114,7 +118,7 @@ class Reader:
         """Read exactly these partitions; those that were read before keep their position."""
         self.interrupt()
         self._topic_ids = dict(topic_ids)
-        self._subscription.assign(self._topic_ids)
+        self._fetch_state.assign(self._topic_ids)
 
     def stage(self, at: TopicPartition, topic_id: bytes, offset: int | None) -> None:
         """Take note of a partition that will be read from `offset` on, unless it is sought."""
@@ -126,7 +130,7 @@ class Reader:
         self.assign({**self._topic_ids, **{at: topic_id for at, (topic_id, _) in begun.items()}})
         for at, (_, offset) in begun.items():
             if offset is not None:
-                self._subscription.seek(at, offset)
+                self._fetch_state.seek(at, offset)
         self.wake()
         self.pump()
 
@@ -136,7 +140,7 @@ class Reader:
         kept = dict(self._topic_ids)
         for at in partitions:
             if kept.pop(at, None) is not None:
-                self._leaving[at] = self._subscription.position(at)
+                self._leaving[at] = self._fetch_state.position(at)
             elif at in self._staged:
                 _, self._leaving[at] = self._staged.pop(at)
         self.assign(kept)
@@ -162,7 +166,7 @@ class Reader:
         rest = self._in_hand.cursor.rest()
         if rest is not None and (rest.topic, rest.partition) == at:
             return rest.base_offset
-        return self._subscription.position(at)
+        return self._fetch_state.position(at)
 
     def processed(self, at: TopicPartition) -> int | None:
         """Return the first offset that is not processed, `None` for partitions not read."""
@@ -199,7 +203,7 @@ class Reader:
         elif at in self._leaving:
             self._leaving[at] = offset
         else:
-            self._subscription.seek(at, offset)
+            self._fetch_state.seek(at, offset)
         if at == self._in_hand.at:
             self._put_down()
 
@@ -220,7 +224,7 @@ class Reader:
         at = TopicPartition(batch.topic, batch.partition)
         if self._leaving.get(at) == batch.next_offset:
             self._leaving[at] = batch.base_offset
-        self._subscription.give_back(batch)
+        self._fetch_state.give_back(batch)
         if at == self._in_hand.at:
             self._put_down()
 
@@ -228,7 +232,7 @@ class Reader:
         """Hand out nothing more of the batch in hand until the application asks anew."""
         rest = self._in_hand.cursor.stop()
         if rest is not None:
-            self._subscription.give_back(rest)
+            self._fetch_state.give_back(rest)
 
     def rewind(self) -> None:
         """Let what is in hand be handed out again, to whoever reads next."""
@@ -240,7 +244,7 @@ class Reader:
             if at in self._leaving:
                 self._leaving[at] = offset
             elif at in self._topic_ids:
-                self._subscription.seek(at, offset)
+                self._fetch_state.seek(at, offset)
 
     async def take(self, until: Until | None) -> RecordBatch | None:
         """Return the next records, `None` when all before `until` were handed out.
@@ -260,7 +264,7 @@ class Reader:
             if self.may_hand_out():
                 now = trio.current_time()
                 ends = self._ends(until)
-                batch = self._subscription.take(ends, now)
+                batch = self._fetch_state.take(ends, now)
                 self.pump()
                 if batch is not None:
                     self._in_hand.take(batch)
@@ -290,7 +294,7 @@ class Reader:
         now = trio.current_time()
         patience = self._config.max_wait + self._cluster.config.request_timeout
         self._keep_metadata_fresh(now)
-        for fetch in self._subscription.plan(now, self._node_of, self._follower_of):
+        for fetch in self._fetch_state.plan(now, self._node_of, self._follower_of):
             connection = self._cluster.connection_nowait(fetch.node_id)
             assert connection is not None, "a fetch is planned for a node that can be reached"
             follower_patience = self._config.max_wait + _FOLLOWER_PATIENCE_S
@@ -302,7 +306,7 @@ class Reader:
             connection.submit(api.FETCH, fetch.request, partial(self._landed, fetch))
             if self._cluster.env.buggify("fetch given up"):
                 connection.close()
-        stale_topics = self._subscription.take_stale_topics()
+        stale_topics = self._fetch_state.take_stale_topics()
         if stale_topics:
             self._cluster.request_refresh(stale_topics)
 
@@ -327,14 +331,14 @@ class Reader:
         return {at: end for at, end in until.items() if at in self._topic_ids}
 
     def _is_done(self, until: Until | None, ends: Until | None) -> bool:
-        if until is None or ends is None or not self._subscription.is_done(ends):
+        if until is None or ends is None or not self._fetch_state.is_done(ends):
             return False
         # A member that has nothing of it waits for its share.
         return bool(ends or not until) and self._staged.keys().isdisjoint(until)
 
     def _next_wake(self, now: float) -> float:
         expiries = [min(flight[1:]) for flight in self._flights.values()]
-        return min((self._subscription.next_retry(now), *expiries))
+        return min((self._fetch_state.next_retry(now), *expiries))
 
     def _node_of(self, at: TopicPartition) -> int | None:
         leader_id = self._cluster.metadata.leader_of(at.topic, at.partition)
@@ -362,14 +366,14 @@ class Reader:
             return  # It was given up.
         connection, now = flight.connection, trio.current_time()
         if isinstance(outcome, Exception):
-            self._subscription.failed(fetch, outcome, now)
+            self._fetch_state.failed(fetch, outcome, now)
         else:
             results = cast("FetchReply", outcome[0]).results
             try:
-                self._subscription.landed(fetch, results, outcome[1], now=now)
+                self._fetch_state.landed(fetch, results, outcome[1], now=now)
             except WireFormatError as error:
                 connection.close()
-                self._subscription.failed(fetch, error, now)
+                self._fetch_state.failed(fetch, error, now)
         self._arrival.set()
         self.pump()
 
@@ -385,9 +389,9 @@ class Reader:
             error = metadata.error(name)
             topic = metadata.topic(name)
             if error is not None:
-                self._subscription.topic_changed(name, None, error)
+                self._fetch_state.topic_changed(name, None, error)
             elif topic is not None:
-                self._subscription.topic_changed(
+                self._fetch_state.topic_changed(
                     name,
                     topic.topic_id,
                     UnknownTopicError(
@@ -404,7 +408,7 @@ class Reader:
             elif flight.given_up_at <= now:
                 del self._flights[fetch]
                 silence = ConnectionLostError(f"node {fetch.node_id} does not answer")
-                self._subscription.failed(fetch, silence, now)
+                self._fetch_state.failed(fetch, silence, now)
                 self.pump()
 
 

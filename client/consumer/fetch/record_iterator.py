@@ -140,7 +140,7 @@ class RecordIterator:
 
 
 @final
-class InHand:
+class InFlightBatch:
     """The batch that was handed out last, as a whole or record by record."""
 
     def __init__(self) -> None:

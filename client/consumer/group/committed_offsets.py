@@ -8,9 +8,9 @@ from typing import final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
-from tidelog.client.consumer.fetch.fetcher import Reader
-from tidelog.client.consumer.group.membership_protocol import GroupMembership, GroupPartition
+from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.consumer.fetch.fetcher import Fetcher
+from tidelog.client.consumer.group.membership_protocol import GroupPartition, MembershipProtocol
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     BrokerError,
@@ -35,7 +35,7 @@ from tidelog.wire.protocol import api
 
 
 async def fetch_committed(
-    cluster: Cluster, group_id: str, wanted: Sequence[GroupPartition]
+    cluster: ClusterClient, group_id: str, wanted: Sequence[GroupPartition]
 ) -> dict[TopicPartition, int | None]:
     """Return how far a group is in these partitions, `None` where nothing was committed.
 
@@ -54,18 +54,23 @@ async def fetch_committed(
 
 
 @final
-class GroupOffsets:
+class CommittedOffsets:
     """What one member commits.
 
     Invariant: one commit is under way at a time, so that none can overtake another.
     """
 
     def __init__(
-        self, cluster: Cluster, reader: Reader, membership: GroupMembership, *, group_id: str
+        self,
+        cluster: ClusterClient,
+        fetcher: Fetcher,
+        membership: MembershipProtocol,
+        *,
+        group_id: str,
     ) -> None:
-        """Commit for `membership` what the application of `reader` has processed."""
+        """Commit for `membership` what the application of `fetcher` has processed."""
         self._cluster = cluster
-        self._reader = reader
+        self._fetcher = fetcher
         self._membership = membership
         self._group_id = group_id
         self._turn = trio.Lock()
@@ -91,7 +96,7 @@ class GroupOffsets:
         """Commit these offsets, or all that was handed out; see `Consumer.commit`."""
         await trio.lowlevel.checkpoint()
         if offsets is None:
-            self._reader.vouch()
+            self._fetcher.vouch()
             await self.commit_processed()
             return
         owned = self._owned()
@@ -132,7 +137,7 @@ class GroupOffsets:
         owned = self._owned()
         due: dict[GroupPartition, int] = {}
         for at in owned if only is None else only:
-            offset = self._reader.processed(at)
+            offset = self._fetcher.processed(at)
             is_known = offset in (None, self._committed.get(at), self._counted.get(at))
             if at in owned and offset is not None and not is_known:
                 due[owned[at]] = offset
@@ -153,7 +158,8 @@ class GroupOffsets:
 
     async def _send(self, offsets: Mapping[GroupPartition, int]) -> None:
         counted = {
-            one: self._reader.processed(TopicPartition(one.topic, one.partition)) for one in offsets
+            one: self._fetcher.processed(TopicPartition(one.topic, one.partition))
+            for one in offsets
         }
         reply = await self._ask(self._request(offsets))
         if len(reply.results) != len(offsets):

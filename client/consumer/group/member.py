@@ -1,6 +1,6 @@
 """A member of a consumer group: heartbeats, partitions that come and go, commits.
 
-Shell: owns the tasks of one membership, which run beside the application. `GroupMembership`
+Shell: owns the tasks of one membership, which run beside the application. `MembershipProtocol`
 decides. What it takes away is out of the application's hands at once; the rest of a change, such
 as waiting for the record in hand, callbacks and a last commit, is done one change after the other.
 Callbacks never run while the application is at work on a record.
@@ -12,20 +12,20 @@ from typing import final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
+from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.list_offsets import list_positions
 from tidelog.client.config import ConsumerConfig, RebalanceCallback
-from tidelog.client.consumer.fetch.fetcher import Reader
-from tidelog.client.consumer.group.committed_offsets import GroupOffsets
+from tidelog.client.consumer.fetch.fetcher import Fetcher
+from tidelog.client.consumer.group.committed_offsets import CommittedOffsets
 from tidelog.client.consumer.group.membership_protocol import (
-    Effect,
-    GroupMembership,
     GroupPartition,
     Heartbeat,
-    LetGo,
-    Lost,
-    Stopped,
-    TakeUp,
+    MembershipEnded,
+    MembershipEvent,
+    MembershipProtocol,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -69,21 +69,21 @@ class GroupMember:
 
     def __init__(
         self,
-        cluster: Cluster,
-        reader: Reader,
-        membership: GroupMembership,
+        cluster: ClusterClient,
+        fetcher: Fetcher,
+        membership: MembershipProtocol,
         *,
         group_id: str,
         config: ConsumerConfig,
     ) -> None:
         """Be outside; `open` joins."""
-        self.offsets = GroupOffsets(cluster, reader, membership, group_id=group_id)
+        self.offsets = CommittedOffsets(cluster, fetcher, membership, group_id=group_id)
         self._cluster = cluster
-        self._reader = reader
+        self._fetcher = fetcher
         self._membership = membership
         self._group_id = group_id
         self._config = config
-        self._changes: deque[tuple[str, Effect]] = deque()
+        self._changes: deque[tuple[str, MembershipEvent]] = deque()
         """What is still to be done, and under which member id it was heard of."""
         self._has_changes = trio.Event()
         self._wake_heart = trio.Event()
@@ -101,8 +101,8 @@ class GroupMember:
         self._told_busy_until = 0.0
         self._pulse_at = 0.0
         """When tasks of this member last had a chance to run."""
-        reader.may_hand_out = self._may_hand_out
-        reader.is_starved = self._is_starved
+        fetcher.may_hand_out = self._may_hand_out
+        fetcher.is_starved = self._is_starved
 
     async def open(self) -> None:
         """Join.
@@ -122,12 +122,12 @@ class GroupMember:
     async def close(self) -> None:
         """Let go of everything, commit, and leave; if cancelled, in no more than a second."""
         self._is_leaving = True
-        self._reader.rewind()
+        self._fetcher.rewind()
         if not self._membership.is_over:
             is_static = self._config.instance_id is not None
             now = trio.current_time()
             self._take_in(self._membership.leave(now, is_restart=is_static))
-        self._reader.wake()
+        self._fetcher.wake()
         self._wake_heart.set()
         try:
             await self._over.wait()
@@ -143,7 +143,7 @@ class GroupMember:
         self._membership.subscribe(subscription, trio.current_time())
         self._wake_heart.set()
 
-    async def announce_busy(self, seconds: float) -> None:
+    async def extend_poll_interval(self, seconds: float) -> None:
         """Tell the group that nothing may be heard for so long; return when it knows."""
         now = trio.current_time()
         self._busy_until = until = now + seconds
@@ -180,7 +180,7 @@ class GroupMember:
             return
         commit = None
         if self._config.enable_auto_commit and not self._has_failed:
-            self._reader.rewind()
+            self._fetcher.rewind()
             commit = self.offsets.last_request()
         goodbye = self._membership.abandon()
         node_id = self._cluster.metadata.controller_id
@@ -197,7 +197,7 @@ class GroupMember:
                 await self._cluster.tasks.wait(self._heard)
         if self._membership.member_epoch == JOIN_EPOCH:
             self._cluster.tasks.require_open()
-            failure = self._reader.failure or self._heartbeat_failure
+            failure = self._fetcher.failure or self._heartbeat_failure
             raise failure or RequestTimedOutError(f"group {self._group_id} does not answer")
 
     # Heartbeats.
@@ -235,7 +235,7 @@ class GroupMember:
             self._take_in(membership.answered(heartbeat.number, reply, trio.current_time()))
         heard, self._heard = self._heard, trio.Event()
         heard.set()
-        self._reader.wake()
+        self._fetcher.wake()
 
     async def _ask(self, request: HeartbeatRequest) -> HeartbeatReply:
         cluster = self._cluster
@@ -252,8 +252,8 @@ class GroupMember:
 
     def _note_work(self, now: float) -> None:
         """Tell whether the application is at work on the same record as a heartbeat ago."""
-        progress = self._reader.progress
-        is_at_work = self._reader.in_hand is not None and not self._is_leaving
+        progress = self._fetcher.progress
+        is_at_work = self._fetcher.in_hand is not None and not self._is_leaving
         is_same = progress == self._last_progress or bool(self._membership.releasing)
         self._last_progress = progress
         until = now + _BUSY_S if is_at_work and is_same else 0.0
@@ -264,29 +264,29 @@ class GroupMember:
         while True:
             await trio.sleep_until(self._membership.lease_end)
             if not self._membership.may_process(trio.current_time()):
-                self._reader.interrupt()
+                self._fetcher.interrupt()
                 await self._heard.wait()
 
     # Changes of what is read.
 
-    def _take_in(self, effects: Sequence[Effect]) -> None:
+    def _take_in(self, effects: Sequence[MembershipEvent]) -> None:
         """Do at once what must not wait, and have the rest done."""
         for effect in effects:
             match effect:
-                case LetGo():
-                    self._reader.stop(_places(effect.partitions))
-                case Lost():
-                    self._reader.stop(_places(effect.partitions))
-                    self._reader.forget(_places(effect.partitions))
+                case PartitionsRevoked():
+                    self._fetcher.stop(_places(effect.partitions))
+                case PartitionsLost():
+                    self._fetcher.stop(_places(effect.partitions))
+                    self._fetcher.forget(_places(effect.partitions))
                     self.offsets.forget(_places(effect.partitions))
-                case Stopped():
-                    self._reader.failure = self._reader.failure or effect.error
-                case TakeUp():
+                case MembershipEnded():
+                    self._fetcher.failure = self._fetcher.failure or effect.error
+                case PartitionsAssigned():
                     pass
             self._changes.append((self._membership.member_id, effect))
         if effects:
             self._has_changes.set()
-            self._reader.wake()
+            self._fetcher.wake()
             self._wake_heart.set()
 
     async def _carry_out_changes(self, nursery: trio.Nursery) -> None:
@@ -298,19 +298,21 @@ class GroupMember:
             if not self._over.is_set():
                 await self._has_changes.wait()
 
-    async def _carry_out(self, effect: Effect, member_id: str, nursery: trio.Nursery) -> None:
+    async def _carry_out(
+        self, effect: MembershipEvent, member_id: str, nursery: trio.Nursery
+    ) -> None:
         match effect:
-            case LetGo():
+            case PartitionsRevoked():
                 await self._let_go(effect.partitions, member_id)
-            case TakeUp():
+            case PartitionsAssigned():
                 later = await self._take_up(effect.partitions, member_id)
                 if later:
                     nursery.start_soon(self._take_up_later, later, member_id)
-            case Lost():
+            case PartitionsLost():
                 lost = _places(effect.partitions)
                 self._probe("group.lost", lost, severity="warning")
                 await self._call(self._config.on_lost, self._tell_of_end(lost), _always)
-            case Stopped():
+            case MembershipEnded():
                 self._scope.cancel()
 
     async def _let_go(self, partitions: Sequence[GroupPartition], member_id: str) -> None:
@@ -319,8 +321,8 @@ class GroupMember:
         def is_current() -> bool:
             return self._membership.member_id == member_id
 
-        while self._reader.in_hand in places and is_current():
-            await self._reader.wait_put_down()
+        while self._fetcher.in_hand in places and is_current():
+            await self._fetcher.wait_put_down()
         told = [at for at in places if at in self._told]
         await self._call(self._config.on_revoked, told, is_current)
         if not is_current():
@@ -333,7 +335,7 @@ class GroupMember:
                 self._probe("group.commit_failed", places, severity="warning", reason=str(error))
         if is_current():
             self._tell_of_end(places)
-            self._reader.forget(places)
+            self._fetcher.forget(places)
             self.offsets.forget(places)
             self._probe("group.revoked", places)
             self._take_in(self._membership.released(partitions, trio.current_time()))
@@ -347,7 +349,7 @@ class GroupMember:
         owned = self._still_owned(partitions, member_id)
         ready = [one for one in owned if _place(one) in found]
         for one in ready:
-            self._reader.stage(_place(one), one.topic_id, found[_place(one)])
+            self._fetcher.stage(_place(one), one.topic_id, found[_place(one)])
 
         def is_current() -> bool:
             return bool(self._still_owned(ready, member_id))
@@ -359,12 +361,12 @@ class GroupMember:
         if begun:
             self._told.update(begun)
             self._probe("group.assigned", begun)
-            self._reader.begin(begun)
+            self._fetcher.begin(begun)
         return [one for one in owned if _place(one) not in found]
 
     async def _take_up_later(self, partitions: list[GroupPartition], member_id: str) -> None:
         await trio.sleep(_PLACE_AGAIN_S)
-        self._changes.append((member_id, TakeUp(tuple(partitions))))
+        self._changes.append((member_id, PartitionsAssigned(tuple(partitions))))
         self._has_changes.set()
 
     def _still_owned(
@@ -427,22 +429,22 @@ class GroupMember:
             return
         # The next record is not handed out before: a busy application is never seen at leisure.
         self._is_calling = True
-        self._reader.interrupt()
+        self._fetcher.interrupt()
         try:
-            while self._reader.in_hand is not None and is_current():
-                await self._reader.wait_put_down()
+            while self._fetcher.in_hand is not None and is_current():
+                await self._fetcher.wait_put_down()
             if is_current():
                 await callback(list(places))
         except Exception as error:  # noqa: BLE001  (raised by whoever asks for records next)
             self._fail(error)
         finally:
             self._is_calling = False
-            self._reader.wake()
+            self._fetcher.wake()
 
     def _fail(self, error: Exception) -> None:
         """Stop with an error of the application; nothing more is committed."""
         self._has_failed = True
-        self._reader.failure = self._reader.failure or error
+        self._fetcher.failure = self._fetcher.failure or error
         if not self._membership.is_over:
             self._take_in(self._membership.leave(trio.current_time()))
             self._wake_heart.set()

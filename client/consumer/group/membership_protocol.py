@@ -3,9 +3,10 @@
 Pure: decides, given the time; no clock, no I/O; entropy is handed in. Times are monotonic seconds.
 
 A shell sends each heartbeat that `next_heartbeat` returns, reports its end with `answered` or
-`failed`, and carries out the effects in their order: `LetGo` (finish, commit, call back, then
-`released`), `TakeUp` (call back, find positions, read), `Lost` (stop, call back, commit nothing),
-`Stopped`. What the group takes away is let go of before anything new is taken up.
+`failed`, and handles the events in their order: `PartitionsRevoked` (finish, commit, call back,
+then `released`), `PartitionsAssigned` (call back, find positions, read), `PartitionsLost` (stop,
+call back, commit nothing), `MembershipEnded`. Revoked partitions are released before new ones are
+assigned.
 """
 
 import random
@@ -73,7 +74,7 @@ class Heartbeat:
 
 @final
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class PartitionsRevoked:
     """Finish with these partitions, commit, then call `released`."""
 
     partitions: tuple[GroupPartition, ...]
@@ -81,7 +82,7 @@ class LetGo:
 
 @final
 @dataclass(frozen=True, slots=True)
-class TakeUp:
+class PartitionsAssigned:
     """Read these partitions from now on."""
 
     partitions: tuple[GroupPartition, ...]
@@ -89,7 +90,7 @@ class TakeUp:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Lost:
+class PartitionsLost:
     """These partitions are others' already: stop, commit nothing."""
 
     partitions: tuple[GroupPartition, ...]
@@ -97,13 +98,13 @@ class Lost:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Stopped:
+class MembershipEnded:
     """The membership is over; `None` when it was left on purpose."""
 
     error: TidelogError | None
 
 
-Effect = LetGo | TakeUp | Lost | Stopped
+MembershipEvent = PartitionsRevoked | PartitionsAssigned | PartitionsLost | MembershipEnded
 
 
 @final
@@ -118,7 +119,7 @@ class _UnderWay(NamedTuple):
 
 
 @final
-class GroupMembership:
+class MembershipProtocol:
     """One member, under one member id after another.
 
     Invariant: `owned` is all that this member reads or has not finished with; `releasing` is part
@@ -218,7 +219,7 @@ class GroupMembership:
         )
         return Heartbeat(self._sent_count, request)
 
-    def answered(self, number: int, reply: HeartbeatReply, now: float) -> list[Effect]:
+    def answered(self, number: int, reply: HeartbeatReply, now: float) -> list[MembershipEvent]:
         """Take note of a reply; one that comes too late changes nothing."""
         under_way = self._under_way
         if under_way is None or under_way.number != number:
@@ -248,7 +249,7 @@ class GroupMembership:
             return []
         return self._reconcile()
 
-    def failed(self, number: int, error: TidelogError, now: float) -> list[Effect]:
+    def failed(self, number: int, error: TidelogError, now: float) -> list[MembershipEvent]:
         """Take note that a heartbeat was refused, or that it is not known what became of it."""
         under_way = self._under_way
         if under_way is None or under_way.number != number:
@@ -262,7 +263,7 @@ class GroupMembership:
             # Its session will run out; whoever leaves does not wait for that.
             return self._stop(None)
         if isinstance(error, UnknownMemberError):
-            effects: list[Effect] = [*self._lose_everything()]
+            effects: list[MembershipEvent] = [*self._lose_everything()]
             self.fenced_count += 1
             # Newer than a ghost of itself, which a delayed copy of a heartbeat may have let in.
             self._incarnation += 1
@@ -272,8 +273,8 @@ class GroupMembership:
             return []
         return [*self._lose_everything(), *self._stop(error)]
 
-    def released(self, partitions: Iterable[GroupPartition], now: float) -> list[Effect]:
-        """Take note that partitions of a `LetGo` are finished with; tell the group at once."""
+    def released(self, partitions: Iterable[GroupPartition], now: float) -> list[MembershipEvent]:
+        """Release revoked partitions that are finished with; tell the group at once."""
         done = self.releasing.intersection(partitions)
         self.releasing -= done
         self.owned -= done
@@ -320,10 +321,11 @@ class GroupMembership:
             incarnation=self._incarnation,
         )
 
-    def leave(self, now: float, *, is_restart: bool = False) -> list[Effect]:
+    def leave(self, now: float, *, is_restart: bool = False) -> list[MembershipEvent]:
         """Leave for good, or to come back as the next process of a static member.
 
-        Everything is let go of first; `Stopped` comes when the group knows, or cannot be told.
+        All partitions are revoked first; `MembershipEnded` comes when the group knows, or cannot be
+        told.
         """
         assert not is_restart or self._settings.instance_id is not None, "only static members"
         self._leave_epoch = STATIC_LEAVE_EPOCH if is_restart else LEAVE_EPOCH
@@ -332,7 +334,7 @@ class GroupMembership:
             return self._stop(None)
         return self._let_go(self.owned - self.releasing)
 
-    def _reconcile(self) -> list[Effect]:
+    def _reconcile(self) -> list[MembershipEvent]:
         """Let go of what is not assigned any more; when that is done, take up what is new."""
         effects = self._let_go(self.owned - self._assigned - self.releasing)
         if self.releasing:
@@ -341,24 +343,24 @@ class GroupMembership:
         if not new:
             return effects
         self.owned.update(new)
-        return [*effects, TakeUp(tuple(new))]
+        return [*effects, PartitionsAssigned(tuple(new))]
 
-    def _let_go(self, partitions: set[GroupPartition]) -> list[Effect]:
+    def _let_go(self, partitions: set[GroupPartition]) -> list[MembershipEvent]:
         if not partitions:
             return []
         self.releasing |= partitions
-        return [LetGo(tuple(sorted(partitions)))]
+        return [PartitionsRevoked(tuple(sorted(partitions)))]
 
-    def _lose_everything(self) -> Sequence[Lost]:
+    def _lose_everything(self) -> Sequence[PartitionsLost]:
         lost = tuple(sorted(self.owned))
         self.owned.clear()
         self.releasing.clear()
-        return [Lost(lost)] if lost else []
+        return [PartitionsLost(lost)] if lost else []
 
-    def _stop(self, error: TidelogError | None) -> list[Effect]:
+    def _stop(self, error: TidelogError | None) -> list[MembershipEvent]:
         self._is_over = True
         self._lease_end = 0.0
-        return [Stopped(error)]
+        return [MembershipEnded(error)]
 
 
 def _pack(partitions: Iterable[GroupPartition]) -> list[TopicPartitions]:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Final, final
 
-from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
-from tidelog.client.cluster.connection_manager import Cluster
-from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
+from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.settler import runs_of
 from tidelog.wire.errors import (
     BatchError,
@@ -33,11 +33,13 @@ _ID: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 class QueueCanceller:
     """Cancels messages of one queue."""
 
-    def __init__(self, cluster: Cluster, directory: QueueDirectory, asker: QueueAsker) -> None:
-        """Ask about the same queue as `asker`."""
+    def __init__(
+        self, cluster: ClusterClient, queue_metadata: QueueMetadata, calls: PartitionCalls
+    ) -> None:
+        """Ask about the same queue as `calls`."""
         self._cluster = cluster
-        self._directory = directory
-        self._asker = asker
+        self._queue_metadata = queue_metadata
+        self._calls = calls
 
     async def cancel(self, message_ids: Iterable[str]) -> None:
         """Cancel messages; durable when it returns.
@@ -75,7 +77,7 @@ class QueueCanceller:
 
         async def attempt() -> dict[int, TidelogError]:
             nonlocal is_done_perhaps
-            queue = await self._asker.describe()
+            queue = await self._calls.describe()
             try:
                 node_id = leader_of(queue, partition)
                 if node_id is None:
@@ -84,7 +86,7 @@ class QueueCanceller:
                 request = CancelRequest(queue.queue_id, partition, runs_of(set(offsets)))
                 reply = await self._cluster.ask_once(connection, api.CANCEL, request)
             except (RetriableError, ConnectionLostError, UnknownQueueError) as error:
-                self._directory.doubt(queue)
+                self._queue_metadata.invalidate(queue)
                 in_doubt = (ConnectionLostError, RequestTimedOutError, NotLeaderError)
                 if isinstance(error, in_doubt) and not isinstance(error, ConnectError):
                     is_done_perhaps = True
@@ -97,7 +99,7 @@ class QueueCanceller:
                         refused |= dict.fromkeys(range(first, first + count), why)
             return refused
 
-        return await self._asker.at_known(attempt, is_repeatable=True)
+        return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
 
 
 def place_of_message(message_id: str) -> tuple[int, int]:

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple, TypeVar, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
 from tidelog.client.queue.inspect.history import HistoryEvent, QueueHistory
-from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -43,7 +43,7 @@ _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 Result = TypeVar("Result")
 
 
-class HistoryOrder(NamedTuple):
+class HistoryQuery(NamedTuple):
     """What to tell of."""
 
     since_ms: int
@@ -59,20 +59,22 @@ class HistoryOrder(NamedTuple):
 class HistoryReader:
     """Reads the history of one queue."""
 
-    def __init__(self, cluster: Cluster, directory: QueueDirectory, asker: QueueAsker) -> None:
-        """Read that of the queue of `asker`."""
+    def __init__(
+        self, cluster: ClusterClient, queue_metadata: QueueMetadata, calls: PartitionCalls
+    ) -> None:
+        """Read that of the queue of `calls`."""
         self._cluster = cluster
-        self._directory = directory
-        self._asker = asker
+        self._queue_metadata = queue_metadata
+        self._calls = calls
 
-    async def read(self, order: HistoryOrder) -> list[HistoryEvent]:
+    async def read(self, order: HistoryQuery) -> list[HistoryEvent]:
         """Return what happened, by time.
 
         Raises:
             UnknownQueueError: There is no such queue.
             TidelogError: A partition could not be asked for `request_timeout`.
         """
-        count = len((await self._asker.describe()).partitions)
+        count = len((await self._calls.describe()).partitions)
         numbers = range(count) if order.partitions is None else order.partitions
         found: list[HistoryEvent] = []
         for number in numbers:
@@ -81,7 +83,7 @@ class HistoryReader:
         found.sort(key=lambda event: event.time_ms)
         return found[-order.max_events :]
 
-    async def _of_partition(self, number: int, order: HistoryOrder) -> Iterable[HistoryEvent]:
+    async def _of_partition(self, number: int, order: HistoryQuery) -> Iterable[HistoryEvent]:
         newest: deque[HistoryEvent] = deque(maxlen=order.max_events)
         start, first, end = await self._places(number, order.since_ms)
         if first is None:
@@ -173,17 +175,17 @@ class HistoryReader:
         ask: Callable[[RpcConnection, QueueDescription], Awaitable[Result]],
     ) -> Result:
         async def attempt() -> Result:
-            queue = await self._asker.describe()
+            queue = await self._calls.describe()
             try:
                 node_id = leader_of(queue, number)
                 if node_id is None:
                     raise NotLeaderError(f"nobody serves partition {number} of {queue.name!r}")
                 return await ask(await self._cluster.connection_to(node_id), queue)
             except (RetriableError, ConnectionLostError):
-                self._directory.doubt(queue)
+                self._queue_metadata.invalidate(queue)
                 raise
 
-        return await self._asker.at_known(attempt, is_repeatable=True)
+        return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
 
 
 def _decoded(at: TopicPartition, content: bytes, offset: int) -> list[tuple[int, Frame]]:

@@ -12,7 +12,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.queue.receive.message import too_large
@@ -35,10 +35,10 @@ _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 
 
 @final
-class LargeReader:
+class ChunkReader:
     """Reads chunks, for any number of callers at once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         """Read by the connections of a client."""
         self._cluster = cluster
 

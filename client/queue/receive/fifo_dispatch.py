@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 @final
-class GroupOrder(Generic[Item]):
+class FifoDispatch(Generic[Item]):
     """Messages that have not begun.
 
     Invariant: of each group at most one message is ready or has begun.

@@ -49,7 +49,7 @@ class HeldMessage:
 
 
 @final
-class LeaseKeeper:
+class LeaseExtender:
     """Extends messages until they are let go."""
 
     def __init__(

@@ -20,11 +20,11 @@ from typing import Final, NamedTuple, cast, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueDirectory
-from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata
+from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.durations import seconds_of
 from tidelog.client.cluster.metadata import PASSING_ERRORS
-from tidelog.client.queue.receive.chunk_reader import LargeReader
+from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.queue.receive.message import (
     DELETE,
     RETURN,
@@ -77,7 +77,7 @@ _GRACE_S: Final = 1.0
 """How much longer than the caller wants to wait a broker may take to say that there is nothing."""
 
 
-class ReceiveOrder(NamedTuple):
+class ReceiveOptions(NamedTuple):
     """What one call is to receive."""
 
     max_messages: int
@@ -112,13 +112,18 @@ class QueueReceiver:
     """Receives messages of one queue, for any number of callers at once."""
 
     def __init__(
-        self, cluster: Cluster, directory: QueueDirectory, settler: QueueSettler, *, name: str
+        self,
+        cluster: ClusterClient,
+        queue_metadata: QueueMetadata,
+        settler: QueueSettler,
+        *,
+        name: str,
     ) -> None:
         """Receive from the queue `name`; what comes too late is given back through `settler`."""
         self.cluster = cluster
-        self.directory = directory
+        self.queue_metadata = queue_metadata
         self.settler = settler
-        self.reader = LargeReader(cluster)
+        self.reader = ChunkReader(cluster)
         self.name = name
         self.left_polls: dict[_Poll, None] = {}
         """Requests under way whose callers are gone."""
@@ -127,7 +132,7 @@ class QueueReceiver:
         self.was_empty = False
         """Whether the last call found nothing: then the next one waits everywhere at once."""
 
-    async def receive(self, order: ReceiveOrder, *, wait_s: float) -> list[Message]:
+    async def receive(self, order: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; none if there are none for `wait_s` seconds.
 
         If cancelled, nothing stays leased, as far as brokers can be told so.
@@ -159,7 +164,7 @@ class QueueReceiver:
 class _Call:
     """One receive."""
 
-    def __init__(self, receiver: QueueReceiver, order: ReceiveOrder, wait_s: float) -> None:
+    def __init__(self, receiver: QueueReceiver, order: ReceiveOptions, wait_s: float) -> None:
         now = trio.current_time()
         self.order = order
         self.is_over = False
@@ -231,7 +236,7 @@ class _Call:
     # -- asking -----------------------------------------------------------------------------------
 
     async def _find(self) -> QueueDescription:
-        return await self._receiver.directory.find(self._receiver.name)
+        return await self._receiver.queue_metadata.find(self._receiver.name)
 
     def _partitions(self, description: QueueDescription) -> list[int]:
         """Return all partitions, beginning with another one each time."""
@@ -471,7 +476,7 @@ class _Call:
         self._failure_count += 1
         self._retry_at = trio.current_time() + self._cluster.backoff.delay(self._failure_count)
         if isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError)):
-            self._receiver.directory.doubt(description)
+            self._receiver.queue_metadata.invalidate(description)
 
     def _raise_failure(self, now: float) -> None:
         """Raise what is in the way, if it stays there."""

@@ -19,9 +19,9 @@ from typing import Final, cast, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
-from tidelog.client.cluster.coalescing import OnceATurn
-from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
+from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
+from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.queue.receive.message import Lease, Message, Verdict
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
@@ -151,18 +151,23 @@ class QueueSettler:
     """Settles messages of one queue."""
 
     def __init__(
-        self, cluster: Cluster, directory: QueueDirectory, settled: SettledMessages, *, name: str
+        self,
+        cluster: ClusterClient,
+        queue_metadata: QueueMetadata,
+        settled: SettledMessages,
+        *,
+        name: str,
     ) -> None:
         """Settle messages of the queue `name`."""
         self.settled = settled
         """What has become of messages that workers have."""
         self._cluster = cluster
-        self._directory = directory
+        self._queue_metadata = queue_metadata
         self._name = name
         self._lanes: dict[tuple[int, bytes], _Lane] = {}
         self._flights: dict[_Flight, None] = {}
         """In the order of their departure, which is that of their expiry."""
-        self._departures = OnceATurn(self._depart_all)
+        self._sends = Coalescer(self._depart_all)
         self._is_watching = False
 
     async def settle(
@@ -192,7 +197,7 @@ class QueueSettler:
             await trio.lowlevel.checkpoint()
             return
         await trio.lowlevel.checkpoint_if_cancelled()
-        description = await self._directory.find(self._name)
+        description = await self._queue_metadata.find(self._name)
         call = _Call()
         patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
         call.gives_up_at = min(gives_up_at, patience_ends_at)
@@ -233,7 +238,7 @@ class QueueSettler:
             self._give_up(order, error)
             return
         if leader_id is None:
-            self._directory.doubt(description)
+            self._queue_metadata.invalidate(description)
             nobody = NotLeaderError(f"nobody serves partition {order.partition} of the queue now")
             self._failed(order, nobody)
             return
@@ -246,7 +251,7 @@ class QueueSettler:
     async def _send_all(self) -> None:
         """Send what waits and may leave, with all that comes in this turn of the loop."""
         if any(lane.may_send for lane in self._lanes.values()):
-            await self._departures.want()
+            await self._sends.request()
 
     def _depart_all(self) -> None:
         for lane in list(self._lanes.values()):
@@ -377,9 +382,9 @@ class QueueSettler:
         is_stale = isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError))
         try:
             if is_stale:
-                self._directory.doubt(await self._directory.find(self._name))
+                self._queue_metadata.invalidate(await self._queue_metadata.find(self._name))
             await trio.sleep(delay)
-            description = await self._directory.find(self._name)
+            description = await self._queue_metadata.find(self._name)
         except TidelogError as failure:
             self._give_up(order, failure)
             return

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple, Protocol, TypedDict, cast, final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
-from tidelog.client.queue.receive.fifo_dispatch import GroupOrder
-from tidelog.client.queue.receive.lease_extender import HeldMessage, LeaseKeeper
+from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
+from tidelog.client.queue.receive.lease_extender import HeldMessage, LeaseExtender
 from tidelog.client.queue.receive.message import (
     DELETE,
     REASON_LENGTH_MAX,
@@ -25,7 +25,7 @@ from tidelog.client.queue.receive.message import (
     Verdict,
     in_unicode,
 )
-from tidelog.client.queue.receive.reassembly import joined
+from tidelog.client.queue.receive.reassembler import joined
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.errors import (
     ConfigError,
@@ -171,7 +171,7 @@ class QueueWorker:
     """
 
     def __init__(
-        self, queue: WorkedQueue, cluster: Cluster, handler: Handler, *, config: WorkerConfig
+        self, queue: WorkedQueue, cluster: ClusterClient, handler: Handler, *, config: WorkerConfig
     ) -> None:
         """Use `queue.worker(handler)`."""
         self.statistics = WorkerStatistics()
@@ -181,9 +181,9 @@ class QueueWorker:
         self._handler: Callable[[Message], object] = handler
         """Whether it is async, as it must be, is seen when it is called."""
         self._config = config
-        self._keeper = LeaseKeeper(queue.settler, self._timeout, self._lose)
+        self._lease_extender = LeaseExtender(queue.settler, self._timeout, self._lose)
         """Has the messages in hand and at work."""
-        self._in_hand: GroupOrder[HeldMessage] = GroupOrder()
+        self._in_hand: FifoDispatch[HeldMessage] = FifoDispatch()
         self._finished: dict[HeldMessage, Verdict] = {}
         self._unread_count = 0
         """Large messages in a row that could not be read."""
@@ -219,7 +219,7 @@ class QueueWorker:
             raise self._failure
 
     async def _work(self, nursery: trio.Nursery) -> None:
-        nursery.start_soon(self._keeper.run)
+        nursery.start_soon(self._lease_extender.run)
         async with trio.open_nursery() as handling:
             for _ in range(self._config.concurrency):
                 handling.start_soon(self._handle_all, nursery)
@@ -268,7 +268,7 @@ class QueueWorker:
         them either.
         """
         concurrency = self._config.concurrency
-        held_count = len(self._keeper.held)
+        held_count = len(self._lease_extender.held)
         active_count = held_count - self._in_hand.behind_count
         return min(
             2 * concurrency - active_count,
@@ -284,7 +284,7 @@ class QueueWorker:
                 group = (message.partition, message.key)
             held = HeldMessage(message, group, message.lease.expires_at)
             self._settled.watch(message.place)
-            self._keeper.keep(held)
+            self._lease_extender.keep(held)
             self._in_hand.put(held, group)
         self._notify()
 
@@ -385,7 +385,7 @@ class QueueWorker:
             self._forget(held)
             self._end(held, nursery, is_done=action in _DONE and not held.is_lost)
         else:
-            self._keeper.let_go(held)
+            self._lease_extender.let_go(held)
             self._finished[held] = verdict
             if verdict.action not in _DONE:
                 self._end(held, nursery, is_done=False)
@@ -407,7 +407,7 @@ class QueueWorker:
             if held.is_lost:
                 self._forget(held)
             else:
-                self._keeper.let_go(held)
+                self._lease_extender.let_go(held)
                 self._finished[held] = RETURN
                 returned.append(held)
         if returned:
@@ -434,7 +434,7 @@ class QueueWorker:
 
     def _forget(self, held: HeldMessage) -> None:
         """Have nothing to do with a message any more."""
-        self._keeper.let_go(held)
+        self._lease_extender.let_go(held)
         self._finished.pop(held, None)
         self._settled.forget(held.message.place)
 
@@ -455,7 +455,7 @@ class QueueWorker:
         by_verdict: dict[Verdict, list[HeldMessage]] = {}
         for held, verdict in self._finished.items():
             by_verdict.setdefault(verdict, []).append(held)
-        for held in list(self._keeper.held):
+        for held in list(self._lease_extender.held):
             if held.is_lost or self._settled.action_of(held.message.place) is not None:
                 self._forget(held)
             else:
@@ -466,7 +466,7 @@ class QueueWorker:
                 for verdict, messages in by_verdict.items():
                     nursery.start_soon(self._settle, messages, verdict)
         finally:
-            for held in [*self._finished, *self._keeper.held]:
+            for held in [*self._finished, *self._lease_extender.held]:
                 self._forget(held)
 
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol, cast, final
 
 import msgspec
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.record_validation import OutgoingRecord
@@ -65,11 +65,11 @@ class _Pieces(Protocol):
 
 
 @final
-class LargeSender:
+class ChunkWriter:
     """Sends the chunks of one message."""
 
     def __init__(
-        self, cluster: Cluster, producer: Producer, record: OutgoingRecord, *, source: Source
+        self, cluster: ClusterClient, producer: Producer, record: OutgoingRecord, *, source: Source
     ) -> None:
         """Send what `source` has, which is read once, as the value of a record.
 
@@ -198,7 +198,7 @@ class LargeSender:
 
 
 def is_to_be_cut(record: OutgoingRecord, source: Source, whole_bytes_max: int) -> bool:
-    """Return whether a `LargeSender` is to send the value of a record, and maybe in chunks.
+    """Return whether a `ChunkWriter` is to send the value of a record, and maybe in chunks.
 
     It is if nobody knows how long it is, or if it is what makes the record longer than that.
     """

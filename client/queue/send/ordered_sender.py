@@ -13,8 +13,8 @@ from typing import Final, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueDirectory
-from tidelog.client.cluster.connection_manager import STALE_METADATA_ERRORS, Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata
+from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.partitioner import partition_for_key
@@ -121,13 +121,13 @@ class _Request:
 
 
 @final
-class QueueSender:
+class OrderedSender:
     """Sends to one queue; all who send to it by one client share it, so that they are in order."""
 
-    def __init__(self, cluster: Cluster, directory: QueueDirectory, name: str) -> None:
+    def __init__(self, cluster: ClusterClient, queue_metadata: QueueMetadata, name: str) -> None:
         """Send to the queue `name`."""
         self._cluster = cluster
-        self._directory = directory
+        self._queue_metadata = queue_metadata
         self._name = name
         self._lanes: dict[int, _Lane] = {}
         self._sticky = 0
@@ -202,7 +202,7 @@ class QueueSender:
         failure_count = 0
         while True:
             try:
-                queue = await self._directory.find(self._name)
+                queue = await self._queue_metadata.find(self._name)
                 if request is None or request.queue.queue_id != queue.queue_id:
                     _require_known(request)
                     request = _Request(messages, queue, await self._encoded(lane, messages, queue))
@@ -236,7 +236,7 @@ class QueueSender:
         if request is None:
             return
         if isinstance(error, STALE_METADATA_ERRORS):
-            self._directory.doubt(request.queue)
+            self._queue_metadata.invalidate(request.queue)
             self._cluster.request_refresh([request.queue.topic])
 
     async def _encoded(

@@ -8,19 +8,19 @@ from typing import Final, final
 
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueDirectory
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.producer.record_validation import OutgoingRecord
-from tidelog.client.queue.partition_calls import QueueAsker
-from tidelog.client.queue.send.chunk_writer import WHOLE_BYTES_MAX, LargeSender, is_to_be_cut
+from tidelog.client.queue.partition_calls import PartitionCalls
+from tidelog.client.queue.send.chunk_writer import WHOLE_BYTES_MAX, ChunkWriter, is_to_be_cut
 from tidelog.client.queue.send.message_fields import (
     OutgoingMessage,
     check_for_kind,
     is_plain,
     record_of,
 )
-from tidelog.client.queue.send.ordered_sender import QueueSender, looks_at_messages
+from tidelog.client.queue.send.ordered_sender import OrderedSender, looks_at_messages
 from tidelog.client.queue.send.shared_producer import SharedProducer
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
@@ -34,17 +34,17 @@ class QueuePublisher:
 
     def __init__(
         self,
-        cluster: Cluster,
-        directory: QueueDirectory,
-        asker: QueueAsker,
+        cluster: ClusterClient,
+        queue_metadata: QueueMetadata,
+        calls: PartitionCalls,
         *,
         producer: SharedProducer,
-        ordered_sender: Callable[[], QueueSender],
+        ordered_sender: Callable[[], OrderedSender],
     ) -> None:
-        """Send to the queue that `asker` knows, by `ordered_sender` if brokers inspect messages."""
+        """Send to the queue that `calls` knows, by `ordered_sender` if brokers inspect messages."""
         self._cluster = cluster
-        self._directory = directory
-        self._asker = asker
+        self._queue_metadata = queue_metadata
+        self._calls = calls
         self._producer = producer
         self._ordered_sender = ordered_sender
 
@@ -65,7 +65,7 @@ class QueuePublisher:
             for place, result in enumerate(results)
             if isinstance(result, RecordTooLargeError) and _is_at_hand(given[place])
         ]
-        if too_large and (len(given) == 1 or not (await self._asker.describe()).is_fifo):
+        if too_large and (len(given) == 1 or not (await self._calls.describe()).is_fifo):
             # The topic takes less than others do. In a group they would come behind later ones.
             again = _as_messages([given[place] for place in too_large])
             for place, result in zip(
@@ -81,7 +81,7 @@ class QueuePublisher:
         if not is_plain(messages):
             return None
         await trio.lowlevel.checkpoint_if_cancelled()
-        description = await self._asker.describe()
+        description = await self._calls.describe()
         if looks_at_messages(description):
             return None
         producer = await self._producer.get()
@@ -105,7 +105,7 @@ class QueuePublisher:
             source = message.value
             if source is not None and is_to_be_cut(records[place], source, whole_bytes_max):
                 producer = await self._producer.get()
-                sender = LargeSender(self._cluster, producer, records[place], source=source)
+                sender = ChunkWriter(self._cluster, producer, records[place], source=source)
                 try:
                     records[place] = await sender.send(
                         whole_bytes_max=whole_bytes_max, is_identified=is_identified
@@ -129,11 +129,11 @@ class QueuePublisher:
 
     async def _described_for(self, messages: Sequence[OutgoingMessage]) -> QueueDescription:
         """Return what is known of the queue: anew, if messages were refused for what was known."""
-        description = await self._asker.describe()
+        description = await self._calls.describe()
         if _has_lanes(description) or all(message.priority is None for message in messages):
             return description
-        self._directory.doubt(description)
-        return await self._asker.describe()
+        self._queue_metadata.invalidate(description)
+        return await self._calls.describe()
 
 
 def _has_lanes(description: QueueDescription) -> bool:

@@ -7,7 +7,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer import Producer
 
@@ -19,7 +19,7 @@ _BATCH_BYTES: Final = 64 << 10
 class SharedProducer:
     """Opens one producer for any number of queues."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         """Open nothing yet."""
         self._cluster = cluster
         self._producer: Producer | None = None

@@ -23,21 +23,21 @@ async def test_many_who_ask_at_once_ask_together(autojump_clock: MockClock) -> N
         before = len(front.asked)
         async with trio.open_nursery() as nursery:
             for _ in range(10):
-                nursery.start_soon(shared.directory.find, "work")
+                nursery.start_soon(shared.queue_metadata.find, "work")
         assert front.asked[before:].count(api.DESCRIBE_QUEUES) == 1  # type: ignore[arg-type]
 
-        found = await shared.directory.find("work")
+        found = await shared.queue_metadata.find("work")
         assert [leader_of(found, number) for number in (0, 1)] == [1, 2]
         with pytest.raises(UnknownPartitionError, match="has 2 partitions, there is no 2"):
             leader_of(found, 2)
 
         cluster.leaders[1] = (1, 1)
-        assert await shared.directory.find("work") is found
-        shared.directory.doubt(found)
-        newer = await shared.directory.find("work")
+        assert await shared.queue_metadata.find("work") is found
+        shared.queue_metadata.invalidate(found)
+        newer = await shared.queue_metadata.find("work")
         assert leader_of(newer, 1) == 1
-        shared.directory.doubt(found)
-        assert await shared.directory.find("work") is newer, "that is known better already"
+        shared.queue_metadata.invalidate(found)
+        assert await shared.queue_metadata.find("work") is newer, "that is known better already"
 
 
 async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
@@ -47,9 +47,9 @@ async def test_whoever_asks_for_a_queue_that_is_not_there_hears_it(
         shared = QueueContext(vars(client)["_queues"].cluster)
         for _ in range(2):
             with pytest.raises(UnknownQueueError, match="'work'"):
-                await shared.directory.find("work")
+                await shared.queue_metadata.find("work")
         await client.admin.create_queue("work", topic="orders")
-        assert (await shared.directory.find("work")).topic == "orders"
+        assert (await shared.queue_metadata.find("work")).topic == "orders"
 
 
 async def test_settings_that_were_changed_are_known_after_a_while(
@@ -58,12 +58,12 @@ async def test_settings_that_were_changed_are_known_after_a_while(
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
         await client.admin.create_queue("work", topic="orders")
         shared = QueueContext(vars(client)["_queues"].cluster)
-        assert (await shared.directory.find("work")).config["receive_wait_ms"] == "0"
+        assert (await shared.queue_metadata.find("work")).config["receive_wait_ms"] == "0"
         await client.admin.alter_queue("work", set={"receive_wait": 7})
         await trio.sleep(31)
-        await shared.directory.find("work")
+        await shared.queue_metadata.find("work")
         await trio.sleep(1)
-        assert (await shared.directory.find("work")).config["receive_wait_ms"] == "7000ms"
+        assert (await shared.queue_metadata.find("work")).config["receive_wait_ms"] == "7000ms"
         asked = len(cluster.fronts[1].asked)
         await trio.sleep(1000)
         assert api.DESCRIBE_QUEUES not in cluster.fronts[1].asked[asked:], "nobody needs it"
@@ -75,13 +75,13 @@ async def test_a_queue_that_is_doubted_while_it_is_about_to_be_asked_for_is_aske
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
         await client.admin.create_queue("work", topic="orders")
         shared = QueueContext(vars(client)["_queues"].cluster)
-        found = await shared.directory.find("work")
+        found = await shared.queue_metadata.find("work")
         await trio.sleep(31)
         before = len(cluster.fronts[1].asked)
 
-        await shared.directory.find("work")
-        shared.directory.doubt(found)
-        assert await shared.directory.find("work") is not found
+        await shared.queue_metadata.find("work")
+        shared.queue_metadata.invalidate(found)
+        assert await shared.queue_metadata.find("work") is not found
 
         await trio.sleep(1)
         asked = cluster.fronts[1].asked[before:]

@@ -9,16 +9,16 @@ from trio.testing import MockClock
 
 from tests.client.fronts import fronted_client, fronted_cluster
 from tidelog.client.client import Client
-from tidelog.client.cluster.background_tasks import ClientTasks
+from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.wire.protocol import api
 
 Call = Callable[[], Awaitable[object]]
 
 
 @asynccontextmanager
-async def tasks_of() -> AsyncGenerator[ClientTasks, None]:
+async def tasks_of() -> AsyncGenerator[BackgroundTasks, None]:
     async with trio.open_nursery() as nursery:
-        tasks = ClientTasks(nursery)
+        tasks = BackgroundTasks(nursery)
         yield tasks
         tasks.close()
 
@@ -228,7 +228,7 @@ async def count(client: Client) -> Call:
 async def be_busy(client: Client) -> Call:
     consumer = client.consumer("orders", group_id="busy")
     await consumer.__aenter__()
-    return lambda: consumer.announce_busy(30)
+    return lambda: consumer.extend_poll_interval(30)
 
 
 CALLS = [

@@ -9,8 +9,8 @@ from trio.testing import MockClock
 
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
 from tidelog.client.cluster.address import Address
-from tidelog.client.cluster.background_tasks import ClientTasks
-from tidelog.client.cluster.connection_pool import Connections
+from tidelog.client.cluster.background_tasks import BackgroundTasks
+from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ClientConfig
 from tidelog.wire.errors import ConnectError, OverloadedError
@@ -27,10 +27,10 @@ class Place:
         self.change_count = 0
         self.changed = trio.Event()
         self.doubt_count = 0
-        self.connections = Connections(
+        self.connections = ConnectionPool(
             ClientConfig(connect_timeout=3.0),
             cluster.world.env,
-            ClientTasks(nursery),
+            BackgroundTasks(nursery),
             metadata=self.metadata,
             on_change=self._changed,
             on_doubt=self._doubted,

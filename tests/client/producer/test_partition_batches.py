@@ -3,7 +3,7 @@
 import pytest
 
 from tests.client.queues import adopted, fill, queue_of
-from tidelog.client.producer.partition_batches import Identity, PartitionQueue
+from tidelog.client.producer.partition_batches import Identity, PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.record_batch import check_produced
 from tidelog.wire.errors import (
@@ -20,12 +20,12 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.produce import AckLevel
 
 
-def start(queue: PartitionQueue, now: float = 0.0) -> ProducerBatch:
+def start(queue: PartitionBatches, now: float = 0.0) -> ProducerBatch:
     assert queue.can_send(now, only_full=False, is_urgent=True)
     return queue.start()
 
 
-def can_send(queue: PartitionQueue, now: float = 0.0) -> bool:
+def can_send(queue: PartitionBatches, now: float = 0.0) -> bool:
     return queue.can_send(now, only_full=False, is_urgent=True)
 
 

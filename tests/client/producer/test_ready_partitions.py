@@ -3,20 +3,20 @@
 import math
 
 from tests.client.queues import adopted, fill, queue_of
-from tidelog.client.producer.partition_batches import PartitionQueue
+from tidelog.client.producer.partition_batches import PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
-from tidelog.client.producer.ready_partitions import SendSchedule
+from tidelog.client.producer.ready_partitions import ReadyPartitions
 from tidelog.wire.errors import OverloadedError
 from tidelog.wire.messages.produce import AckLevel
 
 
-def ready_queue(partition: int = 0) -> PartitionQueue:
+def ready_queue(partition: int = 0) -> PartitionBatches:
     queue = queue_of(partition=partition)
     fill(queue, 0)
     return adopted(queue)
 
 
-def empty_queue() -> PartitionQueue:
+def empty_queue() -> PartitionBatches:
     """Return a queue that has an identity and nothing to send."""
     queue = ready_queue()
     queue.acknowledge(queue.start(), 0, AckLevel.DURABLE)
@@ -24,13 +24,13 @@ def empty_queue() -> PartitionQueue:
 
 
 def collect(
-    schedule: SendSchedule, now: float = 0.0, node: int | None = 1, *, only_full: bool = False
-) -> dict[int, list[PartitionQueue]]:
+    schedule: ReadyPartitions, now: float = 0.0, node: int | None = 1, *, only_full: bool = False
+) -> dict[int, list[PartitionBatches]]:
     return schedule.collect(now, lambda _: node, only_full=only_full, is_urgent=False)
 
 
 def test_a_touched_queue_with_a_batch_is_ready_for_its_node_once() -> None:
-    schedule, queue = SendSchedule(), ready_queue()
+    schedule, queue = ReadyPartitions(), ready_queue()
     schedule.touch(queue)
 
     assert collect(schedule) == {1: [queue]}
@@ -38,7 +38,7 @@ def test_a_touched_queue_with_a_batch_is_ready_for_its_node_once() -> None:
 
 
 def test_a_queue_that_was_not_touched_costs_nothing() -> None:
-    schedule = SendSchedule()
+    schedule = ReadyPartitions()
     ready_queue()
 
     assert collect(schedule) == {}
@@ -46,7 +46,7 @@ def test_a_queue_that_was_not_touched_costs_nothing() -> None:
 
 
 def test_a_queue_without_a_leader_waits_until_leaders_change() -> None:
-    schedule, queue = SendSchedule(), ready_queue()
+    schedule, queue = ReadyPartitions(), ready_queue()
     schedule.touch(queue)
 
     assert collect(schedule, node=None) == {}
@@ -58,7 +58,7 @@ def test_a_queue_without_a_leader_waits_until_leaders_change() -> None:
 
 
 def test_a_queue_without_an_identity_is_a_seeker() -> None:
-    schedule, queue = SendSchedule(), queue_of()
+    schedule, queue = ReadyPartitions(), queue_of()
     fill(queue, 0)
     schedule.touch(queue)
 
@@ -73,7 +73,7 @@ def test_a_queue_without_an_identity_is_a_seeker() -> None:
 
 
 def test_a_batch_that_lingers_is_due_when_it_has_lingered() -> None:
-    schedule, queue = SendSchedule(), empty_queue()
+    schedule, queue = ReadyPartitions(), empty_queue()
     batch = ProducerBatch(5, timestamp_ms=1, linger_until=2.0, deadline=60.0)
     queue.open_batch(batch, 0.0)
     batch.append_value(b"v")
@@ -88,7 +88,7 @@ def test_a_batch_that_lingers_is_due_when_it_has_lingered() -> None:
 
 
 def test_only_full_leaves_open_batches_alone() -> None:
-    schedule, queue = SendSchedule(), empty_queue()
+    schedule, queue = ReadyPartitions(), empty_queue()
     batch = ProducerBatch(5, timestamp_ms=1, linger_until=0.0, deadline=60.0)
     queue.open_batch(batch, 0.0)
     batch.append_value(b"v")
@@ -100,7 +100,7 @@ def test_only_full_leaves_open_batches_alone() -> None:
 
 
 def test_a_batch_that_came_back_is_due_after_its_backoff() -> None:
-    schedule, queue = SendSchedule(), ready_queue()
+    schedule, queue = ReadyPartitions(), ready_queue()
     batch = queue.start()
     queue.refuse(batch, OverloadedError("busy"), 0.0)
     schedule.touch(queue)

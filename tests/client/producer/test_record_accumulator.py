@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.client.model_broker import FAILURES, ModelBroker
 from tidelog.client.cluster.backoff import Backoff
-from tidelog.client.cluster.clock import Instant
-from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionQueue
+from tidelog.client.cluster.clock import Timestamp
+from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionBatches
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, Fate
-from tidelog.client.producer.record_accumulator import Accumulator, Appended, Limits
+from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
 from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.errors import (
@@ -51,7 +51,7 @@ class Bench:
             backoff=Backoff(0.1, 1.0, entropy),
         )
         limits = Limits(batch_bytes_max, buffer_bytes_max, linger, delivery_timeout=60.0)
-        self.accumulator = Accumulator(limits, rules, entropy)
+        self.accumulator = RecordAccumulator(limits, rules, entropy)
         self.broker = ModelBroker(self.accumulator, partition_count)
         self.now = 1000.0
         self.is_reachable = True
@@ -60,8 +60,8 @@ class Bench:
         self._next_value = 0
 
     @property
-    def at(self) -> Instant:
-        return Instant(self.now, int(self.now * 1000))
+    def at(self) -> Timestamp:
+        return Timestamp(self.now, int(self.now * 1000))
 
     def append(self, key: bytes | None = None, partition: int | None = None) -> bool:
         """Append the next record; its value is its number."""
@@ -87,7 +87,7 @@ class Bench:
                 self.appended.append((values[first + step], one))
         self._next_value += records.taken_count
 
-    def node_of(self, queue: PartitionQueue) -> int | None:
+    def node_of(self, queue: PartitionBatches) -> int | None:
         del queue
         return 1 if self.is_reachable else None
 
@@ -233,7 +233,7 @@ def test_whatever_happens_every_record_gets_a_true_fate_and_order_is_kept(
     check_fates(bench, is_idempotent=is_idempotent)
 
 
-def known_topic(bench: Bench, partition_count: int = 2) -> Accumulator:
+def known_topic(bench: Bench, partition_count: int = 2) -> RecordAccumulator:
     bench.accumulator.set_topic(TOPIC, [True] * partition_count, bench.at)
     bench.accumulator.grant(Identity(1, 0))
     return bench.accumulator

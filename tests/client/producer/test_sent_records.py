@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from tidelog.client.cluster.backoff import Backoff
-from tidelog.client.producer.partition_batches import DeliveryRules, PartitionQueue
+from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
 from tidelog.client.producer.record_accumulator import Appended
@@ -23,7 +23,7 @@ def settled(
     """Return records that one batch took, behind two others, and what became of it."""
     backoff = Backoff(1.0, 1.0, Random(0))
     rules = DeliveryRules(codec=Codec.NONE, is_idempotent=False, in_flight_max=1, backoff=backoff)
-    queue = PartitionQueue("orders", partition, rules, on_settled=lambda _: None)
+    queue = PartitionBatches("orders", partition, rules, on_settled=lambda _: None)
     batch = ProducerBatch(0, timestamp_ms=77, linger_until=0.0, deadline=1.0)
     batch.values += [b"v"] * (2 + len(indexes))
     batch.is_settled, batch.failure = True, error

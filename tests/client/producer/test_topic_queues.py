@@ -2,11 +2,11 @@
 
 from tests.client.queues import queue_of
 from tidelog.client.producer.partitioner import partition_for_key
-from tidelog.client.producer.topic_queues import TopicQueues
+from tidelog.client.producer.topic_queues import TopicPartitioner
 
 
-def queues_of(count: int) -> TopicQueues:
-    return TopicQueues([queue_of(partition=number) for number in range(count)], sticky=1)
+def queues_of(count: int) -> TopicPartitioner:
+    return TopicPartitioner([queue_of(partition=number) for number in range(count)], sticky=1)
 
 
 def test_a_key_goes_to_its_own_partition_and_is_remembered() -> None:

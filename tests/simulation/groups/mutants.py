@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from tidelog.client.consumer.group.membership_protocol import (
-    Effect,
-    GroupMembership,
     GroupPartition,
-    LetGo,
+    MembershipEvent,
+    MembershipProtocol,
+    PartitionsRevoked,
 )
 from tidelog.coordinator.groups import commits, heartbeats, reconciliation, state_machine, targets
 from tidelog.coordinator.groups.assignors import Reader
@@ -214,33 +214,35 @@ def letting_go_forgotten_beside_a_subscription(patch: pytest.MonkeyPatch) -> Non
 
 
 def lease_ignored_by_the_client(patch: pytest.MonkeyPatch) -> None:
-    def may_process(self: GroupMembership, now: float) -> bool:
+    def may_process(self: MembershipProtocol, now: float) -> bool:
         return self.member_epoch > 0 and now >= 0
 
-    patch.setattr(GroupMembership, "may_process", may_process)
+    patch.setattr(MembershipProtocol, "may_process", may_process)
 
 
 def let_go_before_it_is_finished(patch: pytest.MonkeyPatch) -> None:
-    def let_go(self: GroupMembership, partitions: Iterable[GroupPartition]) -> list[Effect]:
+    def let_go(
+        self: MembershipProtocol, partitions: Iterable[GroupPartition]
+    ) -> list[MembershipEvent]:
         found = tuple(sorted(partitions))
         self.owned.difference_update(found)
-        return [LetGo(found)] if found else []
+        return [PartitionsRevoked(found)] if found else []
 
-    patch.setattr(GroupMembership, "_let_go", let_go)
+    patch.setattr(MembershipProtocol, "_let_go", let_go)
 
 
 def old_replies_believed(patch: pytest.MonkeyPatch) -> None:
-    answered = GroupMembership.answered
+    answered = MembershipProtocol.answered
 
     def answered_whatever(
-        self: GroupMembership, number: int, reply: HeartbeatReply, now: float
-    ) -> list[Effect]:
+        self: MembershipProtocol, number: int, reply: HeartbeatReply, now: float
+    ) -> list[MembershipEvent]:
         under_way = self._under_way  # pyright: ignore[reportPrivateUsage]
         if under_way is not None:
             number = under_way.number
         return answered(self, number, reply, now)
 
-    patch.setattr(GroupMembership, "answered", answered_whatever)
+    patch.setattr(MembershipProtocol, "answered", answered_whatever)
 
 
 MUTANTS = [

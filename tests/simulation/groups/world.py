@@ -15,15 +15,15 @@ import msgspec
 
 from tests.simulation.groups.checks import Checks
 from tidelog.client.consumer.group.membership_protocol import (
-    Effect,
-    GroupMembership,
     GroupPartition,
     Heartbeat,
-    LetGo,
-    Lost,
     MemberSettings,
-    Stopped,
-    TakeUp,
+    MembershipEnded,
+    MembershipEvent,
+    MembershipProtocol,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
 from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.leading import GroupLeading
@@ -73,7 +73,7 @@ class Process:
     def __init__(self, world: "World", settings: MemberSettings, topics: list[str]) -> None:
         self.world = world
         self.settings = settings
-        self.core = GroupMembership(settings, Subscription(topics), world.random)
+        self.core = MembershipProtocol(settings, Subscription(topics), world.random)
         self.is_alive = True
         self.standstill_end_ms = 0
         self.commit_chance = 0.3
@@ -140,24 +140,24 @@ class Process:
 
         self.when_awake(hear_now)
 
-    def carry_out(self, effects: Sequence[Effect]) -> None:
+    def carry_out(self, effects: Sequence[MembershipEvent]) -> None:
         for effect in effects:
             match effect:
-                case LetGo():
+                case PartitionsRevoked():
                     self.return_old_heartbeat()
                     for one in effect.partitions:
                         self.finish_later(one)
-                case TakeUp():
+                case PartitionsAssigned():
                     self.working.update(effect.partitions)
                     self.return_old_commits(effect.partitions)
                     if not self.world.is_idle:
                         for one in effect.partitions:
                             self.fetch_position(one)
-                case Lost():
+                case PartitionsLost():
                     self.working.difference_update(effect.partitions)
                     for one in effect.partitions:
                         self.positions.pop(one, None)
-                case Stopped():
+                case MembershipEnded():
                     self.world.checks.stopped(self, effect.error)
 
     def return_old_heartbeat(self) -> None:

@@ -7,19 +7,19 @@ from typing import Final
 
 from tests.simulation.mutations.mutant import Mutant
 from tidelog.client.consumer.consumer import Consumer
-from tidelog.client.consumer.fetch.fetch_state import Fetch, PartitionState, Subscription
-from tidelog.client.consumer.fetch.fetcher import Reader
-from tidelog.client.producer.partition_batches import PartitionQueue
+from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState, PartitionFetchState
+from tidelog.client.consumer.fetch.fetcher import Fetcher
+from tidelog.client.producer.partition_batches import PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.record_batch import restamp_producer
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.protocol.rpc import Outcome
 
-_insert_unsent = PartitionQueue._insert_unsent
+_insert_unsent = PartitionBatches._insert_unsent
 
 
-def _insert_as_new(self: PartitionQueue, batch: ProducerBatch) -> None:
+def _insert_as_new(self: PartitionBatches, batch: ProducerBatch) -> None:
     if batch.has_sequence and self.identity is not None:
         batch.base_sequence = self._next_sequence
         self._next_sequence += batch.record_count
@@ -32,10 +32,10 @@ def _insert_as_new(self: PartitionQueue, batch: ProducerBatch) -> None:
     _insert_unsent(self, batch)
 
 
-_fail = PartitionQueue._fail
+_fail = PartitionBatches._fail
 
 
-def _fail_without_doubt(self: PartitionQueue, batch: ProducerBatch, error: Exception) -> None:
+def _fail_without_doubt(self: PartitionBatches, batch: ProducerBatch, error: Exception) -> None:
     batch.is_ambiguous = False
     _fail(self, batch, error)
 
@@ -54,20 +54,20 @@ def _settle_as_done(
     _settle(self, None, base_offset, ack_level=ack_level)
 
 
-_refused = Subscription._refused
+_refused = FetchState._refused
 
 
 def _refused_and_skipped(
-    self: Subscription, state: PartitionState, error: Exception, *, now: float
+    self: FetchState, state: PartitionFetchState, error: Exception, *, now: float
 ) -> None:
     state.fetch_offset += 1
     _refused(self, state, error, now)
 
 
-_landed = Reader._landed
+_landed = Fetcher._landed
 
 
-def _land_or_fall_asleep(self: Reader, fetch: Fetch, outcome: Outcome) -> None:
+def _land_or_fall_asleep(self: Fetcher, fetch: Fetch, outcome: Outcome) -> None:
     if isinstance(outcome, Exception):
         del self._flights[fetch]  # Its partitions count as being fetched for ever.
     else:
@@ -85,12 +85,12 @@ MUTANTS: Final = (
     Mutant(
         "retry-as-new",
         "a batch that is sent again gets a new sequence",
-        (PartitionQueue, "_insert_unsent", _insert_as_new),
+        (PartitionBatches, "_insert_unsent", _insert_as_new),
     ),
     Mutant(
         "sequence-of-doubtful-reused",
         "the sequence of a batch that may be in the log is given to the next one",
-        (PartitionQueue, "_fail", _fail_without_doubt),
+        (PartitionBatches, "_fail", _fail_without_doubt),
     ),
     Mutant(
         "receipt-for-failed",
@@ -100,12 +100,12 @@ MUTANTS: Final = (
     Mutant(
         "skip-after-reconnect",
         "a consumer leaves out a record after a fetch that failed",
-        (Subscription, "_refused", _refused_and_skipped),
+        (FetchState, "_refused", _refused_and_skipped),
     ),
     Mutant(
         "asleep-after-loss",
         "a consumer does not repeat fetches that were lost with their connection",
-        (Reader, "_landed", _land_or_fall_asleep),
+        (Fetcher, "_landed", _land_or_fall_asleep),
     ),
     Mutant(
         "end-too-early",

@@ -18,10 +18,10 @@ from tidelog.broker.queues.dead_letters.redriver import Redriver
 from tidelog.broker.queues.handlers.send import PendingSend
 from tidelog.broker.queues.partition.hosted_partition import ServedPartition
 from tidelog.broker.queues.partition.journal import Journal
-from tidelog.client.producer.partition_batches import PartitionQueue
+from tidelog.client.producer.partition_batches import PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.queue.receive import settler as queue_settler
-from tidelog.client.queue.receive.fifo_dispatch import GroupOrder
+from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
 from tidelog.client.queue.receive.lease_extender import HeldMessage
 from tidelog.client.queue.receive.worker import QueueWorker
 from tidelog.logstore.producer_state import ProducerStates
@@ -45,7 +45,7 @@ _check = ProducerStates.check
 
 
 def _duplicate_is_there(
-    self: PartitionQueue, batch: ProducerBatch, error: Exception, *, now: float
+    self: PartitionBatches, batch: ProducerBatch, error: Exception, *, now: float
 ) -> None:
     if isinstance(error, DuplicateSequenceError):
         self.acknowledge(batch, None, None)
@@ -53,7 +53,7 @@ def _duplicate_is_there(
         _refuse(self, batch, error, now)
 
 
-_refuse = PartitionQueue.refuse
+_refuse = PartitionBatches.refuse
 
 
 def _as_known(self: Segments, known_ms: Sequence[int], end_ms: int) -> list[int]:
@@ -105,12 +105,12 @@ async def _load_committed(
 _load = Journal.load
 
 
-def _put_in_no_group(self: GroupOrder[Any], item: object, group: Hashable | None) -> None:
+def _put_in_no_group(self: FifoDispatch[Any], item: object, group: Hashable | None) -> None:
     del group
     _put(self, item, None)
 
 
-_put = GroupOrder[Any].put
+_put = FifoDispatch[Any].put
 
 
 def _end_as_if_done(
@@ -137,7 +137,7 @@ MUTANTS: Final = (
         "unknown-producer-anywhere",
         "a producer of which nothing is known may begin with any sequence",
         (ProducerStates, "check", _check_known),
-        (PartitionQueue, "refuse", _duplicate_is_there),
+        (PartitionBatches, "refuse", _duplicate_is_there),
     ),
     Mutant(
         "damage-taken-for-old",
@@ -172,7 +172,7 @@ MUTANTS: Final = (
     Mutant(
         "handlers-side-by-side",
         "a worker hands the messages of one group to several handlers at a time",
-        (GroupOrder, "put", _put_in_no_group),
+        (FifoDispatch, "put", _put_in_no_group),
     ),
     Mutant(
         "handlers-go-on",

@@ -262,7 +262,7 @@ def test_what_is_wanted_may_change_and_a_pause_be_announced(
         "orders", group_id="billing", auto_offset_reset="earliest"
     ) as consumer:
         consumer.subscribe("more")
-        consumer.announce_busy(100)
+        consumer.extend_poll_interval(100)
         with group_client.producer() as producer:
             producer.send("more", b"x")
 

@@ -15,7 +15,7 @@ from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wai
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client
 from tidelog.client.cluster.list_offsets import OffsetPlace
-from tidelog.client.queue.inspect.browse import SeenMessage
+from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.wire.errors import BatchError
 from tidelog.wire.messages.queues import MessageState
 from tidelog.wire.messages.redrives import RedriveStatus
@@ -98,8 +98,8 @@ def dead_letters(name: str, max_messages: int, broker: str, *, as_json: bool) ->
 
 
 def _show(
-    seen: Sequence[SeenMessage],
-    print_all: Callable[[Sequence[SeenMessage]], None],
+    seen: Sequence[PeekedMessage],
+    print_all: Callable[[Sequence[PeekedMessage]], None],
     *,
     as_json: bool,
 ) -> None:

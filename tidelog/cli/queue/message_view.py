@@ -6,7 +6,7 @@ from tidelog.cli.output.record_format import text_of
 from tidelog.cli.output.tables import print_table, size_text
 from tidelog.cli.output.times import moment_text
 from tidelog.client.consumer.fetch.record import Record
-from tidelog.client.queue.inspect.browse import SeenMessage
+from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.receive.message import Message, Origin
 from tidelog.wire.batch.large_messages import is_large, length_of
 from tidelog.wire.batch.record_batch import Headers
@@ -27,7 +27,7 @@ def message_as_json(message: Message) -> dict[str, object]:
     }
 
 
-def seen_as_json(seen: SeenMessage) -> dict[str, object]:
+def seen_as_json(seen: PeekedMessage) -> dict[str, object]:
     """Return everything about a message that was looked at."""
     return {
         **_record_as_json(seen.record),
@@ -57,7 +57,7 @@ def print_messages(messages: Sequence[Message]) -> None:
     print_table(columns, rows, right=_NUMBERS)
 
 
-def print_seen(seen: Sequence[SeenMessage]) -> None:
+def print_seen(seen: Sequence[PeekedMessage]) -> None:
     """Print a line for each message that was looked at."""
     rows = [
         (
@@ -75,7 +75,7 @@ def print_seen(seen: Sequence[SeenMessage]) -> None:
     print_table(columns, rows, right=_NUMBERS)
 
 
-def print_dead_letters(seen: Sequence[SeenMessage]) -> None:
+def print_dead_letters(seen: Sequence[PeekedMessage]) -> None:
     """Print a line for each dead letter, and why it is one."""
     rows: list[tuple[object, ...]] = []
     for each in seen:

@@ -7,7 +7,7 @@ import pytest
 from tests.client.consumer.fetch.test_fetched_batches import encoded
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
-from tidelog.client.consumer.fetch.fetch_state import Fetch, Subscription
+from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -22,25 +22,25 @@ OTHER = TopicPartition("orders", 1)
 ID = b"i" * 16
 
 
-def subscription(*partitions: TopicPartition) -> Subscription:
-    made = Subscription(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+def subscription(*partitions: TopicPartition) -> FetchState:
+    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
     made.assign(dict.fromkeys(partitions, ID))
     for at in partitions:
         made.seek(at, 10)
     return made
 
 
-def plan(made: Subscription, now: float = 0.0) -> list[Fetch]:
+def plan(made: FetchState, now: float = 0.0) -> list[Fetch]:
     return made.plan(now, lambda _: 1)
 
 
-def land(made: Subscription, fetch: Fetch, content: bytes, *, high_watermark: int = 99) -> None:
+def land(made: FetchState, fetch: Fetch, content: bytes, *, high_watermark: int = 99) -> None:
     result = PartitionFetched(len(content), high_watermark, 0)
     made.landed(fetch, [result], memoryview(content), now=0.0)
 
 
 def test_a_partition_without_a_position_asks_for_one() -> None:
-    made = Subscription(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
+    made = FetchState(ConsumerConfig(), Backoff(0.1, 1.0, Random(1)))
     made.assign({AT: ID})
 
     assert made.unplaced == [AT]

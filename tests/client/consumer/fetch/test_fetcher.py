@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from tests.client.worlds import orders_client
 from tidelog.client.config import ConsumerConfig
-from tidelog.client.consumer.fetch.fetcher import Reader
+from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import PartitionNotOwnedError
 
@@ -17,14 +17,14 @@ FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 @asynccontextmanager
-async def a_reader(time: MockClock) -> AsyncGenerator[Reader, None]:
+async def a_reader(time: MockClock) -> AsyncGenerator[Fetcher, None]:
     """Read two partitions with three records each; both are staged."""
     async with orders_client(time, 2) as client:
         async with client.producer() as producer:
             for partition in range(2):
                 await producer.send_many("orders", [b"a", b"b", b"c"], partition=partition)
         cluster = vars(client)["_cluster"]
-        reader = Reader(cluster, ConsumerConfig(), is_member=True)
+        reader = Fetcher(cluster, ConsumerConfig(), is_member=True)
         reader.open()
         topic_id = (await cluster.topic("orders")).topic_id
         reader.stage(FIRST, topic_id, 1)

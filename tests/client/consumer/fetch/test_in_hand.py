@@ -1,20 +1,20 @@
 """What the application has in hand, and what of it is processed."""
 
 from tests.client.consumer.fetch.test_record import batch_of
-from tidelog.client.consumer.fetch.record_iterator import InHand
+from tidelog.client.consumer.fetch.record_iterator import InFlightBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.record_batch import Columns
 
 
-def in_hand(base_offset: int = 10) -> InHand:
+def in_hand(base_offset: int = 10) -> InFlightBatch:
     """Return what a batch of two records leaves in hand."""
-    held = InHand()
+    held = InFlightBatch()
     held.take(batch_of(Columns(2, values=[b"a", b"b"]), base_offset=base_offset))
     return held
 
 
 def test_at_first_nothing_is_in_hand() -> None:
-    assert (InHand().at, InHand().offset) == (None, None)
+    assert (InFlightBatch().at, InFlightBatch().offset) == (None, None)
 
 
 def test_a_batch_is_processed_as_a_whole() -> None:
@@ -25,7 +25,7 @@ def test_a_batch_is_processed_as_a_whole() -> None:
 
 
 def test_of_a_batch_that_is_read_record_by_record_all_but_the_last_are_processed() -> None:
-    held = InHand()
+    held = InFlightBatch()
     batch = batch_of(Columns(2, values=[b"a", b"b"]), base_offset=10)
     held.take(batch)
     held.cursor.begin(batch)
@@ -59,7 +59,7 @@ def test_what_is_put_down_is_not_in_hand() -> None:
 
 
 def test_progress_is_made_with_each_record() -> None:
-    held = InHand()
+    held = InFlightBatch()
     batch = batch_of(Columns(2, values=[b"a", b"b"]))
     held.take(batch)
     held.cursor.begin(batch)

@@ -306,7 +306,7 @@ async def test_who_blocks_the_whole_program_says_so_before(autojump_clock: MockC
         async with consumer_of(town.client) as consumer:
             await anext(consumer.records())
 
-            await consumer.announce_busy(600)
+            await consumer.extend_poll_interval(600)
 
             assert town.groups.heartbeats[-1].busy_for_ms > 590_000
 

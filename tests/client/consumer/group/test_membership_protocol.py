@@ -9,15 +9,15 @@ from random import Random
 import pytest
 
 from tidelog.client.consumer.group.membership_protocol import (
-    Effect,
-    GroupMembership,
     GroupPartition,
     Heartbeat,
-    LetGo,
-    Lost,
     MemberSettings,
-    Stopped,
-    TakeUp,
+    MembershipEnded,
+    MembershipEvent,
+    MembershipProtocol,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
 )
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -51,7 +51,7 @@ class Conversation:
 
     def __init__(self, *, instance_id: str | None = None) -> None:
         settings = MemberSettings(group_id="billing", instance_id=instance_id, incarnation=7)
-        self.member = GroupMembership(settings, WANTED, Random(1))
+        self.member = MembershipProtocol(settings, WANTED, Random(1))
         self.now = 100.0
         self.revision = 0
         self.epoch = 0
@@ -65,7 +65,7 @@ class Conversation:
 
     def answer(
         self, heartbeat: Heartbeat, assigned: Sequence[int] | None = None, *, epoch: int = 1
-    ) -> list[Effect]:
+    ) -> list[MembershipEvent]:
         assignment = None
         if assigned is not None:
             self.revision += 1
@@ -75,11 +75,11 @@ class Conversation:
 
     def exchange(
         self, assigned: Sequence[int] | None = None, *, epoch: int = 1
-    ) -> tuple[HeartbeatRequest, list[Effect]]:
+    ) -> tuple[HeartbeatRequest, list[MembershipEvent]]:
         heartbeat = self.heartbeat()
         return heartbeat.request, self.answer(heartbeat, assigned, epoch=epoch)
 
-    def fail(self, error: TidelogError) -> list[Effect]:
+    def fail(self, error: TidelogError) -> list[MembershipEvent]:
         return self.member.failed(self.heartbeat().number, error, self.now)
 
 
@@ -109,7 +109,7 @@ def test_what_is_assigned_is_taken_up_and_told() -> None:
 
     _, effects = talk.exchange([0, 1], epoch=2)
 
-    assert effects == [TakeUp(partitions(0, 1))]
+    assert effects == [PartitionsAssigned(partitions(0, 1))]
     request, _ = talk.exchange(epoch=2)
     assert request.owned == [TopicPartitions(ORDERS, [0, 1])]
     assert (request.member_epoch, request.assignment_revision) == (2, 2)
@@ -145,7 +145,7 @@ def test_what_is_taken_away_is_finished_first_and_left_out_at_once() -> None:
 
     _, effects = talk.exchange([0], epoch=2)
 
-    assert effects == [LetGo(partitions(1, 2))]
+    assert effects == [PartitionsRevoked(partitions(1, 2))]
     assert talk.member.owned == set(partitions(0, 1, 2))
     request, _ = talk.exchange(epoch=2)
     assert request.owned in (None, [TopicPartitions(ORDERS, [0, 1, 2])])
@@ -173,8 +173,8 @@ def test_nothing_new_is_taken_up_before_the_old_is_let_go_of() -> None:
 
     _, effects = talk.exchange([5], epoch=2)
 
-    assert effects == [LetGo(partitions(0))]
-    assert talk.member.released(partitions(0), talk.now) == [TakeUp(partitions(5))]
+    assert effects == [PartitionsRevoked(partitions(0))]
+    assert talk.member.released(partitions(0), talk.now) == [PartitionsAssigned(partitions(5))]
 
 
 def test_what_was_let_go_of_while_a_heartbeat_was_under_way_is_told_right_after() -> None:
@@ -253,7 +253,7 @@ def test_who_is_fenced_loses_everything_and_joins_under_another_name() -> None:
 
     effects = talk.fail(UnknownMemberError("fenced"))
 
-    assert effects == [Lost(partitions(0, 1))]
+    assert effects == [PartitionsLost(partitions(0, 1))]
     assert not talk.member.may_process(talk.now)
     request, _ = talk.exchange([])
     assert request.member_id != old_id
@@ -267,7 +267,7 @@ def test_a_static_member_that_was_fenced_comes_back_as_a_newer_one() -> None:
 
     request = talk.heartbeat().request
 
-    assert before == [Lost(partitions(0))]
+    assert before == [PartitionsLost(partitions(0))]
     assert (request.instance_id, request.incarnation) == ("one", 8)
 
 
@@ -286,7 +286,7 @@ def test_what_was_being_let_go_of_by_a_fenced_member_is_nothing_any_more() -> No
 def test_what_trying_again_does_not_cure_stops_the_member(error: TidelogError) -> None:
     talk = a_member(0)
 
-    assert talk.fail(error) == [Lost(partitions(0)), Stopped(error)]
+    assert talk.fail(error) == [PartitionsLost(partitions(0)), MembershipEnded(error)]
     assert talk.member.is_over
     assert talk.member.next_heartbeat(talk.now + 1000) is None
 
@@ -294,13 +294,13 @@ def test_what_trying_again_does_not_cure_stops_the_member(error: TidelogError) -
 def test_who_leaves_lets_go_of_everything_and_says_goodbye() -> None:
     talk = a_member(0, 1)
 
-    assert talk.member.leave(talk.now) == [LetGo(partitions(0, 1))]
+    assert talk.member.leave(talk.now) == [PartitionsRevoked(partitions(0, 1))]
     assert talk.exchange(epoch=2)[0].member_epoch == 2
     talk.member.released(partitions(0, 1), talk.now)
 
     request, effects = talk.exchange(epoch=LEAVE_EPOCH)
     assert (request.member_epoch, request.owned) == (LEAVE_EPOCH, [])
-    assert effects == [Stopped(None)]
+    assert effects == [MembershipEnded(None)]
 
 
 def test_a_static_member_that_restarts_goes_away_only() -> None:
@@ -317,13 +317,13 @@ def test_a_goodbye_that_is_lost_is_not_waited_for() -> None:
     talk = a_member()
     talk.member.leave(talk.now)
 
-    assert talk.fail(ConnectionLostError("gone")) == [Stopped(None)]
+    assert talk.fail(ConnectionLostError("gone")) == [MembershipEnded(None)]
 
 
 def test_who_never_joined_leaves_without_a_word() -> None:
     talk = Conversation()
 
-    assert talk.member.leave(talk.now) == [Stopped(None)]
+    assert talk.member.leave(talk.now) == [MembershipEnded(None)]
     assert talk.member.is_over
 
 
@@ -331,7 +331,10 @@ def test_who_is_fenced_while_leaving_has_left() -> None:
     talk = a_member(0)
     talk.member.leave(talk.now)
 
-    assert talk.fail(UnknownMemberError("fenced")) == [Lost(partitions(0)), Stopped(None)]
+    assert talk.fail(UnknownMemberError("fenced")) == [
+        PartitionsLost(partitions(0)),
+        MembershipEnded(None),
+    ]
 
 
 def test_nothing_is_taken_up_while_leaving() -> None:

@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.client.queue.receive.fifo_dispatch import GroupOrder
+from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
 
 
-def order_of(*items: str) -> GroupOrder[str]:
+def order_of(*items: str) -> FifoDispatch[str]:
     """Return items whose first letters are their groups; `-` is none."""
-    order: GroupOrder[str] = GroupOrder()
+    order: FifoDispatch[str] = FifoDispatch()
     for item in items:
         order.put(item, None if item[0] == "-" else item[0])
     return order
 
 
-def begun(order: GroupOrder[str]) -> list[str]:
+def begun(order: FifoDispatch[str]) -> list[str]:
     return [order.begin() for _ in range(order.ready_count)]
 
 
@@ -90,7 +90,7 @@ def test_all_that_has_not_begun_can_be_taken_out() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "done", "failed"]))))
 def test_nothing_overtakes_whatever_happens(steps: list[tuple[str, str]]) -> None:
-    order: GroupOrder[tuple[str, int]] = GroupOrder()
+    order: FifoDispatch[tuple[str, int]] = FifoDispatch()
     waiting: dict[str, list[int]] = {"a": [], "b": [], "c": []}
     at_work: dict[str, int] = {}
     for number, (group, step) in enumerate(steps):

@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.client.queue_world import drain, fill, lead, queue_of
-from tidelog.client.admin.queue_metadata import QueueDirectory
+from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.queue.receive import settler as queue_settler
 from tidelog.client.queue.receive.message import DELETE, Message
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
@@ -112,9 +112,9 @@ async def test_what_is_given_up_at_once_does_not_hide_what_becomes_of_the_rest(
         await fill(queue, 10)
         messages = sorted(await queue.receive(100), key=lambda message: message.partition)
         settler: QueueSettler = vars(queue)["_settler"]
-        directory: QueueDirectory = vars(settler)["_directory"]
+        queue_metadata: QueueMetadata = vars(settler)["_queue_metadata"]
         cluster.leaders[0] = (None, 1)  # type: ignore[assignment]
-        directory.doubt(await directory.find("work"))
+        queue_metadata.invalidate(await queue_metadata.find("work"))
 
         async def refuse(node_id: int, request: object) -> object:
             raise InvalidReceiptError(f"not of {node_id}: {request}")

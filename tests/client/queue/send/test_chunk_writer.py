@@ -142,7 +142,7 @@ async def test_what_is_acknowledged_stays_so_when_others_cannot_be_cut_after_all
         await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
         await client.admin.create_queue("short", topic="short")
         queue = client.queue("short")
-        monkeypatch.setattr("tidelog.client.queue.send.publisher.LargeSender.send", fail)
+        monkeypatch.setattr("tidelog.client.queue.send.publisher.ChunkWriter.send", fail)
 
         with pytest.raises(BatchError, match="1 of 2 messages") as failure:
             await queue.send_batch([LONG[: 20 * KiB], b"second"])

@@ -13,7 +13,7 @@ from tidelog.cli.queue.message_view import (
     seen_as_json,
 )
 from tidelog.client.consumer.fetch.record import Record
-from tidelog.client.queue.inspect.browse import SeenMessage
+from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.receive.message import Lease, Message, Verdict
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.wire.messages.queues import MessageState
@@ -36,9 +36,9 @@ async def settle(places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
 MESSAGE = Message("orders", 1, 7, 1000, b"k", b"\xff", (), 2, 500, Lease(b"r", 0.0, settle))
 
 
-def seen(*, headers: tuple[tuple[str, bytes], ...] = ()) -> SeenMessage:
+def seen(*, headers: tuple[tuple[str, bytes], ...] = ()) -> PeekedMessage:
     record = Record("dead", 0, 4, 1000, None, b"line\nfeed", headers)
-    return SeenMessage(record, MessageState.LEASED, 1, 2_000_000, "me", "busy\nvery")
+    return PeekedMessage(record, MessageState.LEASED, 1, 2_000_000, "me", "busy\nvery")
 
 
 def test_programs_are_told_everything(capsys: Printed) -> None:
@@ -77,6 +77,6 @@ def test_a_dead_letter_is_shown_as_it_was_where_it_comes_from(capsys: Printed) -
 def test_what_controls_a_terminal_is_shown_and_does_not(capsys: Printed) -> None:
     record = Record("dead", 0, 4, 1000, b"\x1b[31m", b"\x00\x07 k\xc3\xa4se \xff", ())
 
-    print_seen([SeenMessage(record, MessageState.VISIBLE, 0, None, "", "")])
+    print_seen([PeekedMessage(record, MessageState.VISIBLE, 0, None, "", "")])
 
     assert capsys.readouterr().out.split("\n")[1].endswith("\\x1b[31m  \\x00\\x07 käse \\xff")

@@ -17,7 +17,7 @@ from typing import Final, final
 import trio
 
 from tidelog.client.queue.receive.message import RETURN, Message
-from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOrder
+from tidelog.client.queue.receive.receiver import QueueReceiver, ReceiveOptions
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.errors import TidelogError
 
@@ -48,7 +48,7 @@ class _Member:
 class _Group:
     """Callers who ask together."""
 
-    def __init__(self, kind: _Kind, order: ReceiveOrder, ends_at: float) -> None:
+    def __init__(self, kind: _Kind, order: ReceiveOptions, ends_at: float) -> None:
         self.kind = kind
         self.order = order
         self.ends_at = ends_at
@@ -80,7 +80,7 @@ class _Group:
 
 
 @final
-class ReceiveGathering:
+class ReceiveCoalescer:
     """Receives messages of one queue, for any number of callers at once."""
 
     def __init__(self, receiver: QueueReceiver, settler: QueueSettler) -> None:
@@ -90,7 +90,7 @@ class ReceiveGathering:
         self._open: dict[_Kind, _Group] = {}
         """Groups that others may join."""
 
-    async def receive(self, order: ReceiveOrder, *, wait_s: float) -> list[Message]:
+    async def receive(self, order: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; see `QueueReceiver.receive`.
 
         An attempt that may be repeated is known by its messages, and goes alone.
@@ -110,7 +110,7 @@ class ReceiveGathering:
             raise member.failure
         return member.messages
 
-    def _join(self, order: ReceiveOrder, wait_s: float) -> tuple[_Group, _Member]:
+    def _join(self, order: ReceiveOptions, wait_s: float) -> tuple[_Group, _Member]:
         kind = (order.visibility_timeout_ms, order.bytes_max, order.holder, wait_s)
         group = self._open.get(kind)
         member = _Member(order.max_messages)

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple, final
 import msgspec
 import trio
 
-from tidelog.client.admin.queue_metadata import QueueDirectory, leader_of
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
 from tidelog.client.consumer.fetch.record import Record
-from tidelog.client.queue.partition_calls import QueueAsker
+from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.message import Origin, origin_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -31,7 +31,7 @@ _UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
 
 
 @final
-class SeenMessage(msgspec.Struct, frozen=True):
+class PeekedMessage(msgspec.Struct, frozen=True):
     """One message that somebody looked at."""
 
     record: Record
@@ -56,34 +56,36 @@ class SeenMessage(msgspec.Struct, frozen=True):
         return origin_of(self.record.headers)
 
 
-class LookOrder(NamedTuple):
+class PeekQuery(NamedTuple):
     """What to look for."""
 
     states: Sequence[MessageState]
     """Only these; empty for all."""
     max_messages: int
-    is_wanted: Callable[[SeenMessage], bool] = lambda _: True
+    is_wanted: Callable[[PeekedMessage], bool] = lambda _: True
 
 
 @final
-class QueueLooker:
+class QueuePeeker:
     """Looks at the messages of one queue."""
 
-    def __init__(self, cluster: Cluster, directory: QueueDirectory, asker: QueueAsker) -> None:
-        """Look at the queue of `asker`."""
+    def __init__(
+        self, cluster: ClusterClient, queue_metadata: QueueMetadata, calls: PartitionCalls
+    ) -> None:
+        """Look at the queue of `calls`."""
         self._cluster = cluster
-        self._directory = directory
-        self._asker = asker
+        self._queue_metadata = queue_metadata
+        self._calls = calls
 
-    async def look(self, order: LookOrder) -> list[SeenMessage]:
+    async def look(self, order: PeekQuery) -> list[PeekedMessage]:
         """Return messages by partition and offset, as many as are wanted.
 
         Raises:
             UnknownQueueError: There is no such queue.
             TidelogError: A partition could not be asked for `request_timeout`.
         """
-        found: list[SeenMessage] = []
-        queue = await self._asker.describe()
+        found: list[PeekedMessage] = []
+        queue = await self._calls.describe()
         for number in range(len(queue.partitions)):
             offset: int | None = 0
             while offset is not None and len(found) < order.max_messages:
@@ -93,17 +95,17 @@ class QueueLooker:
         return found[: order.max_messages]
 
     async def _page(
-        self, partition: int, offset: int, order: LookOrder, *, room: int
-    ) -> tuple[list[SeenMessage], int | None]:
+        self, partition: int, offset: int, order: PeekQuery, *, room: int
+    ) -> tuple[list[PeekedMessage], int | None]:
         """Return some messages of a partition, and where to go on."""
 
-        async def attempt() -> tuple[list[SeenMessage], int | None]:
-            queue = await self._asker.describe()
+        async def attempt() -> tuple[list[PeekedMessage], int | None]:
+            queue = await self._calls.describe()
             at = TopicPartition(queue.topic, partition)
             states = list(map(int, order.states))
             request = LookRequest(queue.queue_id, partition, states, offset, room, _PAGE_BYTES)
 
-            def take(reply: LookReply, view: memoryview) -> tuple[list[SeenMessage], int | None]:
+            def take(reply: LookReply, view: memoryview) -> tuple[list[PeekedMessage], int | None]:
                 return _seen(at, reply.runs, bytes(view)), reply.next_offset
 
             try:
@@ -117,20 +119,20 @@ class QueueLooker:
                 connection.close()
                 raise RequestTimedOutError(f"the broker did not answer LOOK in {timeout} s")
             except (RetriableError, ConnectionLostError):
-                self._directory.doubt(queue)
+                self._queue_metadata.invalidate(queue)
                 raise
 
-        return await self._asker.at_known(attempt, is_repeatable=True)
+        return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
 
 
-def _seen(at: TopicPartition, runs: Iterable[SeenRun], content: bytes) -> list[SeenMessage]:
+def _seen(at: TopicPartition, runs: Iterable[SeenRun], content: bytes) -> list[PeekedMessage]:
     """Return the messages of runs, in the order of their offsets."""
     chunk = FetchedChunk(at, content, 0)
     records: dict[int, Record] = {}
     while batch := chunk.take(0, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
         records |= {record.offset: record for record in batch}
     return [
-        SeenMessage(
+        PeekedMessage(
             records[offset],
             MessageState(run.state),
             run.receive_count,

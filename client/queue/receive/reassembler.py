@@ -29,7 +29,7 @@ _GIVING_BACK_S: Final = 1.0
 
 
 @final
-class LargeJoiner:
+class Reassembler:
     """Joins messages of one queue."""
 
     def __init__(self, settler: QueueSettler) -> None:

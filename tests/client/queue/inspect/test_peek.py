@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.client.queue_world import fill, lead, made, queue_of, work_queue
-from tidelog.client.queue.inspect.browse import LookOrder, QueueLooker, SeenMessage
+from tidelog.client.queue.inspect.peek import PeekedMessage, PeekQuery, QueuePeeker
 from tidelog.wire.errors import UnknownQueueError, UnknownTopicError
 from tidelog.wire.messages.queues import MessageState
 
@@ -118,12 +118,12 @@ async def test_a_dead_letter_that_moves_meanwhile_is_seen_once(
         dead = await made(client, "dead")
         await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
         assert await dead.receive(wait=60, visibility_timeout=0)
-        look = QueueLooker.look
+        look = QueuePeeker.look
 
-        async def early(looker: QueueLooker, order: LookOrder) -> list[SeenMessage]:
+        async def early(looker: QueuePeeker, order: PeekQuery) -> list[PeekedMessage]:
             return before if order.states else await look(looker, order)
 
-        monkeypatch.setattr(QueueLooker, "look", early)
+        monkeypatch.setattr(QueuePeeker, "look", early)
         (seen,) = await queue.dead_letters()
 
         assert seen.origin is not None

@@ -13,9 +13,9 @@ from typing import TypeVar, cast, final
 import trio
 
 from tidelog.client.cluster.address import Address
-from tidelog.client.cluster.background_tasks import ClientTasks
+from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.backoff import Backoff
-from tidelog.client.cluster.connection_pool import Connections
+from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.hedging import first_success
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ClientConfig
@@ -64,11 +64,11 @@ _PATIENCE_S = 2.0
 
 
 @final
-class Cluster:
+class ClusterClient:
     """Connections to brokers, and what they say about the cluster."""
 
     def __init__(
-        self, seeds: list[Address], config: ClientConfig, env: Env, *, tasks: ClientTasks
+        self, seeds: list[Address], config: ClientConfig, env: Env, *, tasks: BackgroundTasks
     ) -> None:
         """Connect to `seeds` when nothing better is known."""
         self.config = config
@@ -77,7 +77,7 @@ class Cluster:
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._seeds = seeds
-        self._connections = Connections(
+        self._connections = ConnectionPool(
             config, env, tasks, metadata=self.metadata, on_change=self._notify, on_doubt=self._doubt
         )
         self._connecting = trio.Lock()

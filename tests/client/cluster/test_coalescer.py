@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from tidelog.client.cluster.coalescing import OnceATurn
+from tidelog.client.cluster.coalescer import Coalescer
 
 
 async def test_what_many_want_in_one_turn_of_the_loop_is_done_once() -> None:
@@ -13,9 +13,9 @@ async def test_what_many_want_in_one_turn_of_the_loop_is_done_once() -> None:
     async def want() -> None:
         nonlocal wanted_count
         wanted_count += 1
-        await once.want()
+        await once.request()
 
-    once = OnceATurn(lambda: done.append(wanted_count))
+    once = Coalescer(lambda: done.append(wanted_count))
     for _ in range(2):
         async with trio.open_nursery() as nursery:
             for _ in range(10):
@@ -26,15 +26,15 @@ async def test_what_many_want_in_one_turn_of_the_loop_is_done_once() -> None:
 
 async def test_it_is_done_at_once_when_who_does_it_for_all_is_cancelled() -> None:
     done: list[bool] = []
-    once = OnceATurn(lambda: done.append(True))
+    once = Coalescer(lambda: done.append(True))
 
     with trio.CancelScope() as scope:
         scope.cancel()
-        await once.want()
+        await once.request()
 
     assert scope.cancelled_caught
     assert done == [True]
-    await once.want()
+    await once.request()
     assert done == [True, True]
 
 
@@ -47,9 +47,9 @@ async def test_who_wants_it_while_it_is_done_has_it_done_again(is_again: bool) -
         def do() -> None:
             done.append(True)
             if is_again and len(done) == 1:
-                nursery.start_soon(once.want)
+                nursery.start_soon(once.request)
 
-        once = OnceATurn(do)
-        await once.want()
+        once = Coalescer(do)
+        await once.request()
 
     assert len(done) == 1 + is_again

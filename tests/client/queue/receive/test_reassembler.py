@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from tests.client.large import LONG, MiB
 from tests.client.queue_world import left, values, work_queue
-from tidelog.client.queue.receive.chunk_reader import LargeReader
+from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.errors import ConnectError, CorruptRecordError, TidelogError
 
@@ -41,7 +41,7 @@ async def test_whoever_is_cancelled_while_a_message_is_joined_gives_it_back(
         queue = client.queue("mine")
         await queue.send(LONG, key=b"k")
         with monkeypatch.context() as patch, trio.move_on_after(5):
-            patch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", hang)
+            patch.setattr("tidelog.client.queue.receive.chunk_reader.ChunkReader.join", hang)
             await queue.receive()
 
         (message,) = await queue.receive(wait=0)
@@ -69,7 +69,7 @@ async def test_whoever_is_cancelled_while_others_are_given_back_gives_back_all(
 
             patch.setattr(QueueSettler, "settle", settle_cancelled)
             if failure is not None:
-                patch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", fail)
+                patch.setattr("tidelog.client.queue.receive.chunk_reader.ChunkReader.join", fail)
             await queue.receive(value_bytes_max=4 * MiB)
 
         assert scope.cancelled_caught
@@ -80,7 +80,7 @@ async def test_whoever_is_cancelled_while_others_are_given_back_gives_back_all(
 async def test_messages_that_were_joined_do_not_lose_their_lease_to_one_that_cannot_be_read(
     autojump_clock: MockClock, first: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    join = LargeReader.join
+    join = ChunkReader.join
     second = LONG[1:]
 
     async def hang(*given: Any, **more: Any) -> bytes:  # noqa: ANN401  (as it was called)
@@ -91,7 +91,7 @@ async def test_messages_that_were_joined_do_not_lose_their_lease_to_one_that_can
 
     async with work_queue(autojump_clock, visibility_timeout=30) as (_, queue):
         await queue.send_batch([first, second, b"third"])
-        monkeypatch.setattr("tidelog.client.queue.receive.chunk_reader.LargeReader.join", hang)
+        monkeypatch.setattr("tidelog.client.queue.receive.chunk_reader.ChunkReader.join", hang)
 
         (message,) = await queue.receive(10)
 

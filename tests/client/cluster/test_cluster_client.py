@@ -6,8 +6,8 @@ from trio.testing import MockClock
 
 from tests.broker.world import ADDRESS, World
 from tidelog.client.cluster.address import Address
-from tidelog.client.cluster.background_tasks import ClientTasks
-from tidelog.client.cluster.connection_manager import Cluster
+from tidelog.client.cluster.background_tasks import BackgroundTasks
+from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ClientConfig
 from tidelog.wire.errors import ConnectError, UnknownTopicError
 from tidelog.wire.messages.session import MetadataRequest
@@ -17,7 +17,7 @@ from tidelog.wire.protocol import api
 SEED = Address(*ADDRESS)
 
 
-async def create_orders(cluster: Cluster) -> None:
+async def create_orders(cluster: ClusterClient) -> None:
     request = CreateTopicRequest("orders", 2, {})
     await cluster.ask_any(api.CREATE_TOPIC, request, is_repeatable=False)
 
@@ -27,7 +27,7 @@ async def test_the_leaders_of_a_topic_are_known_once_it_was_asked_for(
 ) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, tasks=ClientTasks(nursery))
+        cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))
         await cluster.start()
         await create_orders(cluster)
 
@@ -41,7 +41,7 @@ async def test_the_leaders_of_a_topic_are_known_once_it_was_asked_for(
 async def test_one_connection_serves_everybody(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, tasks=ClientTasks(nursery))
+        cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))
         await cluster.start()
         await cluster.any_connection()
 
@@ -53,7 +53,7 @@ async def test_one_connection_serves_everybody(autojump_clock: MockClock) -> Non
 async def test_an_unknown_topic_is_an_error_at_once(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, tasks=ClientTasks(nursery))
+        cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))
         await cluster.start()
 
         with pytest.raises(UnknownTopicError):
@@ -64,7 +64,7 @@ async def test_an_unknown_topic_is_an_error_at_once(autojump_clock: MockClock) -
 async def test_where_nobody_listens_starting_fails(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, tasks=ClientTasks(nursery))
+        cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))
 
         with pytest.raises(ConnectError, match="broker:8433"):
             await cluster.start()
@@ -74,7 +74,7 @@ async def test_where_nobody_listens_starting_fails(autojump_clock: MockClock) ->
 async def test_a_lost_connection_is_made_again(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with world.broker(), trio.open_nursery() as nursery:
-        cluster = Cluster([SEED], ClientConfig(), world.env, tasks=ClientTasks(nursery))
+        cluster = ClusterClient([SEED], ClientConfig(), world.env, tasks=BackgroundTasks(nursery))
         await cluster.start()
         first = await cluster.any_connection()
         first.close()
