@@ -11,7 +11,7 @@ from tidelog.logstore.compaction.policy import SealedSegment
 from tidelog.logstore.compaction.segment_rewrite import Rewrite
 from tidelog.logstore.compaction.segment_swap import Swap
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.flush.flush_state import Flushes
+from tidelog.logstore.flush import FlushState
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_list import Segments
@@ -31,14 +31,14 @@ class Cleanings:
         files: FileCache,
         segments: Segments,
         *,
-        flushes: Flushes,
+        flush_state: FlushState,
         clean_offset: int,
     ) -> None:
         """Clean `segments`, of which all below `clean_offset` is clean."""
         self._directory = directory
         self._files = files
         self._segments = segments
-        self._flushes = flushes
+        self._flush_state = flush_state
         self.clean_offset = clean_offset
         self.changes = 0
         """How often cleanings were ended: one that has begun before is of no use."""
@@ -55,7 +55,7 @@ class Cleanings:
         Only what lies below the last checkpoint: a start believes footers there. Times of earlier
         cleanings count below `clean_offset`: behind it, what was put back may be younger.
         """
-        bound = self._flushes.checkpoint_base_offset
+        bound = self._flush_state.checkpoint_base_offset
         return [
             (_described(segment, clean_offset), segment)
             for segment in self._segments.sealed
@@ -65,7 +65,7 @@ class Cleanings:
     def begin_swap(self, rewrite: Rewrite, changes: int, config: LogConfig) -> Swap | None:
         """Return what puts a rewrite in its place, begun at `changes`; `None` if it is too late.
 
-        Until it has ended nobody else changes files of the log but by appends and flushes.
+        Until it has ended nobody else changes files of the log but by appends and flush_state.
 
         Raises:
             OSError: The disk failed.

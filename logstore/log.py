@@ -14,9 +14,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.disk.availability import Availability, LogStatus
 from tidelog.logstore.disk.disk import PASSING_ERRNOS
-from tidelog.logstore.flush.flush_state import Flushes
-from tidelog.logstore.flush.flush_work import Flush
-from tidelog.logstore.flush.unflushed import Unflushed
+from tidelog.logstore.flush import FlushJob, FlushState
 from tidelog.logstore.log_state import Appended, LogState
 from tidelog.logstore.replica_repair import Refill, check_refill
 from tidelog.logstore.retention.retention import LogFacts, require_committed
@@ -53,20 +51,22 @@ class PartitionLog:
         self.high_watermark = state.high_watermark
         """All below it is committed; told by whoever knows, and kept in checkpoints."""
         self.producers = state.producers
-        self._unflushed = Unflushed(
-            is_checkpoint_due=state.is_checkpoint_due,
-            are_names_in_doubt=state.are_names_in_doubt,
-        )
         self._availability = Availability(directory, files.disk)
-        self._flushes = Flushes(
+        self._flush_state = FlushState(
             files.disk,
             directory,
             self._availability,
             durable=self._segments.end,
             checkpoint_base_offset=state.checkpoint_base_offset,
+            is_checkpoint_due=state.is_checkpoint_due,
+            dir_sync_pending=state.dir_sync_pending,
         )
         self.cleanings = Cleanings(
-            directory, files, self._segments, flushes=self._flushes, clean_offset=state.clean_offset
+            directory,
+            files,
+            self._segments,
+            flush_state=self._flush_state,
+            clean_offset=state.clean_offset,
         )
 
     @property
@@ -82,12 +82,12 @@ class PartitionLog:
     @property
     def durable_end_offset(self) -> int:
         """Offset below which all records are on disk (exclusive end)."""
-        return self._flushes.durable.offset
+        return self._flush_state.durable.offset
 
     @property
     def bytes_since_checkpoint(self) -> int:
         """How many bytes a start after a crash would have to scan."""
-        return self._unflushed.bytes_since_checkpoint
+        return self._flush_state.bytes_since_checkpoint
 
     @property
     def size_bytes(self) -> int:
@@ -109,14 +109,14 @@ class PartitionLog:
         return self._availability.status(has_damage=bool(self._segments.damage))
 
     @property
-    def is_blank(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether it can be used, and nothing in it and about it changes as time passes."""
-        return self._segments.is_blank and not self.producers and self.status is LogStatus.ONLINE
+        return self._segments.is_idle and not self.producers and self.status is LogStatus.ONLINE
 
     @property
-    def keeps_durable(self) -> bool:
+    def durable_intact(self) -> bool:
         """Whether, for all that is known, all below the durable end is on the disk and good."""
-        return self._availability.keeps_durable and not self._segments.damage
+        return self._availability.durable_intact and not self._segments.damage
 
     def append(
         self, batch: memoryview, header: BatchHeader, *, leader_epoch: int, now_ms: int
@@ -154,12 +154,12 @@ class PartitionLog:
                 self._roll(now_ms=now_ms)
             active = self._segments.active
             stamp_leader(batch, base_offset=base_offset, leader_epoch=leader_epoch)
-            durable_position = self._flushes.durable_position_in(active)
+            durable_position = self._flush_state.durable_position_in(active)
             stamp_replica(batch, durable_position=durable_position)
             file = active.append(header, batch, base_offset=base_offset)
-            self._unflushed.wrote(active.path, file, size)
+            self._flush_state.mark_dirty(active.path, file, size)
         except OSError as error:
-            self._availability.write_failed("writing", error, keeps_durable=True)
+            self._availability.write_failed("writing", error, durable_intact=True)
         if active.first_append_ms is None:
             active.first_append_ms = now_ms
         self.leader_epochs.assign(leader_epoch, base_offset)
@@ -188,12 +188,12 @@ class PartitionLog:
                 active = self._segments.active
                 run = headers[: self._segments.count_fitting(headers, self.config)]
                 size = sum(header.size for header in run)
-                durable_position = self._flushes.durable_position_in(active)
+                durable_position = self._flush_state.durable_position_in(active)
                 stamp_run(run, batches[:size], durable_position=durable_position)
                 file = active.append_run(run, batches[:size])
-                self._unflushed.wrote(active.path, file, size)
+                self._flush_state.mark_dirty(active.path, file, size)
             except OSError as error:
-                self._availability.write_failed("writing", error, keeps_durable=True)
+                self._availability.write_failed("writing", error, durable_intact=True)
             if active.first_append_ms is None:
                 active.first_append_ms = now_ms
             for header in run:
@@ -253,7 +253,7 @@ class PartitionLog:
         assert offset is not None and end_offset is not None  # noqa: PT018
         if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
             self.cleanings.end()
-            self._unflushed.request_checkpoint()
+            self._flush_state.request_checkpoint()
 
     @property
     def damage(self) -> tuple[DamagedRange, ...]:
@@ -276,7 +276,7 @@ class PartitionLog:
             DiskFullError: There is no room; what is damaged stays known.
             LogOfflineError: The disk failed.
         """
-        self._flushes.settle(self._unflushed)
+        self._flush_state.settle()
         self.require_online()
         self._require_held(offset)
         self._require_held(end_offset)
@@ -293,7 +293,7 @@ class PartitionLog:
             refill.run(self.directory)
             refill.settle(checked)
             self.producers.learn(checked.headers, now_ms=now_ms)
-            self._unflushed.request_checkpoint()
+            self._flush_state.request_checkpoint()
             self._flush_all()
         except OSError as error:
             self._availability.write_failed("refilling", error)
@@ -308,76 +308,74 @@ class PartitionLog:
         """
         if self._availability.failure is not None:
             return None
-        return self._segments.begin_scrub(from_offset, self._flushes.durable)
+        return self._segments.begin_scrub(from_offset, self._flush_state.durable)
 
-    def begin_flush(self, *, may_leave_checkpoint: bool = False) -> Flush | None:
+    def begin_flush(self, *, may_defer_checkpoint: bool = False) -> FlushJob | None:
         """Return the work that makes everything appended so far durable, `None` if it all is.
 
-        Give it to `end_flush` when it has run, or say `fail` when it failed. One at a time. Whoever
-        lets it leave a checkpoint that is only useful for later asks `begin_checkpoint` then, and
-        begins no flush while one `is_checkpoint_due` before that is written.
+        Give it to `end_flush` when it has run, or call `fail` if it failed. One at a time. After a
+        flush that may defer its checkpoint comes `begin_checkpoint`. While that one is written, no
+        flush may begin if a checkpoint `is_checkpoint_due`.
         """
-        return self._flushes.begin(
-            self._unflushed,
+        return self._flush_state.begin(
             self._segments.end,
             checkpoint_bytes=self.config.checkpoint_bytes,
             make_checkpoint=self._make_checkpoint,
-            may_leave_checkpoint=may_leave_checkpoint,
+            may_defer_checkpoint=may_defer_checkpoint,
         )
 
-    def end_flush(self, flush: Flush) -> None:
-        """Take note that `flush` has run: its end is the durable end."""
-        self._flushes.end(self._unflushed, flush)
+    def end_flush(self, flush: FlushJob) -> None:
+        """Move the durable end to the end of `flush`, which has run."""
+        self._flush_state.end(flush)
 
-    def begin_checkpoint(self) -> Flush | None:
-        """Return what writes the checkpoint that a flush has left, `None` if there is none.
+    def begin_checkpoint(self) -> FlushJob | None:
+        """Return the job that writes the checkpoint a flush has deferred, `None` if none is.
 
-        Flushes go on meanwhile. Give it to `end_checkpoint` when it has run, or say `fail`.
+        Flushes go on meanwhile. Give it to `end_checkpoint` when it has run, or call `fail`.
         """
-        return self._flushes.begin_checkpoint(self._unflushed)
+        return self._flush_state.begin_checkpoint()
 
-    def end_checkpoint(self, checkpoint: Flush) -> None:
-        """Take note that `checkpoint` has run."""
-        self._flushes.end_checkpoint(self._unflushed, checkpoint)
+    def end_checkpoint(self, checkpoint: FlushJob) -> None:
+        """Count a checkpoint that was written by `checkpoint`, which has run."""
+        self._flush_state.end_checkpoint(checkpoint)
 
     @property
     def is_checkpoint_due(self) -> bool:
         """Whether the next flush writes a checkpoint; what one must keep is not durable before."""
-        return self._unflushed.is_checkpoint_due
+        return self._flush_state.is_checkpoint_due
 
     @property
     def is_checkpoint_useful(self) -> bool:
         """Whether a checkpoint would let a start scan less, and none is being written."""
-        return self._unflushed.is_checkpoint_useful and self._unflushed.left is None
+        return self._flush_state.is_checkpoint_useful
 
     def request_checkpoint(self, *, is_due: bool = False) -> None:
         """Let the next flush write a checkpoint if a start had to scan, or it `is_due` anyhow."""
-        if is_due or self._unflushed.bytes_since_checkpoint:
-            self._unflushed.request_checkpoint()
+        if is_due or self._flush_state.bytes_since_checkpoint:
+            self._flush_state.request_checkpoint()
 
-    def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
+    def fail(self, reason: str, *, durable_intact: bool = False) -> None:
         """Take the log offline, see `Availability`: only the next start can tell what is there."""
-        self._availability.fail(reason, keeps_durable=keeps_durable)
+        self._availability.fail(reason, durable_intact=durable_intact)
 
     def close(self) -> None:
         """Drop open files; nothing is flushed. The log is of no further use."""
         self.cleanings.end()
         self._segments.forget_files()
-        self._unflushed = Unflushed(is_checkpoint_due=False)
-        self._flushes.forget()
-        self.fail("the log was closed", keeps_durable=True)
+        self._flush_state.close()
+        self.fail("the log was closed", durable_intact=True)
 
-    def roll_if_old(self, *, now_ms: int, is_urged: bool = False) -> None:
-        """Begin a new segment if the active one is too old for retention, or if `is_urged`."""
+    def roll_if_old(self, *, now_ms: int, force: bool = False) -> None:
+        """Begin a new segment if the active one is too old for retention, or if `force`."""
         first_append_ms = self._segments.active.first_append_ms
         if self._availability.failure is not None or first_append_ms is None:
             return
-        if is_urged or now_ms - first_append_ms >= self.config.roll_after_ms:
+        if force or now_ms - first_append_ms >= self.config.roll_after_ms:
             try:
                 self._roll(now_ms=now_ms)
             except OSError as error:
                 if error.errno not in PASSING_ERRNOS:
-                    self.fail(f"rolling a segment failed: {error}", keeps_durable=True)
+                    self.fail(f"rolling a segment failed: {error}", durable_intact=True)
 
     def look_for_room(self, *, reserve_bytes: int = 0) -> None:
         """Take appends while there is room beyond the reserve; `OSError` if the disk failed."""
@@ -393,7 +391,7 @@ class PartitionLog:
             return Removal(self._files.disk, self.directory, [])
         count = self._segments.deletable_count(
             self.config,
-            high_watermark=min(high_watermark, self._flushes.checkpoint_base_offset),
+            high_watermark=min(high_watermark, self._flush_state.checkpoint_base_offset),
             log_start_offset=self._log_start_offset,
             now_ms=now_ms,
             wanted=wanted,
@@ -401,7 +399,7 @@ class PartitionLog:
         removed = self._segments.drop_oldest(count)
         if removed:
             self._move_start(max(self._log_start_offset, self._segments.base_offset))
-            self._unflushed.request_checkpoint()
+            self._flush_state.request_checkpoint()
         return Removal(self._files.disk, self.directory, removed)
 
     def delete_records(self, before_offset: int, *, high_watermark: int) -> None:
@@ -417,10 +415,10 @@ class PartitionLog:
         )
         if before_offset > self._log_start_offset:
             self._move_start(before_offset)
-            self._unflushed.request_checkpoint()
-        elif self._unflushed.is_checkpoint_due or self._unflushed.are_names_in_doubt:
+            self._flush_state.request_checkpoint()
+        elif self._flush_state.is_checkpoint_due or self._flush_state.dir_sync_pending:
             # There may be room for it now; or the one that was found is not durable yet.
-            self._unflushed.request_checkpoint()
+            self._flush_state.request_checkpoint()
 
     def truncate(self, offset: int, *, may_drop_damage: bool = False) -> None:
         """Remove all batches that reach to or above `offset`, durably; blocks.
@@ -434,7 +432,7 @@ class PartitionLog:
             DiskFullError: There is no room for the checkpoint; nothing has changed.
             LogOfflineError: The disk failed.
         """
-        self._flushes.settle(self._unflushed)
+        self._flush_state.settle()
         self.require_online()
         if offset >= self.log_end_offset:
             return
@@ -457,8 +455,7 @@ class PartitionLog:
             raise
         except OSError as error:
             self._availability.failed("truncating", error)
-        self._unflushed = Unflushed(is_checkpoint_due=False)
-        self._flushes.cut(self._segments.end)
+        self._flush_state.reset(self._segments.end)
 
     def _require_held(self, offset: int) -> None:
         if not self._log_start_offset <= offset <= self.log_end_offset:
@@ -478,9 +475,9 @@ class PartitionLog:
 
     def _roll(self, *, now_ms: int) -> None:
         for path, file in self._segments.roll(self.config, now_ms=now_ms).items():
-            self._unflushed.wrote(path, file)
-        self._unflushed.made_name()
-        self._unflushed.rolled()
+            self._flush_state.mark_dirty(path, file)
+        self._flush_state.mark_dir_dirty()
+        self._flush_state.on_roll()
 
     def _make_checkpoint(self) -> LogCheckpoint:
         return self._segments.checkpoint(

@@ -31,7 +31,7 @@ class LogState(msgspec.Struct, frozen=True):
     """Segments below it are wholly on disk, and the checkpoint on disk says so."""
     is_checkpoint_due: bool
     """Whether the checkpoint on disk does not say all that was found."""
-    are_names_in_doubt: bool
+    dir_sync_pending: bool
     """Whether names in the directory, the checkpoint's too, may go away with the power."""
     high_watermark: int = 0
     """All below it was committed; maybe more is."""

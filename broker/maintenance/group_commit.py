@@ -15,7 +15,7 @@ import trio
 from tidelog.broker.partitions.partition import Partition
 from tidelog.isr.durability import Durability
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS
-from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.flush import FlushJob
 from tidelog.wire.env.env import Env
 
 _LATE_MAX_S = 0.05
@@ -177,7 +177,7 @@ class Flusher:
             if self._is_alone():
                 # What arrives in this turn of the loop goes along; nothing can during the sync.
                 await trio.lowlevel.checkpoint()
-            flush = log.begin_flush(may_leave_checkpoint=True)
+            flush = log.begin_flush(may_defer_checkpoint=True)
             if flush is None:
                 return
             partition.flushes_begun += 1
@@ -186,7 +186,7 @@ class Flusher:
             if error.errno in NO_DESCRIPTOR_ERRNOS:
                 await self._try_again(partition, error)
                 return
-            log.fail(f"fsync failed: {error}", keeps_durable=True)
+            log.fail(f"fsync failed: {error}", durable_intact=True)
             partition.note_status(f"fsync failed: {error}")
         else:
             log.end_flush(flush)
@@ -204,7 +204,7 @@ class Flusher:
         partition.flushes_ended += 1
         self._tell_ended()
 
-    def _is_brief(self, flush: Flush) -> bool:
+    def _is_brief(self, flush: FlushJob) -> bool:
         """Return whether it may hold up the loop, for it takes no longer than to wake up a thread.
 
         Several at once are better off in threads: file systems put their commits together.
@@ -231,12 +231,12 @@ class Flusher:
             self._running_count += 1
             self._nursery.start_soon(self._write_checkpoint, partition, checkpoint)
 
-    async def _write_checkpoint(self, partition: Partition, checkpoint: Flush) -> None:
+    async def _write_checkpoint(self, partition: Partition, checkpoint: FlushJob) -> None:
         log = partition.log
         try:
             await self._env.offload(checkpoint.run)
         except OSError as error:
-            log.fail(f"writing a checkpoint failed: {error}", keeps_durable=True)
+            log.fail(f"writing a checkpoint failed: {error}", durable_intact=True)
             partition.note_status(f"writing a checkpoint failed: {error}")
         else:
             log.end_checkpoint(checkpoint)

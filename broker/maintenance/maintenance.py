@@ -95,7 +95,7 @@ class Maintenance:
                     await trio.lowlevel.checkpoint()
                 if partition in self._blank:
                     continue
-                if partition.log.is_blank and not self._config().disk_reserve_bytes:
+                if partition.log.is_idle and not self._config().disk_reserve_bytes:
                     self._blank.add(partition)
                     continue
                 is_gone = self._partitions.replica(*partition.key) is not partition
@@ -116,7 +116,7 @@ class Maintenance:
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
         log.look_for_room(reserve_bytes=self._config().disk_reserve_bytes)
-        log.roll_if_old(now_ms=now_ms, is_urged=self._env.buggify("roll early"))
+        log.roll_if_old(now_ms=now_ms, force=self._env.buggify("roll early"))
         before_ms = now_ms - log.config.producer_expiry_ms
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
         if log.segment_count != segments_before:

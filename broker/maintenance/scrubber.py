@@ -94,7 +94,7 @@ class Scrubber:
         begun_at = trio.current_time()
         self._update(log_count=len(partitions), logs_done=0, bytes_done=0)
         for partition in partitions[first:] + partitions[:first]:
-            if partition.log.is_blank and partition.log.log_end_offset == 0:
+            if partition.log.is_idle and partition.log.log_end_offset == 0:
                 await trio.lowlevel.checkpoint()  # There never was anything that could be lost.
             else:
                 await self._scrub(partition)

@@ -232,4 +232,4 @@ def _may_lack_records(partition: Partition) -> bool:
     What is committed under `fsync` was durable before. Whether that was in force all the time
     since it was committed, the cluster knows.
     """
-    return not partition.log.keeps_durable
+    return not partition.log.durable_intact

@@ -40,7 +40,7 @@ class Availability:
         self._disk = disk
         self.failure: str | None = None
         """Why the log is offline, `None` if it is not."""
-        self.keeps_durable = True
+        self.durable_intact = True
         """Whether what was durable still is, for all that is known of the failure."""
         self.is_disk_full = False
         """Whether an append found no room, or what is left is in reserve, and nobody has found room
@@ -55,17 +55,17 @@ class Availability:
             return LogStatus.READ_ONLY
         return LogStatus.DAMAGED if has_damage else LogStatus.ONLINE
 
-    def fail(self, reason: str, *, keeps_durable: bool = False) -> None:
+    def fail(self, reason: str, *, durable_intact: bool = False) -> None:
         """Take the log offline; the first reason is the one that is shown.
 
         Args:
             reason: What to tell whoever wants to use it.
-            keeps_durable: Whether only something new failed to get to the disk, so that what was
+            durable_intact: Whether only something new failed to get to the disk, so that what was
                 durable before is in no doubt.
         """
         if self.failure is None:
             self.failure = reason
-        self.keeps_durable = self.keeps_durable and keeps_durable
+        self.durable_intact = self.durable_intact and durable_intact
 
     def require_online(self) -> None:
         """Check that the log can be used.
@@ -108,13 +108,13 @@ class Availability:
         elif reserve_bytes and self._disk.free_bytes() < reserve_bytes:
             self.is_disk_full = True
 
-    def failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
+    def failed(self, doing: str, error: OSError, *, durable_intact: bool = False) -> NoReturn:
         """Take the log offline for an error of its disk; see `fail`.
 
         Raises:
             LogOfflineError: Always.
         """
-        self.fail(f"{doing} failed: {error}", keeps_durable=keeps_durable)
+        self.fail(f"{doing} failed: {error}", durable_intact=durable_intact)
         raise LogOfflineError(f"{self._directory} is offline: {self.failure}") from error
 
     def read_failed(self, doing: str, error: OSError) -> NoReturn:
@@ -128,7 +128,7 @@ class Availability:
             raise no_descriptor(self._directory) from error
         self.failed(doing, error)
 
-    def write_failed(self, doing: str, error: OSError, *, keeps_durable: bool = False) -> NoReturn:
+    def write_failed(self, doing: str, error: OSError, *, durable_intact: bool = False) -> NoReturn:
         """Take account of a write that failed; see `fail`.
 
         Raises:
@@ -139,7 +139,7 @@ class Availability:
         if error.errno in NO_DESCRIPTOR_ERRNOS:
             raise no_descriptor(self._directory) from error
         if error.errno not in DISK_FULL_ERRNOS:
-            self.failed(doing, error, keeps_durable=keeps_durable)
+            self.failed(doing, error, durable_intact=durable_intact)
         self.is_disk_full = True
         raise self._disk_full() from error
 

@@ -162,7 +162,7 @@ class _Recovery:
             self._producers,
             checkpoint_base_offset=self._known.recovery_base_offset,
             is_checkpoint_due=self._has_changed,
-            are_names_in_doubt=not self._has_changed,
+            dir_sync_pending=not self._has_changed,
             high_watermark=min(
                 max(self._known.high_watermark, self._log_start_offset), self._offset
             ),

@@ -81,7 +81,7 @@ class Segments:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
-    def is_blank(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether there is one, which never got a record."""
         return len(self._segments) == 1 and self._segments[0].first_append_ms is None
 

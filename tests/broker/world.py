@@ -20,7 +20,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.config.broker_config import BrokerConfig, load_config
 from tidelog.broker.server import Broker, open_broker
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
-from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.flush import FlushJob
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real_env import never
@@ -128,7 +128,7 @@ class InlineWork:
         self.brief_count += is_brief
         owner = getattr(work, "__self__", None)
         held = self._held
-        if isinstance(owner, Flush) and vars(owner)["_directory"] != METADATA_DIRECTORY:
+        if isinstance(owner, FlushJob) and vars(owner)["_directory"] != METADATA_DIRECTORY:
             self.sync_count += 1
             held = self._held_syncs
         elif isinstance(owner, LogSlice):

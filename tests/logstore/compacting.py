@@ -46,14 +46,14 @@ def keyed_log(count: int = 60, *, keys: int = 7, size: int = 60) -> Opened:
         append(opened, (key, value), (loose, b"-"), leader_epoch=number // 25, producer=producer)
         if number % 7 == 6:
             opened.flush()
-            opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+            opened.log.roll_if_old(now_ms=NOW_MS, force=True)
     commit(opened)
     return opened
 
 
 def commit(opened: Opened) -> None:
     """Roll, make all durable, with a checkpoint, and committed."""
-    opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+    opened.log.roll_if_old(now_ms=NOW_MS, force=True)
     opened.log.high_watermark = opened.log.log_end_offset
     opened.flush(checkpoint=True)
 

@@ -7,7 +7,7 @@ from random import Random
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.disk.disk import Disk
-from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.flush import FlushJob
 from tidelog.logstore.log import Appended, PartitionLog
 from tidelog.logstore.recovery.recovery import RecoveryReport, open_log
 from tidelog.logstore.segments.file_cache import FileCache
@@ -140,7 +140,7 @@ class Opened:
         return [int(name[:20]) for name in names if name.endswith(".log")]
 
 
-def run(log: PartitionLog, flush: Flush) -> None:
+def run(log: PartitionLog, flush: FlushJob) -> None:
     """Run one flush."""
     flush.run()
     log.end_flush(flush)

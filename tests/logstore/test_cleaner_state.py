@@ -56,7 +56,7 @@ def test_only_what_lies_below_the_last_checkpoint_may_be_cleaned() -> None:
     opened = keyed_log()
     sealed_before = len(opened.log.cleanings.sealed(0))
     append(opened, (b"a", b"b"), leader_epoch=9)
-    opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+    opened.log.roll_if_old(now_ms=NOW_MS, force=True)
 
     assert len(opened.log.cleanings.sealed(0)) == sealed_before
     commit(opened)

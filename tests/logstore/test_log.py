@@ -90,8 +90,8 @@ def test_a_young_segment_is_rolled_if_urged_and_an_empty_one_never() -> None:
 
     opened.log.roll_if_old(now_ms=NOW_MS)
     assert opened.log.segment_count == 1
-    opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
-    opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+    opened.log.roll_if_old(now_ms=NOW_MS, force=True)
+    opened.log.roll_if_old(now_ms=NOW_MS, force=True)
 
     assert opened.log.segment_count == 2
     assert list(read_all(opened.log).values()) == [b"a"]

@@ -25,7 +25,7 @@ from tests.logstore.logs import (
     reopen,
 )
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.flush import FlushJob
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import CorruptRecordError
@@ -136,7 +136,7 @@ class LogMachine(RuleBasedStateMachine):
         flush.run()
         self.flushed(flush, self.model.end)
 
-    def flushed(self, flush: Flush, end: int) -> None:
+    def flushed(self, flush: FlushJob, end: int) -> None:
         self.opened.log.end_flush(flush)
         self.durable_end = end
         if flush.work.checkpoint is not None:

@@ -241,7 +241,7 @@ def flush_that_fails(opened: Opened, operation: str = "sync") -> None:
     assert flush is not None
     with pytest.raises(OSError, match="Input/output error") as caught:
         flush.run()
-    opened.log.fail(f"fsync failed: {caught.value}", keeps_durable=True)
+    opened.log.fail(f"fsync failed: {caught.value}", durable_intact=True)
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory", "rename"])
@@ -300,15 +300,15 @@ def test_what_was_durable_before_something_new_failed_is_there_at_the_next_start
         opened.append_many(10)
         opened.flush(checkpoint=seed % 2 == 0)
         opened.append_many(5)
-        assert opened.log.keeps_durable
+        assert opened.log.durable_intact
 
         fail(opened)
 
         assert opened.log.status is LogStatus.OFFLINE
-        assert opened.log.keeps_durable
+        assert opened.log.durable_intact
         assert opened.log.durable_end_offset == 10
         again = opened.cut_power(seed)
-        assert again.log.keeps_durable
+        assert again.log.durable_intact
         assert expected(0, 10).items() <= read_all(again.log).items()
 
 
@@ -324,7 +324,7 @@ def test_a_failed_flush_of_which_nobody_told_takes_the_log_offline_too() -> None
     assert opened.log.begin_flush() is None
 
     assert opened.log.status is LogStatus.OFFLINE
-    assert opened.log.keeps_durable
+    assert opened.log.durable_intact
     assert opened.log.durable_end_offset == 0
 
 
@@ -378,7 +378,7 @@ def test_a_read_that_fails_takes_the_log_offline(use: str) -> None:
         USES[use](again.log)
 
     assert again.log.status is LogStatus.OFFLINE
-    assert not again.log.keeps_durable, "what cannot be read may be gone"
+    assert not again.log.durable_intact, "what cannot be read may be gone"
 
 
 def test_a_cut_that_fails_takes_the_log_offline() -> None:
@@ -390,7 +390,7 @@ def test_a_cut_that_fails_takes_the_log_offline() -> None:
     with pytest.raises(LogOfflineError, match="truncating failed"):
         opened.log.truncate(10)
 
-    assert not opened.log.keeps_durable
+    assert not opened.log.durable_intact
     again = opened.kill()
     assert again.log.log_end_offset == 30
     assert read_all(again.log) == expected(0, 30)

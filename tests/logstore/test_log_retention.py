@@ -29,33 +29,33 @@ def read(opened: Opened, offset: int, *, bytes_max: int = 500, high_watermark: i
     return list(records_in(part.read()))
 
 
-def is_blank(opened: Opened) -> bool:
-    return opened.log.is_blank
+def is_idle(opened: Opened) -> bool:
+    return opened.log.is_idle
 
 
 # Append
 
 
-def test_a_log_is_blank_while_time_changes_nothing_about_it() -> None:
+def test_a_log_is_idle_while_time_changes_nothing_about_it() -> None:
     opened = new_log(LogConfig(segment_ms=DAY_MS, retention_ms=DAY_MS))
-    assert is_blank(opened)
+    assert is_idle(opened)
 
     opened.append(b"a", now_ms=NOW_MS, producer=Producer(1000))
-    assert not is_blank(opened), "its segment has to be rolled some day"
+    assert not is_idle(opened), "its segment has to be rolled some day"
     opened.flush()
     opened.log.roll_if_old(now_ms=NOW_MS + DAY_MS)
-    assert not is_blank(opened), "a segment has to be deleted some day"
+    assert not is_idle(opened), "a segment has to be deleted some day"
     opened.flush()
     opened.log.apply_retention(high_watermark=1, now_ms=NOW_MS + 9 * DAY_MS).run()
     assert opened.log.segment_count == 1
-    assert not is_blank(opened), "a producer has to be forgotten some day"
+    assert not is_idle(opened), "a producer has to be forgotten some day"
     opened.log.producers.expire(before_ms=NOW_MS * 2, is_kept=lambda _: False)
-    assert is_blank(opened)
+    assert is_idle(opened)
     opened.flush()
-    assert is_blank(opened.kill())
+    assert is_idle(opened.kill())
 
     opened.log.fail("the disk failed")
-    assert not is_blank(opened), "somebody has to be told"
+    assert not is_idle(opened), "somebody has to be told"
 
 
 def test_an_old_segment_is_rolled_so_that_retention_can_reach_it() -> None:
@@ -125,10 +125,10 @@ def with_a_lost_segment(number: int, *, tail: int) -> tuple[Opened, list[int]]:
     opened = new_log(config)
     for offset in range(30):
         if offset == 30 - tail:
-            opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+            opened.log.roll_if_old(now_ms=NOW_MS, force=True)
         opened.append(numbered(offset), timestamp_ms=NOW_MS - 29 + offset)
     if not tail:
-        opened.log.roll_if_old(now_ms=NOW_MS, is_urged=True)
+        opened.log.roll_if_old(now_ms=NOW_MS, force=True)
     opened.flush(checkpoint=True)
     bases = opened.segment_bases()
     name = opened.path(bases[number]).rpartition("/")[2]

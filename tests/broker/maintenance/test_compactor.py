@@ -34,7 +34,7 @@ def fill(log: PartitionLog, count: int = 40, *, keys: int = 3) -> None:
         columns = Columns(1, keys=[b"%d" % (number % keys)], values=[b"%d" % number * 200])
         batch = memoryview(encode_batch(columns, first_timestamp_ms=1))
         log.append(batch, check_produced(batch), leader_epoch=0, now_ms=0)
-    log.roll_if_old(now_ms=0, is_urged=True)
+    log.roll_if_old(now_ms=0, force=True)
     log.high_watermark = log.log_end_offset
     flush(log)
 

@@ -215,7 +215,7 @@ async def partition_with_a_checkpoint_under_way(world: World, flusher: Flusher) 
     partition = new_partition(world)
     await flusher.flush_now(partition)
     append(partition.log, b"a")
-    partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), is_urged=True)
+    partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), force=True)
     world.work.hold_syncs()
     flusher.request(partition)
     await settle()
@@ -305,7 +305,7 @@ async def test_a_log_that_was_rolled_meanwhile_gets_another_checkpoint_by_itself
     async with flusher_in(world) as flusher:
         partition = await partition_with_a_checkpoint_under_way(world, flusher)
         append(partition.log, b"b")
-        partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), is_urged=True)
+        partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), force=True)
 
         world.work.let_all_sync()
         await flusher.flush_now(partition)
@@ -323,7 +323,7 @@ async def test_a_flush_without_descriptors_is_done_when_there_are_some(
         append(partition.log, b"a")
         await flusher.flush_now(partition)
         end = append(partition.log, b"b")
-        partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), is_urged=True)
+        partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), force=True)
         world.disk.fail("sync_directory", error_number=errno.EMFILE, count=3)
 
         mock_clock.autojump_threshold = 0
@@ -350,7 +350,7 @@ async def test_a_checkpoint_that_fails_takes_the_log_offline_and_what_is_durable
             await flusher.flush_now(partition)
 
     assert partition.log.status is LogStatus.OFFLINE
-    assert partition.log.keeps_durable
+    assert partition.log.durable_intact
     assert [event["status"] for event in world.told("log_status_changed")] == ["offline"]
 
 

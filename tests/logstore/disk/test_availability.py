@@ -22,14 +22,14 @@ def test_the_first_failure_is_the_one_that_is_shown() -> None:
 
 def test_what_was_durable_is_in_doubt_for_good_as_soon_as_one_failure_leaves_it_so() -> None:
     availability = Availability("flights/3", FaultyDisk())
-    assert availability.keeps_durable
+    assert availability.durable_intact
 
-    availability.fail("fsync failed", keeps_durable=True)
-    assert availability.keeps_durable
+    availability.fail("fsync failed", durable_intact=True)
+    assert availability.durable_intact
     availability.fail("reading failed")
-    availability.fail("the log was closed", keeps_durable=True)
+    availability.fail("the log was closed", durable_intact=True)
 
-    assert not availability.keeps_durable
+    assert not availability.durable_intact
 
 
 def test_an_error_of_the_disk_takes_the_log_offline() -> None:

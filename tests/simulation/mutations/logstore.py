@@ -15,9 +15,7 @@ from tests.simulation.mutations.mutant import Mutant
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from tidelog.logstore.disk.availability import Availability
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk, File
-from tidelog.logstore.flush.flush_state import Flushes
-from tidelog.logstore.flush.flush_work import Flush, FlushWork
-from tidelog.logstore.flush.unflushed import Unflushed
+from tidelog.logstore.flush import FlushJob, FlushState, FlushWork
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.producer_state import ProducerState, ProducerStates
 from tidelog.logstore.retention.retention import deletable_count
@@ -32,7 +30,7 @@ from tidelog.wire.batch.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, B
 from tidelog.wire.errors import DiskFullError, OutOfOrderSequenceError
 
 
-def _sync_files_only(self: Flush) -> None:
+def _sync_files_only(self: FlushJob) -> None:
     for file in self.work.files.values():
         file.sync()
     if self.work.checkpoint is not None:
@@ -53,10 +51,10 @@ class _WithoutDirectorySync:
         return getattr(self._disk, name)
 
 
-_flush = Flush._run
+_flush = FlushJob._run
 
 
-def _checkpoint_first(self: Flush) -> None:
+def _checkpoint_first(self: FlushJob) -> None:
     if self.work.checkpoint is not None:
         write_small_file(self._disk, f"{self._directory}/{CHECKPOINT_NAME}", self.work.checkpoint)
     for file in self.work.files.values():
@@ -64,34 +62,34 @@ def _checkpoint_first(self: Flush) -> None:
     self._disk.sync_directory(self._directory)
 
 
-_begin = Unflushed.begin
+_next_work = FlushState._next_work
 
 
-def _leave_what_is_due(self: Unflushed, end: LogPosition, **wanted: Any) -> FlushWork | None:  # noqa: ANN401
-    if wanted["may_leave_checkpoint"]:
-        self.is_checkpoint_useful |= self.is_checkpoint_due
+def _defer_due_checkpoint(self: FlushState, end: LogPosition, **wanted: Any) -> FlushWork | None:  # noqa: ANN401
+    if wanted["may_defer_checkpoint"]:
+        self._is_checkpoint_useful |= self.is_checkpoint_due
         self.is_checkpoint_due = False
-    return _begin(self, end, **wanted)
+    return _next_work(self, end, **wanted)
 
 
-def _flush_with_retry(self: Flush) -> None:
+def _flush_with_retry(self: FlushJob) -> None:
     try:
         _flush(self)
     except OSError:
         _flush(self)
 
 
-def _claim_to_flush(self: Flush) -> None:
+def _claim_to_flush(self: FlushJob) -> None:
     self.is_done = True
 
 
 _end_flush = PartitionLog.end_flush
 
 
-def _end_flush_at_the_end(self: PartitionLog, flush: Flush) -> None:
+def _end_flush_at_the_end(self: PartitionLog, flush: FlushJob) -> None:
     _end_flush(self, flush)
     if self._availability.failure is None:
-        self._flushes.durable = self._segments.end
+        self._flush_state.durable = self._segments.end
 
 
 def _header_without_crc(buffer: Any, position: int = 0) -> BatchHeader | None:  # noqa: ANN401
@@ -149,10 +147,10 @@ def _forget_producers(self: ProducerStates, snapshots: object = ()) -> None:
 def _roll_new_only(self: PartitionLog, *, now_ms: int) -> None:
     self._segments.roll(self.config, now_ms=now_ms)
     new = self._segments.active
-    self._unflushed._files.clear()
-    self._unflushed.wrote(new.path, new.file())
-    self._unflushed.made_name()
-    self._unflushed.rolled()
+    self._flush_state._dirty_files.clear()
+    self._flush_state.mark_dirty(new.path, new.file())
+    self._flush_state.mark_dir_dirty()
+    self._flush_state.on_roll()
 
 
 def _index_without_crc(
@@ -169,7 +167,7 @@ def _index_without_crc(
     return index
 
 
-def _all_durable(self: Flushes, segment: Segment) -> int:
+def _all_durable(self: FlushState, segment: Segment) -> int:
     del self
     return segment.end_position
 
@@ -186,11 +184,11 @@ def _keep_tail(self: Segment) -> None:
 _fail = PartitionLog.fail
 
 
-def _fail_never(self: PartitionLog, reason: str, *, keeps_durable: bool = False) -> None:
+def _fail_never(self: PartitionLog, reason: str, *, durable_intact: bool = False) -> None:
     if not reason.startswith("fsync"):
-        _fail(self, reason, keeps_durable=keeps_durable)
+        _fail(self, reason, durable_intact=durable_intact)
         return
-    flush = self._flushes._flush
+    flush = self._flush_state._job
     if flush is not None:
         flush.is_done = True
         self.end_flush(flush)
@@ -299,24 +297,24 @@ MUTANTS: Final = (
         (PartitionLog, "durable_end_offset", property(lambda log: log.log_end_offset)),
     ),
     Mutant(
-        "flush-does-nothing", "a flush is done without a sync", (Flush, "_run", _claim_to_flush)
+        "flush-does-nothing", "a flush is done without a sync", (FlushJob, "_run", _claim_to_flush)
     ),
     Mutant(
         "no-directory-sync",
         "names of new segments are not made durable",
-        (Flush, "_run", _sync_files_only),
+        (FlushJob, "_run", _sync_files_only),
     ),
     Mutant(
         "checkpoint-first",
         "the checkpoint is written before what it speaks of is on disk",
-        (Flush, "_run", _checkpoint_first),
+        (FlushJob, "_run", _checkpoint_first),
     ),
     Mutant(
         "due-checkpoint-left",
         "nobody waits for a checkpoint that has to say something",
-        (Unflushed, "begin", _leave_what_is_due),
+        (FlushState, "_next_work", _defer_due_checkpoint),
     ),
-    Mutant("retry-fsync", "a failed fsync is tried again", (Flush, "_run", _flush_with_retry)),
+    Mutant("retry-fsync", "a failed fsync is tried again", (FlushJob, "_run", _flush_with_retry)),
     Mutant(
         "ignore-fsync-error", "a failed fsync counts as done", (PartitionLog, "fail", _fail_never)
     ),
@@ -393,7 +391,7 @@ MUTANTS: Final = (
     Mutant(
         "stamp-lies",
         "batches are stamped with a durable position that is not",
-        (Flushes, "durable_position_in", _all_durable),
+        (FlushState, "durable_position_in", _all_durable),
     ),
     Mutant(
         "torn-tail-left",

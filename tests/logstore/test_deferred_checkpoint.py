@@ -1,4 +1,4 @@
-"""Flushes that go on while a checkpoint is written, for which nobody waits."""
+"""Flushes go on while a deferred checkpoint is written."""
 
 import errno
 from collections.abc import Callable
@@ -8,36 +8,36 @@ import pytest
 from tests.logstore.crashes import POWER_CUTS, Story, crashes
 from tests.logstore.logs import NOW_MS, SMALL, Opened, expected, new_log, read_all
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.flush.flush_work import Flush
+from tidelog.logstore.flush import FlushJob
 from tidelog.logstore.log import LogStatus, PartitionLog
 
 OFTEN = LogConfig(checkpoint_bytes=1000)
 
 
 def flush_only(log: PartitionLog) -> None:
-    """Make all durable, and leave the checkpoint for later."""
-    flush = log.begin_flush(may_leave_checkpoint=True)
+    """Make all durable, and defer the checkpoint."""
+    flush = log.begin_flush(may_defer_checkpoint=True)
     assert flush is not None
     flush.run()
     log.end_flush(flush)
 
 
-def checkpoint_left(log: PartitionLog) -> Flush:
-    """Return what writes the checkpoint that was left."""
+def deferred_checkpoint(log: PartitionLog) -> FlushJob:
+    """Return what writes the deferred checkpoint."""
     checkpoint = log.begin_checkpoint()
     assert checkpoint is not None
     return checkpoint
 
 
-def write_left(log: PartitionLog) -> None:
-    """Write the checkpoint that was left."""
-    checkpoint = checkpoint_left(log)
+def write_deferred(log: PartitionLog) -> None:
+    """Write the deferred checkpoint."""
+    checkpoint = deferred_checkpoint(log)
     checkpoint.run()
     log.end_checkpoint(checkpoint)
 
 
-def with_one_left(config: LogConfig = OFTEN) -> Opened:
-    """Return a log of 100 durable batches, with a checkpoint that was left."""
+def with_deferred_checkpoint(config: LogConfig = OFTEN) -> Opened:
+    """Return a log of 100 durable batches, with a deferred checkpoint."""
     opened = opened_with_checkpoint(config)
     opened.append_many(100)
     flush_only(opened.log)
@@ -52,7 +52,7 @@ def opened_with_checkpoint(config: LogConfig) -> Opened:
 
 
 def test_records_are_durable_before_the_checkpoint_is_written() -> None:
-    opened = with_one_left()
+    opened = with_deferred_checkpoint()
 
     assert opened.log.durable_end_offset == 100
     for seed in POWER_CUTS:
@@ -61,11 +61,11 @@ def test_records_are_durable_before_the_checkpoint_is_written() -> None:
         assert again.report.scanned_bytes == opened.log.bytes_since_checkpoint
 
 
-def test_a_checkpoint_that_was_left_lets_a_start_scan_less() -> None:
-    opened = with_one_left()
+def test_a_deferred_checkpoint_lets_a_start_scan_less() -> None:
+    opened = with_deferred_checkpoint()
     opened.append_many(5)
 
-    write_left(opened.log)
+    write_deferred(opened.log)
 
     again = opened.kill()
     assert again.log.log_end_offset == 105
@@ -74,8 +74,8 @@ def test_a_checkpoint_that_was_left_lets_a_start_scan_less() -> None:
 
 
 def test_flushes_go_on_while_a_checkpoint_is_written() -> None:
-    opened = with_one_left()
-    checkpoint = checkpoint_left(opened.log)
+    opened = with_deferred_checkpoint()
+    checkpoint = deferred_checkpoint(opened.log)
     for _ in range(3):
         opened.append_many(100)
         flush_only(opened.log)
@@ -92,8 +92,8 @@ def test_flushes_go_on_while_a_checkpoint_is_written() -> None:
 
 
 def test_a_log_that_grew_a_lot_while_a_checkpoint_was_written_gets_another_one() -> None:
-    opened = with_one_left()
-    checkpoint = checkpoint_left(opened.log)
+    opened = with_deferred_checkpoint()
+    checkpoint = deferred_checkpoint(opened.log)
     opened.append_many(100)
     flush_only(opened.log)
     checkpoint.run()
@@ -101,14 +101,14 @@ def test_a_log_that_grew_a_lot_while_a_checkpoint_was_written_gets_another_one()
 
     opened.append_many(1)
     flush_only(opened.log)
-    write_left(opened.log)
+    write_deferred(opened.log)
 
     assert opened.log.bytes_since_checkpoint == 0
 
 
 def test_a_log_that_rolls_while_a_checkpoint_is_written_wants_another_one() -> None:
-    opened = with_one_left(SMALL)
-    checkpoint = checkpoint_left(opened.log)
+    opened = with_deferred_checkpoint(SMALL)
+    checkpoint = deferred_checkpoint(opened.log)
     opened.append_many(100)
     flush_only(opened.log)
     is_useful_meanwhile = opened.log.is_checkpoint_useful
@@ -118,22 +118,22 @@ def test_a_log_that_rolls_while_a_checkpoint_is_written_wants_another_one() -> N
 
     assert (is_useful_meanwhile, opened.log.is_checkpoint_useful) == (False, True)
     flush_only(opened.log)
-    write_left(opened.log)
+    write_deferred(opened.log)
     assert opened.kill().report.scanned_bytes == 0
 
 
-def test_retention_waits_for_a_checkpoint_that_was_left() -> None:
-    opened = with_one_left(LogConfig(segment_bytes=4096, retention_bytes=5000))
+def test_retention_waits_for_a_deferred_checkpoint() -> None:
+    opened = with_deferred_checkpoint(LogConfig(segment_bytes=4096, retention_bytes=5000))
 
     def retain() -> int:
         return len(opened.log.apply_retention(high_watermark=100, now_ms=NOW_MS))
 
     assert retain() == 0
-    write_left(opened.log)
+    write_deferred(opened.log)
     assert retain() > 0
 
 
-def test_what_a_checkpoint_must_keep_is_never_left_for_later() -> None:
+def test_what_a_checkpoint_must_keep_is_never_deferred() -> None:
     opened = opened_with_checkpoint(OFTEN)
     opened.append_many(100)
     opened.log.delete_records(50, high_watermark=100)
@@ -147,11 +147,11 @@ def test_what_a_checkpoint_must_keep_is_never_left_for_later() -> None:
 
 
 def test_what_a_checkpoint_must_keep_waits_for_the_one_that_is_being_written() -> None:
-    opened = with_one_left()
-    checkpoint = checkpoint_left(opened.log)
+    opened = with_deferred_checkpoint()
+    checkpoint = deferred_checkpoint(opened.log)
     opened.log.delete_records(50, high_watermark=100)
     with pytest.raises(AssertionError, match="one checkpoint at a time"):
-        opened.log.begin_flush(may_leave_checkpoint=True)
+        opened.log.begin_flush(may_defer_checkpoint=True)
 
     checkpoint.run()
     opened.log.end_checkpoint(checkpoint)
@@ -162,33 +162,33 @@ def test_what_a_checkpoint_must_keep_waits_for_the_one_that_is_being_written() -
 
 
 def test_a_checkpoint_without_room_is_tried_again_with_the_next_bytes() -> None:
-    opened = with_one_left()
-    checkpoint = checkpoint_left(opened.log)
+    opened = with_deferred_checkpoint()
+    checkpoint = deferred_checkpoint(opened.log)
     opened.disk.fail("write_at", path="flights/3/checkpoint.tmp", error_number=errno.ENOSPC)
     checkpoint.run()
     opened.log.end_checkpoint(checkpoint)
 
     assert opened.log.status is LogStatus.ONLINE
     assert opened.log.is_checkpoint_useful
-    assert opened.log.begin_flush(may_leave_checkpoint=True) is None
+    assert opened.log.begin_flush(may_defer_checkpoint=True) is None
     opened.append_many(1)
     flush_only(opened.log)
-    write_left(opened.log)
+    write_deferred(opened.log)
     assert opened.kill().report.scanned_bytes == 0
 
 
-def test_a_checkpoint_whose_end_nobody_told_is_counted_when_nothing_runs() -> None:
-    opened = with_one_left()
-    checkpoint_left(opened.log).run()
+def test_a_checkpoint_whose_end_was_not_reported_is_counted_when_nothing_runs() -> None:
+    opened = with_deferred_checkpoint()
+    deferred_checkpoint(opened.log).run()
 
     opened.flush()
 
     assert opened.log.bytes_since_checkpoint == 0
 
 
-def test_a_checkpoint_that_never_ran_is_written_by_the_next_flush_that_leaves_none() -> None:
-    opened = with_one_left()
-    stale = checkpoint_left(opened.log)
+def test_a_checkpoint_that_never_ran_is_written_by_the_next_flush_that_defers_none() -> None:
+    opened = with_deferred_checkpoint()
+    stale = deferred_checkpoint(opened.log)
 
     opened.flush()
 
@@ -198,9 +198,9 @@ def test_a_checkpoint_that_never_ran_is_written_by_the_next_flush_that_leaves_no
     assert opened.log.bytes_since_checkpoint == 0
 
 
-def test_a_checkpoint_that_failed_takes_the_log_offline_though_nobody_told() -> None:
-    opened = with_one_left()
-    checkpoint = checkpoint_left(opened.log)
+def test_a_checkpoint_that_failed_takes_the_log_offline_without_a_report() -> None:
+    opened = with_deferred_checkpoint()
+    checkpoint = deferred_checkpoint(opened.log)
     opened.disk.fail("rename")
     with pytest.raises(OSError, match="Input/output error"):
         checkpoint.run()
@@ -208,12 +208,12 @@ def test_a_checkpoint_that_failed_takes_the_log_offline_though_nobody_told() -> 
     assert opened.log.begin_flush() is None
 
     assert opened.log.status is LogStatus.OFFLINE
-    assert opened.log.keeps_durable
+    assert opened.log.durable_intact
 
 
-def test_a_cut_forgets_a_checkpoint_that_was_left() -> None:
-    opened = with_one_left()
-    checkpoint = checkpoint_left(opened.log)
+def test_a_cut_forgets_a_deferred_checkpoint() -> None:
+    opened = with_deferred_checkpoint()
+    checkpoint = deferred_checkpoint(opened.log)
     checkpoint.run()
     opened.log.truncate(30)
     opened.append_many(3)
@@ -226,35 +226,35 @@ def test_a_cut_forgets_a_checkpoint_that_was_left() -> None:
         assert read_all(opened.cut_power(seed).log) == expected(0, 33)
 
 
-def flush_and_leave(story: Story) -> None:
+def flush_and_defer(story: Story) -> None:
     story.flush()
     story.append(30)
     flush_only(story.log)
-    checkpoint = checkpoint_left(story.log)
+    checkpoint = deferred_checkpoint(story.log)
     story.append(30)
     flush_only(story.log)
     checkpoint.run()
     story.log.end_checkpoint(checkpoint)
     story.append(3)
     flush_only(story.log)
-    write_left(story.log)
+    write_deferred(story.log)
 
 
-def retain_and_leave(story: Story) -> None:
+def retain_and_defer(story: Story) -> None:
     story.flush()
     story.append(100)
     flush_only(story.log)
-    write_left(story.log)
+    write_deferred(story.log)
     story.append(30)
     flush_only(story.log)
-    checkpoint = checkpoint_left(story.log)
+    checkpoint = deferred_checkpoint(story.log)
     story.retain(5000)
     checkpoint.run()
     story.log.end_checkpoint(checkpoint)
     flush_only(story.log)
 
 
-def truncate_what_was_left(story: Story) -> None:
+def truncate_what_was_deferred(story: Story) -> None:
     story.flush()
     story.append(60)
     flush_only(story.log)
@@ -262,11 +262,11 @@ def truncate_what_was_left(story: Story) -> None:
     story.truncate(40)
     story.append(30, leader_epoch=1)
     flush_only(story.log)
-    write_left(story.log)
+    write_deferred(story.log)
     story.truncate(50)
 
 
-@pytest.mark.parametrize("tell", [flush_and_leave, retain_and_leave, truncate_what_was_left])
+@pytest.mark.parametrize("tell", [flush_and_defer, retain_and_defer, truncate_what_was_deferred])
 def test_a_crash_at_any_time_loses_nothing_that_was_promised(
     tell: Callable[[Story], None],
 ) -> None:
@@ -279,7 +279,7 @@ def test_a_crash_at_any_time_loses_nothing_that_was_promised(
 def test_one_sync_of_a_few_bytes_is_a_small_flush() -> None:
     opened = opened_with_checkpoint(LogConfig())
     opened.append_many(3)
-    flush = opened.log.begin_flush(may_leave_checkpoint=True)
+    flush = opened.log.begin_flush(may_defer_checkpoint=True)
     assert flush is not None
     assert flush.is_small
 
@@ -303,7 +303,7 @@ def test_a_flush_is_not_small_if_it_has_more_to_do(why: str) -> None:
     else:
         opened.append_many(1)
 
-    flush = opened.log.begin_flush(may_leave_checkpoint=True)
+    flush = opened.log.begin_flush(may_defer_checkpoint=True)
 
     assert flush is not None
     assert not flush.is_small

@@ -1,1 +1,0 @@
-"""Flush bookkeeping and the flush job."""
