@@ -19,7 +19,7 @@ from tidelog.queue_layer.commands.deduplication import (
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.outcome import Outcome, Reply
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
@@ -45,7 +45,7 @@ class _Queue:
     def __init__(self) -> None:
         self.now_ms = _START_MS
         receipts = Receipts(queue_id=bytes(16), partition=0, key=bytes(16))
-        self.partition = QueuePartition(QueueConfig(is_fifo=True), receipts, GroupOrder)
+        self.partition = QueuePartition(QueueConfig(is_fifo=True), receipts, FifoOrder)
         self.do(self.partition.seek(0, now_ms=self.now_ms))
         self.partition.serve(self.now_ms)
 
@@ -57,7 +57,7 @@ class _Queue:
 
     def send(self, fields: list[RecordFields]) -> None:
         first = self.partition.records_from
-        self.partition.records_came(first, first + len(fields), fields)
+        self.partition.on_records(first, first + len(fields), fields)
 
     def receive(self, max_messages: int, timeout_ms: int | None = None) -> PartitionReceived:
         command = ReceiveCommand(max_messages=max_messages, visibility_timeout_ms=timeout_ms)

@@ -108,7 +108,7 @@ class QueueConfig:
     """For how long nobody else gets a message that was received; a receive may say otherwise."""
     delivery_delay_ms: int = 0
     """How long each message waits at first. The time stands in what the records say (see
-    `QueuePartition.records_came`): whoever reads them adds this."""
+    `QueuePartition.on_records`): whoever reads them adds this."""
     retention_ms: int = 4 * DAY_MS
     """How long messages are kept, whether somebody has received them or not."""
     max_receive_count: int | None = None

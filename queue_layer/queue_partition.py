@@ -7,7 +7,7 @@ How a shell uses it, on the broker that leads the journal:
 1. Make it, and `apply` the frames of the journal from where that begins. If there is none, begin
    with `seek`.
 2. `serve(now_ms)`, and `trim` if the log of the records begins behind `records_from`.
-3. Tell it of committed records from `records_from` on: `records_came`, for each stretch. When
+3. Tell it of committed records from `records_from` on: `on_records`, for each stretch. When
    `is_ready`, it can be asked.
 4. For a command: `outcome = queue.<command>(...)`; append `outcome.frames` to the journal, in
    their order; `apply` each; send the reply when what was appended is committed (or at once, where
@@ -40,23 +40,23 @@ from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.receipts import Receipts
 from tidelog.queue_layer.state import time_advance as passing_time
 from tidelog.queue_layer.state.pending_dead_letters import DeadLetters, MoveBatch
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.queue_layer.state.snapshots import began_in_parts, parts, to_snapshot
 from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.queue_journal import (
     NO_TARGET,
     AnyEntry,
+    BackgroundWork,
     Frame,
     Moved,
     MoveFailed,
     Purged,
-    Retargeted,
-    SnapshotBegan,
+    Seeked,
     SnapshotEnded,
-    Sought,
+    SnapshotStarted,
     Target,
-    Undone,
+    TargetChanged,
 )
 from tidelog.wire.messages.queues import (
     MessageState,
@@ -86,7 +86,7 @@ class QueuePartition:
         """
         self._config = config
         self._receipts = receipts
-        self._fold = QueueFold(make_order)
+        self._fold = QueueState(make_order)
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class QueuePartition:
     def records_from(self) -> int:
         """The offset of the first record that it is to be told of next.
 
-        Changes by `serve`, `records_came`, and by applying what `seek` or `trim` returned: after
+        Changes by `serve`, `on_records`, and by applying what `seek` or `trim` returned: after
         these, records are told from here, even if they were told before.
         """
         return self._fold.fresh.end
@@ -118,7 +118,7 @@ class QueuePartition:
         """
         return self._fold.order is not None and self._fold.fresh.end >= self._fold.cursor
 
-    def records_came(
+    def on_records(
         self,
         first: int,
         end: int,
@@ -136,14 +136,14 @@ class QueuePartition:
             deliver_at_ms: For all of them, if `fields` is `None`: 0, or a time in Unix
                 milliseconds before which nobody gets them.
         """
-        self._fold.records_came(first, end, fields, deliver_at_ms=deliver_at_ms)
+        self._fold.on_records(first, end, fields, deliver_at_ms=deliver_at_ms)
 
-    def chunks_came(self, first: int, end: int) -> None:
+    def on_chunks(self, first: int, end: int) -> None:
         """Learn of committed records `[first, end)` that are parts of large messages, and none.
 
-        As `records_came` with fields that say so, and costs the same for a stretch of any length.
+        As `on_records` with fields that say so, and costs the same for a stretch of any length.
         """
-        self._fold.chunks_came(first, end)
+        self._fold.on_chunks(first, end)
 
     def configure(self, config: QueueConfig) -> None:
         """Take over settings; they apply from the next command on, also to what is there.
@@ -248,10 +248,10 @@ class QueuePartition:
         """Decide that everything from an offset on is handed out again, and what is below is done.
 
         Also what a new queue begins with. Receipts of before are void, moves that are pending do
-        not happen (one that is under way may). Goes on with `records_came` from that offset.
+        not happen (one that is under way may). Goes on with `on_records` from that offset.
         """
         now_ms = self._fold.advance(now_ms)
-        return Outcome(now_ms, [Sought(offset, self._fold.free_lease_id)], None)
+        return Outcome(now_ms, [Seeked(offset, self._fold.free_lease_id)], None)
 
     def purge(self, end: int, *, now_ms: int) -> Outcome[int]:
         """Decide that all messages below an offset are done; the reply says how many there were.
@@ -274,7 +274,7 @@ class QueuePartition:
 
         Except messages that are to be moved: they may be at their target already, and nobody knows
         before whoever moves them has asked there; `lost` is for those. Where there are such, it has
-        to be told of all records below that offset before (`records_came`).
+        to be told of all records below that offset before (`on_records`).
         """
         now_ms = self._fold.advance(now_ms)
         return Outcome(now_ms, removing.trim(self._fold, log_start_offset), None)
@@ -318,9 +318,9 @@ class QueuePartition:
         return [target for target in self._fold.moves.targets() if target != NO_TARGET]
 
     @property
-    def undone(self) -> Undone:
+    def background_work(self) -> BackgroundWork:
         """What is to be done though nobody asks for it; for the frames of the journal."""
-        return self._fold.undone
+        return self._fold.background_work
 
     def next_move(self, target: Target) -> MoveBatch | None:
         """Return the batch to produce to a target next, by the idempotent producer.
@@ -374,7 +374,7 @@ class QueuePartition:
         target = self._config.dead_letter_target
         if target is None or self._fold.moves.next_batch(NO_TARGET) is None:
             return Outcome(now_ms, [], None)
-        return Outcome(now_ms, [Retargeted(NO_TARGET, target)], None)
+        return Outcome(now_ms, [TargetChanged(NO_TARGET, target)], None)
 
     def dead_letters(self, batch: MoveBatch) -> list[DeadLetters]:
         """Return what the headers of dead letters say, in the order of the batch."""
@@ -482,7 +482,7 @@ class QueuePartition:
         """
         fold = self._fold
         now_ms = fold.advance(now_ms)
-        began = SnapshotBegan(
+        began = SnapshotStarted(
             fold.cursor,
             fold.next_lease_id,
             fold.void_below_lease_id,
@@ -493,4 +493,4 @@ class QueuePartition:
         )
         runs = parts(fold.runs, now_ms=now_ms, next_lease_id=fold.next_lease_id)
         entries: list[AnyEntry] = [*began_in_parts(began), *runs, SnapshotEnded(len(fold.runs))]
-        return [Frame(now_ms, [entry], fold.undone) for entry in entries]
+        return [Frame(now_ms, [entry], fold.background_work) for entry in entries]

@@ -17,7 +17,7 @@ from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.record_batch import BatchHeader, Columns
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import WireFormatError
-from tidelog.wire.messages.queue_journal import Undone, decode
+from tidelog.wire.messages.queue_journal import BackgroundWork, decode
 
 _UNCOMPRESSED_BYTES_MAX = 1 << 30
 
@@ -68,8 +68,8 @@ def _journal_lines(file: str, offset: int, value: bytes) -> Iterator[Line]:
     frame = decode(value)
     around = named_fields(frame)
     del around["entries"]
-    if frame.undone in set(Undone):
-        around["undone"] = Undone(frame.undone).name
+    if frame.background_work in set(BackgroundWork):
+        around["background_work"] = BackgroundWork(frame.background_work).name
     for entry in frame.entries:
         yield {
             "file": file,

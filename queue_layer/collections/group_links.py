@@ -20,7 +20,7 @@ NO_LINK: Final = -1
 """The number of an offset that was given none."""
 
 
-class NextInGroup(Protocol):
+class GroupLinks(Protocol):
     """A number for each offset."""
 
     def get(self, offset: int) -> int:
@@ -48,7 +48,7 @@ def put_link(block: "array[int]", place: int, link: int) -> None:
 
 
 @final
-class LinksInMemory:
+class InMemoryGroupLinks:
     """A number for each offset, in memory."""
 
     __slots__ = ("_blocks", "_first_block")

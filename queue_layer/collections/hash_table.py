@@ -72,7 +72,7 @@ class _Segment:
 
 
 @final
-class PackedTable:
+class HashTable:
     """Numbers from 0 on, below 2^63, by 16-byte hashes.
 
     Memory: 45 to 60 bytes an entry, 12 kB for the first one. It shrinks when the last one goes.

@@ -16,7 +16,7 @@ _ENDS = 0
 
 
 @final
-class Ring:
+class IndexList:
     """Small numbers from 1 on, each there at most once, in the order in which they were added."""
 
     __slots__ = ("_after", "_before")

@@ -15,7 +15,7 @@ _NOTHING: Final[SortedList[tuple[int, int]]] = SortedList()
 
 
 @final
-class ReturnedMessages:
+class RedeliverableMessages:
     """Messages that are visible again, the longest visible first.
 
     Invariant: `_ranges` and `_by_time` hold the same ranges.

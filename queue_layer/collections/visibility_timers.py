@@ -20,7 +20,7 @@ IsCurrent = Callable[[int, int], bool]
 
 
 @final
-class Deadlines:
+class VisibilityTimers:
     """A heap of times, in which what is obsolete stays until it is met or there is too much of it.
 
     Most leases end by a delete long before their time, and then this costs one `heappush` and

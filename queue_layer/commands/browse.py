@@ -6,9 +6,9 @@ Pure: no clock, no I/O.
 from collections.abc import Iterator
 from typing import Final
 
-from tidelog.queue_layer.state.message_status import PASSED_OVER, Kind, MessageStatus
+from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
 from tidelog.queue_layer.state.pending_dead_letters import DeadLetters, MoveBatch
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.messages.queues import MessageState, Run, SeenRun
 
 RUNS_LOOKED_AT_MAX: Final = 10_000
@@ -22,7 +22,7 @@ _Seen = tuple[int, int, MessageState, MessageStatus]
 
 
 def look(
-    fold: QueueFold, states: frozenset[MessageState], from_offset: int, *, max_messages: int
+    fold: QueueState, states: frozenset[MessageState], from_offset: int, *, max_messages: int
 ) -> tuple[list[SeenRun], int | None]:
     """Return messages in these states from an offset on, and where to go on.
 
@@ -51,17 +51,17 @@ def look(
     return found, None
 
 
-def statuses(fold: QueueFold, runs: list[Run]) -> Iterator[tuple[int, int, MessageStatus]]:
+def statuses(fold: QueueState, runs: list[Run]) -> Iterator[tuple[int, int, MessageStatus]]:
     """Yield first offset, count and status of messages that are not done."""
     for first, count in runs:
         for piece_first, piece_end, status in fold.runs.pieces(first, first + count):
             yield piece_first, piece_end - piece_first, status
         start = max(first, fold.cursor)
         if start < first + count:
-            yield start, first + count - start, PASSED_OVER
+            yield start, first + count - start, SKIPPED
 
 
-def dead_letters(fold: QueueFold, batch: MoveBatch) -> list[DeadLetters]:
+def dead_letters(fold: QueueState, batch: MoveBatch) -> list[DeadLetters]:
     """Return what is known of messages that are to be moved, in their order."""
     return [
         DeadLetters(
@@ -89,7 +89,7 @@ def _seen(first: int, count: int, state: MessageState, *, status: MessageStatus)
     )
 
 
-def _walk(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
+def _walk(fold: QueueState, from_offset: int) -> Iterator[_Seen]:
     order = fold.order
     for first, end, state, status in _walk_unblocked(fold, from_offset):
         if state is not MessageState.VISIBLE or order is None or not order.needs_all_records:
@@ -108,7 +108,7 @@ def _walk(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
             at = stop
 
 
-def _walk_unblocked(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
+def _walk_unblocked(fold: QueueState, from_offset: int) -> Iterator[_Seen]:
     for first, end, status in fold.runs.pieces(from_offset, fold.cursor):
         yield first, end, fold.runs.state(status), status
     at = max(from_offset, fold.cursor)
@@ -116,9 +116,9 @@ def _walk_unblocked(fold: QueueFold, from_offset: int) -> Iterator[_Seen]:
         at = message_first
         for first, end, deliver_at_ms in fold.fresh.delayed(at, message_end):
             if at < first:
-                yield at, first, MessageState.VISIBLE, PASSED_OVER
+                yield at, first, MessageState.VISIBLE, SKIPPED
             delayed = MessageStatus(Kind.WAITING, deliver_at_ms)
             yield first, end, MessageState.DELAYED, delayed
             at = end
         if at < message_end:
-            yield at, message_end, MessageState.VISIBLE, PASSED_OVER
+            yield at, message_end, MessageState.VISIBLE, SKIPPED

@@ -25,7 +25,7 @@ from enum import StrEnum
 from hashlib import blake2b, sha256
 from typing import Final, final
 
-from tidelog.queue_layer.collections.hash_table import KEY_SIZE, PackedTable
+from tidelog.queue_layer.collections.hash_table import KEY_SIZE, HashTable
 
 WINDOW_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
 
@@ -92,7 +92,7 @@ class _Generation:
         self.base_offset = base_offset
         self.start_ms = start_ms
         self.last_ms = start_ms
-        self.ids = PackedTable()
+        self.ids = HashTable()
 
     def add(self, key: bytes, offset: int, accepted_ms: int) -> None:
         since = accepted_ms - self.start_ms

@@ -6,27 +6,27 @@ records, and passes when that is mended.
 
 from collections.abc import Iterator
 
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.messages.queues import MessageState
 
 
-def hold(fold: QueueFold, first: int, end: int) -> None:
+def hold(fold: QueueState, first: int, end: int) -> None:
     """Let the order take the visible messages of a range for invisible."""
     if fold.order is not None:
         for piece_first, piece_end, _ in _visible(fold, first, end):
-            fold.order.became_invisible(piece_first, piece_end, is_leased=False)
+            fold.order.on_invisible(piece_first, piece_end, is_leased=False)
 
 
-def let_go(fold: QueueFold, first: int, end: int) -> None:
+def let_go(fold: QueueState, first: int, end: int) -> None:
     """Let the order take the visible messages of a range for what they are."""
     if fold.order is not None:
         for piece_first, piece_end, since_ms in _visible(fold, first, end):
             # What became visible only after it was held is offered already.
-            fold.order.became_invisible(piece_first, piece_end, is_leased=False)
-            fold.order.became_visible(piece_first, piece_end, since_ms)
+            fold.order.on_invisible(piece_first, piece_end, is_leased=False)
+            fold.order.on_visible(piece_first, piece_end, since_ms)
 
 
-def _visible(fold: QueueFold, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+def _visible(fold: QueueState, first: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield which messages of a range are visible, and since when."""
     for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
         if fold.runs.state(status) is MessageState.VISIBLE:

@@ -13,11 +13,18 @@ from msgspec.structs import replace
 
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.config import QueueConfig
-from tidelog.queue_layer.state.message_status import PASSED_OVER, MessageStatus
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.message_status import SKIPPED, MessageStatus
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.receive_attempts import ATTEMPT_ID_SIZE_MAX
 from tidelog.wire.errors import InvalidRequestError
-from tidelog.wire.messages.queue_journal import AnyEntry, Attempt, Died, Received, Repeated, Target
+from tidelog.wire.messages.queue_journal import (
+    AnyEntry,
+    Attempt,
+    DeadLettered,
+    Received,
+    ReceiveRepeated,
+    Target,
+)
 from tidelog.wire.messages.queues import (
     RECEIVE_COUNT_MAX,
     VISIBILITY_TIMEOUT_MS_MAX,
@@ -90,7 +97,7 @@ class ReceivePlan:
     """
 
     def __init__(
-        self, fold: QueueFold, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
+        self, fold: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
     ) -> None:
         self.command = command
         self.attempt: Attempt | None = None
@@ -163,7 +170,7 @@ class ReceivePlan:
             if first < cursor:
                 yield from self._fold.runs.pieces(first, min(end, cursor))
             if end > cursor:
-                yield max(first, cursor), end, PASSED_OVER
+                yield max(first, cursor), end, SKIPPED
 
     def _is_exhausted(self, status: MessageStatus) -> bool:
         deliveries_max = self._config.deliveries_max
@@ -179,7 +186,7 @@ class ReceivePlan:
 
 
 def decide(
-    fold: QueueFold, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
+    fold: QueueState, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
 ) -> tuple[list[AnyEntry], Lease]:
     """Return what to write about messages that were taken of a plan, and the lease of them."""
     timeout_ms = plan.command.visibility_timeout_ms
@@ -207,7 +214,7 @@ def decide(
     return [*entries, *passed(fold, offsets, [*entries, received]), received], lease
 
 
-def _lease_end(fold: QueueFold, now_ms: int, timeout_ms: int) -> int:
+def _lease_end(fold: QueueState, now_ms: int, timeout_ms: int) -> int:
     """Return when a lease ends: a little later if very many others end then."""
     if not timeout_ms:
         return now_ms
@@ -221,13 +228,13 @@ def _repeated(
     if not plan.is_current:
         return [], Lease(attempt.lease_id, [], deadline_ms)
     deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
-    entry = Repeated(attempt.attempt_id, deadline_ms)
+    entry = ReceiveRepeated(attempt.attempt_id, deadline_ms)
     return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
 
 
 def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
     """Yield what to write about dead letters."""
-    return (Died(batch, target, reason) for batch in move_batches(runs))
+    return (DeadLettered(batch, target, reason) for batch in move_batches(runs))
 
 
 def move_batches(runs: list[Run]) -> Iterator[list[Run]]:
@@ -270,7 +277,7 @@ def _cut(runs: list[ReceivedRun], room: int) -> list[ReceivedRun]:
     return kept
 
 
-def _still_visible(fold: QueueFold, first: int, end: int, *, now_ms: int) -> Iterator[ReceivedRun]:
+def _still_visible(fold: QueueState, first: int, end: int, *, now_ms: int) -> Iterator[ReceivedRun]:
     for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
         if fold.runs.state(status) is MessageState.VISIBLE:
             yield ReceivedRun(

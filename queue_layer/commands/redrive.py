@@ -11,7 +11,7 @@ from typing import final
 from tidelog.queue_layer.commands.browse import look
 from tidelog.queue_layer.commands.receive import joined, move_batches
 from tidelog.queue_layer.commands.unreceived_entries import passed
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queue_journal import (
@@ -38,7 +38,7 @@ class RedriveCommand:
     """Only messages from this queue."""
 
 
-def start(fold: QueueFold, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
+def start(fold: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
     """Return what to write about a new redrive; nothing if just this one is running.
 
     Raises:
@@ -64,13 +64,13 @@ def start(fold: QueueFold, command: RedriveCommand, to_move: int) -> list[AnyEnt
     ]
 
 
-def running(fold: QueueFold) -> Redrive | None:
+def running(fold: QueueState) -> Redrive | None:
     """Return the redrive that runs."""
     redrive = fold.redrive
     return redrive if redrive is not None and redrive.status is RedriveStatus.RUNNING else None
 
 
-def candidates(fold: QueueFold, max_messages: int) -> tuple[list[Run], int]:
+def candidates(fold: QueueState, max_messages: int) -> tuple[list[Run], int]:
     """Return the next messages that nobody has, and below which offset that is all of them."""
     redrive = running(fold)
     if redrive is None:
@@ -87,7 +87,7 @@ def candidates(fold: QueueFold, max_messages: int) -> tuple[list[Run], int]:
 
 
 def progress(
-    fold: QueueFold, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, skipped: int
+    fold: QueueState, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, skipped: int
 ) -> list[AnyEntry]:
     """Return what to write when all below an offset was looked at, and some is to be moved.
 
@@ -108,12 +108,12 @@ def progress(
     return [*passed(fold, changed, entries), *entries]
 
 
-def end(fold: QueueFold, status: RedriveStatus, reason: str) -> list[AnyEntry]:
+def end(fold: QueueState, status: RedriveStatus, reason: str) -> list[AnyEntry]:
     """Return what to write about the end of the redrive; nothing if none runs."""
     return [] if running(fold) is None else [RedriveEnded(status, reason)]
 
 
-def _visible(fold: QueueFold, runs: list[Run]) -> Iterator[Run]:
+def _visible(fold: QueueState, runs: list[Run]) -> Iterator[Run]:
     for first, count in runs:
         seen, _ = look(fold, frozenset(), first, max_messages=count)
         for run in seen:

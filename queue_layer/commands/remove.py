@@ -11,14 +11,20 @@ from tidelog.queue_layer.commands.receive import joined
 from tidelog.queue_layer.commands.unreceived_entries import removed, removed_in_part
 from tidelog.queue_layer.state.message_status import Kind, MessageStatus
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import (
     BrokerError,
     InvalidRequestError,
     MessageGoneError,
     ReceiptExpiredError,
 )
-from tidelog.wire.messages.queue_journal import AnyEntry, Deleted, Expired, MoveFailed, Trimmed
+from tidelog.wire.messages.queue_journal import (
+    AnyEntry,
+    Deleted,
+    Expired,
+    LogStartAdvanced,
+    MoveFailed,
+)
 from tidelog.wire.messages.queues import MessageState, Refused, Run
 
 PIECES_AT_ONCE: Final = 2_000
@@ -36,7 +42,7 @@ class Cancelled(NamedTuple):
     """Those that were not looked at, to be cancelled next."""
 
 
-def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]:
+def cancel(fold: QueueState, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]:
     """Return what to write about delayed messages that are not to be delivered at all.
 
     All others are refused: those that can be received, that somebody has, and that are not there.
@@ -67,7 +73,7 @@ def cancel(fold: QueueFold, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]
     return entries, Cancelled(errors, rest)
 
 
-def _looked_at(fold: QueueFold, runs: list[Run]) -> Iterator[tuple[int, int, MessageState | None]]:
+def _looked_at(fold: QueueState, runs: list[Run]) -> Iterator[tuple[int, int, MessageState | None]]:
     """Yield the states of messages, in order; `None`: they are not there."""
     for first, count in runs:
         at, end = first, first + count
@@ -80,14 +86,15 @@ def _looked_at(fold: QueueFold, runs: list[Run]) -> Iterator[tuple[int, int, Mes
             yield at, end, None
 
 
-def slice_end(fold: QueueFold, first: int, end: int, *, forgets_all: bool) -> int:
+def slice_end(fold: QueueState, first: int, end: int, *, forgets_all: bool) -> int:
     """Return where to stop on the way from an offset to another one, so that nobody waits long.
 
     Args:
         fold: As of now.
         first: What is to be removed begins here.
         end: Where it ends, exclusive.
-        forgets_all: Whether it costs nothing to remove all that there is (`Trimmed`, `Purged`).
+        forgets_all: Whether it costs nothing to remove all that there is (`LogStartAdvanced`,
+            `Purged`).
     """
     pieces = chain(
         fold.runs.pieces(first, min(end, fold.cursor)),
@@ -102,14 +109,14 @@ def slice_end(fold: QueueFold, first: int, end: int, *, forgets_all: bool) -> in
     return min(stop, first + MESSAGES_AT_ONCE)
 
 
-def count_below(fold: QueueFold, end: int) -> int:
+def count_below(fold: QueueState, end: int) -> int:
     """Return how many messages there are below an offset."""
     below = fold.runs.pieces(fold.low_water_mark, min(end, fold.cursor))
     fresh = fold.fresh.messages(fold.cursor, min(end, fold.fresh.end))
     return sum(stop - first for first, stop, _ in below) + sum(stop - at for at, stop in fresh)
 
 
-def _states(fold: QueueFold, first: int, end: int) -> Iterator[tuple[int, int, MessageState]]:
+def _states(fold: QueueState, first: int, end: int) -> Iterator[tuple[int, int, MessageState]]:
     """Yield the states of messages in a range that are not done, in order."""
     for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
         yield piece_first, piece_end, fold.runs.state(status)
@@ -142,7 +149,7 @@ def _why_not(state: MessageState | None) -> BrokerError:
             )
 
 
-def expire(fold: QueueFold, before: int, retention_ms: int) -> list[AnyEntry]:
+def expire(fold: QueueState, before: int, retention_ms: int) -> list[AnyEntry]:
     """Return what to write about messages below an offset, all of which are too old.
 
     What was to be delivered at a time of its own, and was never received, is kept for as long
@@ -164,12 +171,12 @@ def expire(fold: QueueFold, before: int, retention_ms: int) -> list[AnyEntry]:
     return removed(fold, joined(expired), Expired)
 
 
-def trim(fold: QueueFold, log_start_offset: int) -> list[AnyEntry]:
+def trim(fold: QueueState, log_start_offset: int) -> list[AnyEntry]:
     """Return what to write about messages that the log has lost, but for those to be moved."""
     if log_start_offset <= fold.low_water_mark:
         return []
     if not fold.moves.has_below(log_start_offset):
-        return [Trimmed(log_start_offset)]
+        return [LogStartAdvanced(log_start_offset)]
     gone = [
         (first, end - first)
         for first, end, status in fold.runs.pieces(fold.low_water_mark, log_start_offset)
@@ -192,6 +199,6 @@ def lost(batch: MoveBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
     return [failed, Expired(gone)], count
 
 
-def _has_time(fold: QueueFold, status: MessageStatus, retention_ms: int) -> bool:
+def _has_time(fold: QueueState, status: MessageStatus, retention_ms: int) -> bool:
     # Receiving and returning a message does not make it any younger.
     return status.lease_id == 0 and status.visible_at_ms + retention_ms > fold.time_ms

@@ -27,8 +27,8 @@ from tidelog.queue_layer.commands.receive import died, joined
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.receipts import Receipt
-from tidelog.queue_layer.state.message_status import PASSED_OVER, Kind, MessageStatus
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import (
     BrokerError,
     ErrorDetail,
@@ -63,7 +63,7 @@ _Piece = tuple[int, int, MessageStatus | None]
 
 
 def decide(
-    fold: QueueFold, config: QueueConfig, settlement: Settlement, *, receipt: Receipt, now_ms: int
+    fold: QueueState, config: QueueConfig, settlement: Settlement, *, receipt: Receipt, now_ms: int
 ) -> tuple[list[AnyEntry], list[Refused]]:
     """Return what to write about a settlement, and for which messages it was refused.
 
@@ -133,7 +133,7 @@ def _covered(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
                 at = stop
 
 
-def _pieces(fold: QueueFold, first: int, end: int) -> Iterator[_Piece]:
+def _pieces(fold: QueueState, first: int, end: int) -> Iterator[_Piece]:
     """Yield messages with their status; of fresh ones the lease was lost."""
     at, passed_end = first, min(end, fold.cursor)
     for piece in fold.runs.pieces(first, passed_end):
@@ -144,11 +144,11 @@ def _pieces(fold: QueueFold, first: int, end: int) -> Iterator[_Piece]:
     if at < passed_end:
         yield at, passed_end, None
     if max(first, fold.cursor) < end:
-        yield max(first, fold.cursor), end, PASSED_OVER
+        yield max(first, fold.cursor), end, SKIPPED
 
 
 def _refusal(
-    fold: QueueFold,
+    fold: QueueState,
     config: QueueConfig,
     status: MessageStatus | None,
     *,
@@ -169,7 +169,7 @@ def _refusal(
 
 
 def _refusal_of_living(
-    fold: QueueFold, config: QueueConfig, status: MessageStatus, *, by: tuple[SettleAction, int]
+    fold: QueueState, config: QueueConfig, status: MessageStatus, *, by: tuple[SettleAction, int]
 ) -> BrokerError | None:
     action, lease_id = by
     if status.lease_id != lease_id:
@@ -223,7 +223,7 @@ def _entries(
 
 
 def _extended(
-    fold: QueueFold, receipt: Receipt, pieces: list[_Piece], *, until_ms: int
+    fold: QueueState, receipt: Receipt, pieces: list[_Piece], *, until_ms: int
 ) -> list[AnyEntry]:
     """Return what says that leases end at a time, or a little later if very many end then."""
     received_ms = [status.last_received_ms for _, _, status in pieces if status is not None]

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidelog.queue_layer.frames import RUNS_PER_ENTRY, is_one_frame
-from tidelog.queue_layer.state.queue_state import QueueFold
-from tidelog.wire.messages.queue_journal import AnyEntry, Deferred, Deleted, Expired
+from tidelog.queue_layer.state.queue_state import QueueState
+from tidelog.wire.messages.queue_journal import AnyEntry, Delayed, Deleted, Expired
 from tidelog.wire.messages.queues import Run
 
 _Removal = type[Deleted] | type[Expired]
@@ -21,13 +21,13 @@ _Removal = type[Deleted] | type[Expired]
 class _Piece(NamedTuple):
     """Messages about which there is something to write."""
 
-    kind: _Removal | type[Deferred]
+    kind: _Removal | type[Delayed]
     run: Run
     time_ms: int = 0
     """When they are visible; only of those that are deferred."""
 
 
-def passed(fold: QueueFold, runs: list[Run], decided: Sequence[AnyEntry]) -> list[AnyEntry]:
+def passed(fold: QueueState, runs: list[Run], decided: Sequence[AnyEntry]) -> list[AnyEntry]:
     """Return what to write before fresh messages change, about what the cursor passes by that.
 
     Args:
@@ -44,7 +44,7 @@ def passed(fold: QueueFold, runs: list[Run], decided: Sequence[AnyEntry]) -> lis
     return entries
 
 
-def removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
+def removed(fold: QueueState, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
     """Return what to write when messages, fresh ones among them, are done away with.
 
     The runs ascend.
@@ -53,7 +53,7 @@ def removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
 
 
 def removed_in_part(
-    fold: QueueFold, runs: list[Run], kind: _Removal, *, pieces_max: int
+    fold: QueueState, runs: list[Run], kind: _Removal, *, pieces_max: int
 ) -> tuple[list[AnyEntry], int | None]:
     """As `removed`, but stop after some pieces; return where, `None` if that is all of it."""
     pieces = list(islice(_removed(fold, runs, kind), pieces_max + 1))
@@ -63,7 +63,7 @@ def removed_in_part(
     return list(_entries(pieces[:-1])), first + count
 
 
-def _removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> Iterator[_Piece]:
+def _removed(fold: QueueState, runs: list[Run], kind: _Removal) -> Iterator[_Piece]:
     at = fold.cursor
     for first, count in runs:
         yield from _of_fresh(fold, at, first)
@@ -71,18 +71,18 @@ def _removed(fold: QueueFold, runs: list[Run], kind: _Removal) -> Iterator[_Piec
         at = max(at, first + count)
 
 
-def _between(fold: QueueFold, runs: list[Run]) -> Iterator[_Piece]:
+def _between(fold: QueueState, runs: list[Run]) -> Iterator[_Piece]:
     at = fold.cursor
     for first, count in runs:
         yield from _of_fresh(fold, at, first)
         at = max(at, first + count)
 
 
-def _of_fresh(fold: QueueFold, first: int, end: int) -> Iterator[_Piece]:
+def _of_fresh(fold: QueueState, first: int, end: int) -> Iterator[_Piece]:
     """Yield what fresh records that are passed over differ in from messages without any field."""
     if first >= end:
         return
-    timed = (_Piece(Deferred, (a, b - a), ms) for a, b, ms in fold.fresh.timed(first, end))
+    timed = (_Piece(Delayed, (a, b - a), ms) for a, b, ms in fold.fresh.timed(first, end))
     if not fold.fresh.chunk_count:
         yield from timed
         return
@@ -104,6 +104,6 @@ def _entries(pieces: Iterable[_Piece]) -> Iterator[AnyEntry]:
 
 def _entry(pieces: list[_Piece]) -> AnyEntry:
     kind = pieces[0].kind
-    if kind is Deferred:
-        return Deferred([(*piece.run, piece.time_ms) for piece in pieces])
+    if kind is Delayed:
+        return Delayed([(*piece.run, piece.time_ms) for piece in pieces])
     return kind([piece.run for piece in pieces])

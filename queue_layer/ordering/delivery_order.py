@@ -27,21 +27,21 @@ class DeliveryOrder(Protocol):
     offsets with exclusive ends. A range may cover messages of many groups and lanes. What the order
     is told, and in which sequence:
 
-    1. It is made for an offset, from which on it is told of all records by `came`, ascending and
-       without gaps, before anything else about them. A record is visible when it came. (One with a
+    1. It is made for an offset, from which on it is told of all records by `on_records`, ascending
+       and without gaps, before anything else about them. A record is visible when it came. (One with a
        delay is told to be invisible right after, and one that is no message to be done.) Those
        below that offset are not there.
     2. If `needs_all_records` is false, that offset is the cursor, and before any record comes it
-       is told what of the messages below is visible (`became_visible`); it is not told of the
+       is told what of the messages below is visible (`on_visible`); it is not told of the
        others below until they become visible. If true, the offset is the low-water mark, or where
        the log begins if that is higher, and each stretch of records that came is followed at once
        by what has become of them: done, dead, invisible.
-    3. `became_invisible` is told of messages that are visible, and again, of invisible ones, when
-       only `is_leased` changes or another lease takes over. `became_visible` is told of invisible
+    3. `on_invisible` is told of messages that are visible, and again, of invisible ones, when
+       only `is_leased` changes or another lease takes over. `on_visible` is told of invisible
        and dead ones, and when a receive did not make them invisible (visibility timeout 0), right
-       behind a `became_invisible`.
-    4. `became_dead`: nobody gets them here, and they block nobody; they may become visible again
-       when they cannot be moved. `became_done`: they will never be spoken of again; the range may
+       behind an `on_invisible`.
+    4. `on_dead_lettered`: nobody gets them here, and they block nobody; they may become visible
+       again when they cannot be moved. `on_deleted`: they will never be spoken of again; the range may
        hold some that were done before. Both are told of messages in any state.
     5. After a seek the order is thrown away, and another is made.
     """
@@ -49,23 +49,23 @@ class DeliveryOrder(Protocol):
     needs_all_records: bool
     """Whether it has to know of each record from the low-water mark on."""
 
-    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+    def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
         """Learn of records; `fields` has one for each, `None` if all have the defaults."""
         ...
 
-    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
         """Learn that messages are leased, or delayed."""
         ...
 
-    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+    def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again, since when."""
         ...
 
-    def became_dead(self, first: int, end: int) -> None:
+    def on_dead_lettered(self, first: int, end: int) -> None:
         """Learn that messages are dead letters."""
         ...
 
-    def became_done(self, first: int, end: int) -> None:
+    def on_deleted(self, first: int, end: int) -> None:
         """Learn that messages are deleted, moved, expired or purged."""
         ...
 

@@ -6,15 +6,15 @@ Pure: no clock, no I/O.
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.fair_order import FairOrder
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
-from tidelog.queue_layer.ordering.priority_order import lane_order
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
+from tidelog.queue_layer.ordering.priority_order import priority_order
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 
 
 def order_for(config: QueueConfig) -> MakeOrder:
     """Return what makes the order of a queue with these settings."""
     if config.is_fifo:
-        return GroupOrder
+        return FifoOrder
     if config.lanes:
-        return lane_order(config.lanes)
+        return priority_order(config.lanes)
     return FairOrder if config.has_fairness else StandardOrder

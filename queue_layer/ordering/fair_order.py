@@ -57,15 +57,15 @@ class FairOrder:
         """Of how many messages it keeps the group."""
         return len(self._groups)
 
-    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+    def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
         """Learn of records."""
-        self._order.came(first, end, fields)
+        self._order.on_records(first, end, fields)
         if fields is None:
             self._groups.extend([0] * (end - first))
         else:
             self._groups.extend(_hash(record.group) for record in fields)
 
-    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
         """Learn that messages are leased, or delayed."""
         self._take(first, end)
         if not is_leased:
@@ -77,27 +77,27 @@ class FairOrder:
                 group = self._group(offset)
                 self._leased_count[group] = self._leased_count.get(group, 0) + 1
 
-    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+    def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again."""
         self._unlease(first, end)
         if not self._aside:
-            self._order.became_visible(first, end, since_ms)
+            self._order.on_visible(first, end, since_ms)
             return
         for offset in range(first, end):
             aside = self._aside.get(self._group(offset))
             if aside is None:
-                self._order.became_visible(offset, offset + 1, since_ms)
+                self._order.on_visible(offset, offset + 1, since_ms)
             else:
                 aside[offset] = None
 
-    def became_dead(self, first: int, end: int) -> None:
+    def on_dead_lettered(self, first: int, end: int) -> None:
         """Learn that messages are dead letters."""
         self._take(first, end)
         self._unlease(first, end)
 
-    def became_done(self, first: int, end: int) -> None:
+    def on_deleted(self, first: int, end: int) -> None:
         """Learn that messages are gone."""
-        self.became_dead(first, end)
+        self.on_dead_lettered(first, end)
         self._forget(max(first, self._start), end)
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
@@ -137,12 +137,12 @@ class FairOrder:
             if len(quiet) >= limit or len(noisy) >= SET_ASIDE_MAX:
                 break
         for group, offset in noisy:
-            self._order.became_invisible(offset, offset + 1, is_leased=False)
+            self._order.on_invisible(offset, offset + 1, is_leased=False)
             self._aside.setdefault(group, {})[offset] = None
         return quiet
 
     def _take(self, first: int, end: int) -> None:
-        self._order.became_invisible(first, end, is_leased=False)
+        self._order.on_invisible(first, end, is_leased=False)
         if not self._aside:
             return
         for offset in range(max(first, self._start), end):

@@ -24,7 +24,7 @@ not by every receive. Only done ones: a dead letter that cannot be moved comes b
 
 **Below the cursor** of a FIFO queue lie messages that nobody received: those of blocked groups,
 passed over when others were served. So what is done is not what lies below the cursor and is not
-leased. The fold keeps what was passed over as runs of a status of their own (`PASSED_OVER`), so
+leased. The fold keeps what was passed over as runs of a status of their own (`SKIPPED`), so
 that everything below the cursor that is in no run is done, as in any queue, and snapshots, counts
 and purges need no second idea. A blocked backlog is one run. In the worst case, if others' messages
 stand between all of its own, it is one run for each of them: as many as the intervals of a set of
@@ -45,9 +45,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, final
 
-from tidelog.queue_layer.collections.group_links import BLOCK_OFFSETS, LinksInMemory, NextInGroup
-from tidelog.queue_layer.collections.hash_table import KEY_SIZE, PackedTable
-from tidelog.queue_layer.collections.index_list import Ring
+from tidelog.queue_layer.collections.group_links import (
+    BLOCK_OFFSETS,
+    GroupLinks,
+    InMemoryGroupLinks,
+)
+from tidelog.queue_layer.collections.hash_table import KEY_SIZE, HashTable
+from tidelog.queue_layer.collections.index_list import IndexList
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 
 _VISIBLE: Final = 0
@@ -70,7 +74,7 @@ _NO_KEY: Final = -2
 
 
 @final
-class GroupOrder:
+class FifoOrder:
     """The messages of one partition by groups.
 
     Invariants: a group is there while it has messages that are not done. Its head is its first
@@ -80,11 +84,11 @@ class GroupOrder:
 
     needs_all_records = True
 
-    def __init__(self, start: int, links: NextInGroup | None = None) -> None:
+    def __init__(self, start: int, links: GroupLinks | None = None) -> None:
         """Know of nothing below an offset; `links` may keep its numbers elsewhere."""
         self._end = start
-        self._links: NextInGroup = LinksInMemory() if links is None else links
-        self._groups = PackedTable()
+        self._links: GroupLinks = InMemoryGroupLinks() if links is None else links
+        self._groups = HashTable()
         """The number of each group that has a key, by the hash of the key."""
         self._heads = array("q", [_NONE])
         self._tails = array("q", [_NONE])
@@ -92,7 +96,7 @@ class GroupOrder:
         self._hashes = bytearray(KEY_SIZE)
         self._free: list[int] = []
         """Numbers of groups that are gone."""
-        self._ring = Ring()
+        self._ring = IndexList()
         self._invisible_counts: dict[int, int] = {}
         """Of groups that have invisible messages."""
         self._dead_counts: dict[int, int] = {}
@@ -101,32 +105,32 @@ class GroupOrder:
         """Messages of each block of links that are not done."""
         self._first_block = start // BLOCK_OFFSETS
 
-    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+    def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
         """Learn of records."""
         assert first == self._end, "records come in the order of the log, each once"
         for offset in range(first, end):
-            self._came(offset, None if fields is None else fields[offset - first].group)
+            self._on_record(offset, None if fields is None else fields[offset - first].group)
         self._end = end
         self._drop_blocks()
 
-    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
         """Learn that messages are leased, or delayed."""
         del is_leased
         for offset in range(first, end):
             self._became(offset, _INVISIBLE)
 
-    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+    def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again: each to its place in its group."""
         del since_ms
         for offset in range(first, end):
             self._became(offset, _VISIBLE)
 
-    def became_dead(self, first: int, end: int) -> None:
+    def on_dead_lettered(self, first: int, end: int) -> None:
         """Learn that messages are dead letters: their groups go on."""
         for offset in range(first, end):
             self._became(offset, _DEAD)
 
-    def became_done(self, first: int, end: int) -> None:
+    def on_deleted(self, first: int, end: int) -> None:
         """Learn that messages are gone: their groups go on."""
         for offset in range(first, end):
             self._became(offset, _DONE)
@@ -169,7 +173,7 @@ class GroupOrder:
         """How much memory groups take, without the links of messages."""
         return len(self._heads) * (KEY_SIZE + 24) + self._groups.size_bytes
 
-    def _came(self, offset: int, key: bytes | None) -> None:
+    def _on_record(self, offset: int, key: bytes | None) -> None:
         if key is None:
             group = self._new_group(offset, _NO_KEY)
         else:

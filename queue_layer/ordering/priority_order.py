@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
-from tidelog.queue_layer.collections.redeliverable import ReturnedMessages
+from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.round_robin import shared
 
@@ -20,7 +20,7 @@ class _Lane:
 
     def __init__(self) -> None:
         self.fresh: RangeMap[None] = RangeMap()
-        self.returned = ReturnedMessages()
+        self.returned = RedeliverableMessages()
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
         """Yield messages as a queue without priorities does."""
@@ -33,7 +33,7 @@ class _Lane:
 
 
 @final
-class LaneOrder:
+class PriorityOrder:
     """Each lane gets its weight of what is handed out, the most urgent one first.
 
     So urgent messages overtake others, and none of the others waits for ever. What a lane cannot
@@ -50,7 +50,7 @@ class LaneOrder:
         self._lane_of: RangeMap[int] = RangeMap()
         """Of all messages that are not done."""
 
-    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+    def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
         """Learn of records; priorities beyond the last lane are in the last lane."""
         if fields is None:
             self._add(first, end, 0)
@@ -68,21 +68,21 @@ class LaneOrder:
         self._lane_of.put(first, end, lane)
         self._lanes[lane].fresh.put(first, end, None)
 
-    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
         """Learn that messages are leased, or delayed."""
         del is_leased
         self._take(first, end)
 
-    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+    def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again."""
         for piece_first, piece_end, lane in self._lane_of.pieces(first, end):
             self._lanes[lane].returned.add(piece_first, piece_end, since_ms)
 
-    def became_dead(self, first: int, end: int) -> None:
+    def on_dead_lettered(self, first: int, end: int) -> None:
         """Learn that messages are dead letters."""
         self._take(first, end)
 
-    def became_done(self, first: int, end: int) -> None:
+    def on_deleted(self, first: int, end: int) -> None:
         """Learn that messages are gone."""
         self._take(first, end)
         self._lane_of.cut(first, end)
@@ -109,11 +109,11 @@ class LaneOrder:
             self._lanes[lane].returned.remove(piece_first, piece_end)
 
 
-def lane_order(weights: Sequence[int]) -> MakeOrder:
+def priority_order(weights: Sequence[int]) -> MakeOrder:
     """Return what makes orders for lanes of these weights, the most urgent first."""
 
-    def make(start: int) -> LaneOrder:
-        return LaneOrder(start, weights)
+    def make(start: int) -> PriorityOrder:
+        return PriorityOrder(start, weights)
 
     return make
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
-from tidelog.queue_layer.collections.redeliverable import ReturnedMessages
+from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.round_robin import shared
 
@@ -32,29 +32,29 @@ class StandardOrder:
         self._end = start
         self._holes: RangeMap[None] = RangeMap()
         """Of what is behind `_next` not visible any more, or not yet."""
-        self._returned = ReturnedMessages()
+        self._returned = RedeliverableMessages()
         """Visible messages before `_next`."""
 
-    def came(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
+    def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
         """Learn of records."""
         del fields
         assert first == self._end
         self._end = end
 
-    def became_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
+    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
         """Learn that messages are leased, or delayed."""
         del is_leased
         self._take(first, end)
 
-    def became_dead(self, first: int, end: int) -> None:
+    def on_dead_lettered(self, first: int, end: int) -> None:
         """Learn that messages are dead letters."""
         self._take(first, end)
 
-    def became_done(self, first: int, end: int) -> None:
+    def on_deleted(self, first: int, end: int) -> None:
         """Learn that messages are gone."""
         self._take(first, end)
 
-    def became_visible(self, first: int, end: int, since_ms: int) -> None:
+    def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again."""
         if first < self._next:
             self._returned.add(first, min(end, self._next), since_ms)

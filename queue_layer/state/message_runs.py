@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
-from tidelog.queue_layer.collections.visibility_timers import Deadlines
+from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
 from tidelog.queue_layer.state.message_status import Kind, MessageStatus
 from tidelog.wire.messages.queues import MessageState
 
@@ -27,7 +27,7 @@ class MessageRuns:
         self.counts = [0, 0, 0, 0]
         """Messages by `MessageState`, which is never `BLOCKED` here."""
         self._runs: RangeMap[MessageStatus] = RangeMap()
-        self._deadlines = Deadlines(self._is_current)
+        self._timers = VisibilityTimers(self._is_current)
 
     def __len__(self) -> int:
         """Return the number of runs."""
@@ -60,7 +60,7 @@ class MessageRuns:
         state = self.state(status)
         self.counts[state] += end - first
         if state in (MessageState.LEASED, MessageState.DELAYED):
-            self._deadlines.add(status.visible_at_ms, begins)
+            self._timers.add(status.visible_at_ms, begins)
 
     def fill(self, pieces: Sequence[Piece]) -> None:
         """Replace all by other messages, ascending; time stays."""
@@ -72,7 +72,7 @@ class MessageRuns:
             self.counts[state] += end - first
             if state in (MessageState.LEASED, MessageState.DELAYED):
                 deadlines.append((status.visible_at_ms, first))
-        self._deadlines.fill(deadlines)
+        self._timers.fill(deadlines)
 
     def cut(self, first: int, end: int) -> list[Piece]:
         """Remove messages and return them."""
@@ -81,18 +81,18 @@ class MessageRuns:
             self.counts[self.state(status)] -= piece_end - piece_first
         rest = self._runs.starting_at(end)
         if rest is not None and self._is_current(rest[1].visible_at_ms, end):
-            self._deadlines.add(rest[1].visible_at_ms, end)
+            self._timers.add(rest[1].visible_at_ms, end)
         return pieces
 
     def next_deadline_ms(self) -> int | None:
         """Return when the next messages become visible by themselves."""
-        return self._deadlines.next_ms()
+        return self._timers.next_ms()
 
     def advance(self, now_ms: int) -> list[Piece]:
         """Let time pass, if it does; return what became visible by that, the earliest first."""
         if now_ms <= self.time_ms:
             return []
-        due = self._deadlines.pop_due(now_ms)
+        due = self._timers.pop_due(now_ms)
         pieces: list[Piece] = []
         for _, first in due:
             found = self._runs.starting_at(first)
@@ -106,16 +106,16 @@ class MessageRuns:
 
     def free_time(self, time_ms: int) -> int:
         """Return the first time from this one on at which not very many become visible."""
-        return self._deadlines.free_time(time_ms)
+        return self._timers.free_time(time_ms)
 
     def time_of(self, count: int, now_ms: int) -> int:
         """Return a time, up to now, until which so many runs become visible; now if fewer do."""
-        return self._deadlines.time_of(count, now_ms)
+        return self._timers.time_of(count, now_ms)
 
     def clear(self) -> None:
         """Remove all; time stays."""
         self._runs.clear()
-        self._deadlines.clear()
+        self._timers.clear()
         self.counts = [0, 0, 0, 0]
 
     def _is_current(self, time_ms: int, first: int) -> bool:

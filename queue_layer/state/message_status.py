@@ -54,5 +54,5 @@ class MessageStatus(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-PASSED_OVER: Final = MessageStatus()
+SKIPPED: Final = MessageStatus()
 """Of messages that the cursor passed without anybody getting them: visible, never received."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import final
 
-from tidelog.wire.messages.queue_journal import NO_TARGET, SnapshotMoves, Target, Undone
+from tidelog.wire.messages.queue_journal import NO_TARGET, BackgroundWork, SnapshotMoves, Target
 from tidelog.wire.messages.queues import Run
 
 
@@ -144,15 +144,15 @@ class PendingMoves:
         ]
 
     @property
-    def undone(self) -> Undone:
+    def background_work(self) -> BackgroundWork:
         """Whether something is to be moved, or kept until there is a place for it."""
-        undone = Undone.NOTHING
+        background_work = BackgroundWork.NOTHING
         for target, chain in self._chains.items():
             if chain.batches:
                 if target != NO_TARGET:
-                    return Undone.MOVES
-                undone = Undone.KEPT
-        return undone
+                    return BackgroundWork.MOVES
+                background_work = BackgroundWork.KEPT
+        return background_work
 
     def targets(self) -> list[Target]:
         """Return the targets to which something is to be moved, in a fixed order."""

@@ -13,42 +13,42 @@ from msgspec.structs import replace as replace_field
 
 from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, MakeOrder, RecordFields
 from tidelog.queue_layer.state.message_runs import MessageRuns
-from tidelog.queue_layer.state.message_status import PASSED_OVER, Kind, MessageStatus
+from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
 from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
-from tidelog.queue_layer.state.receive_attempts import Attempts
+from tidelog.queue_layer.state.receive_attempts import ReceiveAttempts
 from tidelog.queue_layer.state.redrive_state import Redrive
-from tidelog.queue_layer.state.snapshots import SNAPSHOT_GOES_ON, SnapshotReader
-from tidelog.queue_layer.state.unreceived import FreshRecords, chunks_in, delays_in
+from tidelog.queue_layer.state.snapshots import SNAPSHOT_PARTS, SnapshotReader
+from tidelog.queue_layer.state.unreceived import UnreceivedRecords, chunks_in, delays_in
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     Attempt,
-    Deferred,
+    BackgroundWork,
+    DeadLettered,
+    Delayed,
     Deleted,
-    Died,
     Expired,
     Extended,
     Frame,
+    LogStartAdvanced,
     Moved,
     MoveFailed,
     Purged,
     Received,
+    ReceiveRepeated,
     RedriveEnded,
     Redriven,
     RedriveProgressed,
     RedriveStarted,
     Released,
-    Repeated,
-    Retargeted,
     Returned,
-    SnapshotBegan,
+    Seeked,
     SnapshotEnded,
     SnapshotMoreAttempts,
     SnapshotMoreMoves,
     SnapshotRuns,
-    Sought,
+    SnapshotStarted,
     Target,
-    Trimmed,
-    Undone,
+    TargetChanged,
 )
 from tidelog.wire.messages.queues import MessageState, Run
 from tidelog.wire.messages.redrives import RedriveStatus
@@ -61,7 +61,7 @@ Change = Callable[[MessageStatus], MessageStatus | None]
 
 
 @final
-class QueueFold:
+class QueueState:
     """What a journal says, and what follows from it now.
 
     Invariant: every message below `cursor` is in `runs`, or done. Every message from it on is
@@ -81,9 +81,9 @@ class QueueFold:
         """End of the last purge: no message below it counts as sent, though it is in the log."""
         self.runs = MessageRuns()
         self.moves = PendingMoves()
-        self.attempts = Attempts()
+        self.attempts = ReceiveAttempts()
         self.redrive: Redrive | None = None
-        self.fresh = FreshRecords(0, 0)
+        self.fresh = UnreceivedRecords(0, 0)
         self.version = 0
         """Grows whenever something happens to messages that have come."""
         self.order: DeliveryOrder | None = None
@@ -113,12 +113,12 @@ class QueueFold:
         return self.runs.time_ms
 
     @property
-    def undone(self) -> Undone:
+    def background_work(self) -> BackgroundWork:
         """What is to be done though nobody asks for it."""
         redrive = self.redrive
         if redrive is not None and redrive.status is RedriveStatus.RUNNING:
-            return Undone.MOVES
-        return self.moves.undone
+            return BackgroundWork.MOVES
+        return self.moves.background_work
 
     # -- what is not decided here: time, and records --------------------------------------------
 
@@ -138,22 +138,22 @@ class QueueFold:
             start = self.low_water_mark
             order = self._make_order(start)
         self.order = order
-        self.fresh = FreshRecords(start, self.time_ms)
+        self.fresh = UnreceivedRecords(start, self.time_ms)
         if order.needs_all_records:
             return
         for first, end, status in self.runs:
             if self.runs.state(status) is MessageState.VISIBLE:
-                order.became_visible(first, end, status.visible_at_ms)
+                order.on_visible(first, end, status.visible_at_ms)
 
-    def records_came(
+    def on_records(
         self, first: int, end: int, fields: Sequence[RecordFields] | None, *, deliver_at_ms: int
     ) -> None:
-        """Take note of committed records; see `QueuePartition.records_came`."""
+        """Take note of committed records; see `QueuePartition.on_records`."""
         assert self.order is not None, "records came before the queue was served"
         assert first == self.fresh.end < end, f"records came from {first}, not {self.fresh.end}"
         assert fields is None or len(fields) == end - first
-        self.fresh.came(end)
-        self.order.came(first, end, fields)
+        self.fresh.on_records(end)
+        self.order.on_records(first, end, fields)
         self._tell_past(first, min(end, self.cursor))
         fresh_from = max(first, self.cursor)
         for chunks_first, chunks_end in chunks_in(first, end, fields):
@@ -166,18 +166,18 @@ class QueueFold:
                 continue
             self.fresh.delay(start, delay_end, time_ms)
             if time_ms > self.time_ms:
-                self.order.became_invisible(start, delay_end, is_leased=False)
+                self.order.on_invisible(start, delay_end, is_leased=False)
 
-    def chunks_came(self, first: int, end: int) -> None:
-        """Take note of committed records that are no messages; see `QueuePartition.chunks_came`."""
-        self.records_came(first, end, None, deliver_at_ms=0)
+    def on_chunks(self, first: int, end: int) -> None:
+        """Take note of committed records that are no messages; see `QueuePartition.on_chunks`."""
+        self.on_records(first, end, None, deliver_at_ms=0)
         self._pass_over_chunks(max(first, self.cursor), end)
 
     def _pass_over_chunks(self, first: int, end: int) -> None:
         assert self.order is not None
         if first < end:
             self.fresh.pass_over_chunks(first, end)
-            self.order.became_done(first, end)
+            self.order.on_deleted(first, end)
 
     def _tell_past(self, first: int, end: int) -> None:
         """Tell the order what has become of records that came before it was there."""
@@ -185,16 +185,16 @@ class QueueFold:
         at = first
         for piece_first, piece_end, status in self.runs.pieces(first, end):
             if at < piece_first:
-                self.order.became_done(at, piece_first)
+                self.order.on_deleted(at, piece_first)
             at = piece_end
             state = self.runs.state(status)
             if state is MessageState.DEAD:
-                self.order.became_dead(piece_first, piece_end)
+                self.order.on_dead_lettered(piece_first, piece_end)
             elif state is not MessageState.VISIBLE:
                 is_leased = state is MessageState.LEASED
-                self.order.became_invisible(piece_first, piece_end, is_leased=is_leased)
+                self.order.on_invisible(piece_first, piece_end, is_leased=is_leased)
         if at < end:
-            self.order.became_done(at, end)
+            self.order.on_deleted(at, end)
 
     # -- what is decided ------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class QueueFold:
         self.advance(frame.now_ms)
         self.version += 1
         for entry in frame.entries:
-            if not isinstance(entry, SNAPSHOT_GOES_ON):
+            if not isinstance(entry, SNAPSHOT_PARTS):
                 # A snapshot that was not ended is none: its writer went away meanwhile.
                 self._snapshot = None
             self._apply(entry, frame.now_ms)
@@ -212,7 +212,7 @@ class QueueFold:
         match entry:
             case Received():
                 self._received(entry, now_ms)
-            case Repeated():
+            case ReceiveRepeated():
                 self._repeated(entry, now_ms)
             case Deleted() | Expired():
                 self._change_all(entry.runs, lambda _: None)
@@ -222,19 +222,19 @@ class QueueFold:
                 self._released(entry)
             case Returned():
                 self._returned(entry)
-            case Deferred():
+            case Delayed():
                 self._deferred(entry)
-            case Died():
+            case DeadLettered():
                 self._died(entry)
             case Moved():
                 self._moved(entry)
             case MoveFailed():
                 self._move_failed(entry, now_ms)
-            case Retargeted():
+            case TargetChanged():
                 self.moves.retarget(_target(entry.source), _target(entry.target))
-            case Trimmed() | Purged():
+            case LogStartAdvanced() | Purged():
                 self._removed(entry)
-            case Sought():
+            case Seeked():
                 self._sought(entry)
             case RedriveStarted():
                 self._redrive_started(entry, now_ms)
@@ -242,7 +242,7 @@ class QueueFold:
                 self._redriven(entry)
             case RedriveProgressed() | RedriveEnded():
                 self._redrive_went_on(entry, now_ms)
-            case SnapshotBegan():
+            case SnapshotStarted():
                 self._snapshot = SnapshotReader(entry, now_ms)
             case SnapshotRuns() | SnapshotMoreMoves() | SnapshotMoreAttempts():
                 if self._snapshot is not None:
@@ -250,7 +250,7 @@ class QueueFold:
             case SnapshotEnded():
                 self._snapshot_ended(entry)
 
-    def _sought(self, entry: Sought) -> None:
+    def _sought(self, entry: Seeked) -> None:
         self.runs.clear()
         self.attempts.clear()
         self.moves.drop(0, self.cursor)
@@ -258,7 +258,7 @@ class QueueFold:
         self.void_below_lease_id = max(self.next_lease_id, entry.void_below_lease_id)
         if self.order is not None:
             self.order = self._make_order(entry.offset)
-            self.fresh = FreshRecords(entry.offset, self.time_ms)
+            self.fresh = UnreceivedRecords(entry.offset, self.time_ms)
 
     def _received(self, entry: Received, now_ms: int) -> None:
         assert entry.lease_id >= self.next_lease_id
@@ -282,7 +282,7 @@ class QueueFold:
             attempt = Attempt(entry.attempt_id, entry.lease_id, runs, now_ms, entry.visible_at_ms)
             self.attempts.received(attempt)
 
-    def _repeated(self, entry: Repeated, now_ms: int) -> None:
+    def _repeated(self, entry: ReceiveRepeated, now_ms: int) -> None:
         attempt = self.attempts.find(entry.attempt_id, now_ms=now_ms)
         assert attempt is not None, "something happened to the messages of a repeated receive"
 
@@ -292,7 +292,7 @@ class QueueFold:
         self._change_all(list(attempt.runs), extend)
         self.attempts.received(replace_field(attempt, deadline_ms=entry.visible_at_ms))
 
-    def _deferred(self, entry: Deferred) -> None:
+    def _deferred(self, entry: Delayed) -> None:
         for first, count, visible_at_ms in entry.runs:
             self._pass_to(first)
             self._pass_over(first, first + count, MessageStatus(visible_at_ms=visible_at_ms))
@@ -326,7 +326,7 @@ class QueueFold:
 
         self._change_all(entry.runs, give_back)
 
-    def _died(self, entry: Died) -> None:
+    def _died(self, entry: DeadLettered) -> None:
         self._take_out(entry.runs, entry.reason)
         self.moves.add(_target(entry.target), entry.runs)
 
@@ -367,8 +367,8 @@ class QueueFold:
             if redrive is not None and redrive.number == batch.redrive:
                 self.redrive = replace(redrive, failed=redrive.failed + entry.count)
 
-    def _removed(self, entry: Trimmed | Purged) -> None:
-        if isinstance(entry, Trimmed):
+    def _removed(self, entry: LogStartAdvanced | Purged) -> None:
+        if isinstance(entry, LogStartAdvanced):
             self._remove_below(entry.offset)
         else:
             self.purged_below = max(entry.end, self.purged_below)
@@ -389,7 +389,7 @@ class QueueFold:
             # Nothing that it was told of is left: a new one needs not be told of each message.
             self.serve()
         else:
-            self.order.became_done(start, end)
+            self.order.on_deleted(start, end)
 
     def _redrive_started(self, entry: RedriveStarted, now_ms: int) -> None:
         self.redrive = Redrive(
@@ -437,7 +437,7 @@ class QueueFold:
     def _pass_to(self, end: int) -> None:
         """Pass over all fresh messages below an offset: they are there, never received."""
         if self.cursor < end:
-            self._pass_over(self.cursor, end, PASSED_OVER)
+            self._pass_over(self.cursor, end, SKIPPED)
 
     def _pass_over(self, first: int, end: int, status: MessageStatus) -> None:
         self.runs.put(first, end, status)
@@ -458,10 +458,10 @@ class QueueFold:
             first = self.cursor
             self.fresh.remove(first, end)
             self.cursor = end
-            self._replace(first, end, PASSED_OVER, change=change)
+            self._replace(first, end, SKIPPED, change=change)
 
     def _replace(self, first: int, end: int, old: MessageStatus, *, change: Change) -> None:
-        self.attempts.something_happened(old.lease_id)
+        self.attempts.on_lease_changed(old.lease_id)
         new = change(old)
         if new is not None:
             self.runs.put(first, end, new)
@@ -469,26 +469,26 @@ class QueueFold:
         if self.order is None or stop <= first:
             return
         if new is None:
-            self.order.became_done(first, stop)
+            self.order.on_deleted(first, stop)
             return
         state = self.runs.state(new)
         if state is MessageState.DEAD:
-            self.order.became_dead(first, stop)
+            self.order.on_dead_lettered(first, stop)
         elif state is not MessageState.VISIBLE:
             if old.kind is Kind.DEAD:
-                self.order.became_visible(first, stop, new.visible_at_ms)
+                self.order.on_visible(first, stop, new.visible_at_ms)
             is_leased = state is MessageState.LEASED
-            self.order.became_invisible(first, stop, is_leased=is_leased)
+            self.order.on_invisible(first, stop, is_leased=is_leased)
         else:
             if self.runs.state(old) is MessageState.VISIBLE:
-                self.order.became_invisible(first, stop, is_leased=True)
-            self.order.became_visible(first, stop, new.visible_at_ms)
+                self.order.on_invisible(first, stop, is_leased=True)
+            self.order.on_visible(first, stop, new.visible_at_ms)
 
     def _tell_visible(self, first: int, end: int, since_ms: int) -> None:
         self.version += 1
         stop = min(end, self.fresh.end)
         if self.order is not None and first < stop:
-            self.order.became_visible(first, stop, since_ms)
+            self.order.on_visible(first, stop, since_ms)
 
 
 def _target(pair: Target) -> Target:

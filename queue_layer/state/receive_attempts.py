@@ -27,7 +27,7 @@ ATTEMPTS_MAX: Final = 100_000
 
 
 @final
-class Attempts:
+class ReceiveAttempts:
     """The receives of one partition that can be repeated.
 
     Invariant: each is of a lease none of whose messages was settled or received again.
@@ -72,7 +72,7 @@ class Attempts:
             self._by_id[attempt.attempt_id] = attempt
             self._id_of_lease[attempt.lease_id] = attempt.attempt_id
 
-    def something_happened(self, lease_id: int) -> None:
+    def on_lease_changed(self, lease_id: int) -> None:
         """Forget the receive that a lease comes from: a message of it was settled or moved."""
         attempt_id = self._id_of_lease.get(lease_id)
         if attempt_id is not None:

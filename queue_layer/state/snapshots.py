@@ -14,7 +14,6 @@ from tidelog.queue_layer.state.message_status import Kind, MessageStatus
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.wire.messages.queue_journal import (
     Attempt,
-    SnapshotBegan,
     SnapshotEnded,
     SnapshotMoreAttempts,
     SnapshotMoreMoves,
@@ -22,11 +21,12 @@ from tidelog.wire.messages.queue_journal import (
     SnapshotRedrive,
     SnapshotRun,
     SnapshotRuns,
+    SnapshotStarted,
 )
 from tidelog.wire.messages.queues import Run
 from tidelog.wire.messages.redrives import RedriveStatus
 
-SNAPSHOT_GOES_ON: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, SnapshotEnded)
+SNAPSHOT_PARTS: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, SnapshotEnded)
 """Entries behind the first one of a snapshot."""
 RUNS_PER_PART: Final = 5_000
 """At some 40 bytes each, and at most 82, a part is far below the limit of a record."""
@@ -57,8 +57,8 @@ def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
 
 
 def began_in_parts(
-    began: SnapshotBegan,
-) -> Iterator[SnapshotBegan | SnapshotMoreMoves | SnapshotMoreAttempts]:
+    began: SnapshotStarted,
+) -> Iterator[SnapshotStarted | SnapshotMoreMoves | SnapshotMoreAttempts]:
     """Yield the beginning of a snapshot, as one entry wherever that is small enough."""
     moves, *more_moves = list(_cut_moves(began.moves)) or [[]]
     attempts, *more_attempts = list(_cut_attempts(began.attempts)) or [[]]
@@ -165,7 +165,7 @@ def to_snapshot(redrive: Redrive | None) -> SnapshotRedrive | None:
 class SnapshotReader:
     """Collects the entries of one snapshot."""
 
-    def __init__(self, began: SnapshotBegan, now_ms: int) -> None:
+    def __init__(self, began: SnapshotStarted, now_ms: int) -> None:
         self.began = began
         self.runs: list[Piece] = []
         self.moves = list(began.moves)

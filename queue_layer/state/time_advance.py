@@ -6,13 +6,13 @@ time: so after each of them all is as it was then, and the order of delivery is 
 
 from typing import Final
 
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 
 ENDED_AT_ONCE: Final = 2_000
 """Leases or delays that end in one part, if not more of them end in its last millisecond."""
 
 
-def advance_in_part(fold: QueueFold, now_ms: int) -> bool:
+def advance_in_part(fold: QueueState, now_ms: int) -> bool:
     """Let time pass to now, or to where enough has happened; return whether it is now."""
     until_ms = min(
         fold.runs.time_of(ENDED_AT_ONCE, now_ms), fold.fresh.time_of(ENDED_AT_ONCE, now_ms)

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
-from tidelog.queue_layer.collections.visibility_timers import Deadlines
+from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 
 
 @final
-class FreshRecords:
+class UnreceivedRecords:
     """What came and was neither received nor passed over.
 
     Invariants: `delayed_count` is the number of offsets in `_times` whose time has not come, and
@@ -29,9 +29,9 @@ class FreshRecords:
         self._times: RangeMap[int] = RangeMap()
         """When records are visible that had to wait, also if that has passed."""
         self._chunks: RangeMap[None] = RangeMap()
-        self._deadlines = Deadlines(self._is_current)
+        self._timers = VisibilityTimers(self._is_current)
 
-    def came(self, end: int) -> None:
+    def on_records(self, end: int) -> None:
         """Learn that there are records up to an offset."""
         self.end = end
 
@@ -40,7 +40,7 @@ class FreshRecords:
         begins = self._times.put(first, end, deliver_at_ms)
         if deliver_at_ms > self._time_ms:
             self.delayed_count += end - first
-            self._deadlines.add(deliver_at_ms, begins)
+            self._timers.add(deliver_at_ms, begins)
 
     def pass_over_chunks(self, first: int, end: int) -> None:
         """Learn that some of those that came are no messages."""
@@ -87,16 +87,16 @@ class FreshRecords:
                 self.delayed_count -= piece_end - piece_first
         rest = self._times.starting_at(end)
         if rest is not None and rest[1] > self._time_ms:
-            self._deadlines.add(rest[1], end)
+            self._timers.add(rest[1], end)
 
     def next_deadline_ms(self) -> int | None:
         """Return when the next ones have waited enough."""
-        return self._deadlines.next_ms()
+        return self._timers.next_ms()
 
     def pop_due(self, now_ms: int) -> list[tuple[int, int, int]]:
         """Return ranges that have waited enough, and when they had; they are not delayed now."""
         due: list[tuple[int, int, int]] = []
-        for time_ms, first in self._deadlines.pop_due(now_ms):
+        for time_ms, first in self._timers.pop_due(now_ms):
             found = self._times.starting_at(first)
             assert found is not None
             self.delayed_count -= found[0] - first
@@ -106,7 +106,7 @@ class FreshRecords:
 
     def time_of(self, count: int, now_ms: int) -> int:
         """Return a time, up to now, until which so many ranges have waited; now if fewer have."""
-        return self._deadlines.time_of(count, now_ms)
+        return self._timers.time_of(count, now_ms)
 
     def _is_current(self, time_ms: int, first: int) -> bool:
         found = self._times.starting_at(first)

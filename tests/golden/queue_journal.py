@@ -19,25 +19,25 @@ NOW_MS = 1_700_000_000_000
 DEAD = (bytes(range(0xA0, 0xB0)), 3)
 
 ENTRIES: list[entries.AnyEntry] = [
-    entries.Sought(1000),
+    entries.Seeked(1000),
     entries.Received(1, [(1000, 10), (1020, 1)], NOW_MS + 30_000, "worker-1", b"attempt"),
-    entries.Deferred([(1030, 2, NOW_MS + 60_000)]),
+    entries.Delayed([(1030, 2, NOW_MS + 60_000)]),
     entries.Deleted([(1000, 3)]),
     entries.Extended(1, [(1003, 1)], NOW_MS + 90_000),
     entries.Released([(1004, 2)], NOW_MS + 5_000, "no route to host"),
     entries.Returned([(1006, 1)], NOW_MS),
-    entries.Died([(1007, 2)], DEAD, "not a number"),
+    entries.DeadLettered([(1007, 2)], DEAD, "not a number"),
     entries.Moved(DEAD, 0, 0, 1),
     entries.MoveFailed(DEAD, 0, 1, 1, "the topic is gone"),
-    entries.Retargeted(entries.NO_TARGET, DEAD),
-    entries.Trimmed(1003),
+    entries.TargetChanged(entries.NO_TARGET, DEAD),
+    entries.LogStartAdvanced(1003),
     entries.Expired([(1004, 1)]),
     entries.Purged(1040),
     entries.RedriveStarted(1040, 12, None, 50, "orders"),
     entries.Redriven([(1009, 1)], DEAD),
     entries.RedriveProgressed(1010, 3),
     entries.RedriveEnded(2, "cancelled"),
-    entries.SnapshotBegan(
+    entries.SnapshotStarted(
         1040,
         2,
         1,
@@ -50,7 +50,7 @@ ENTRIES: list[entries.AnyEntry] = [
         [("worker-1", "")], [entries.SnapshotRun(1020, 1, 1, 30_000, 1, 0, 0, 1, 0)]
     ),
     entries.SnapshotEnded(1),
-    entries.Repeated(b"attempt", NOW_MS + 35_000),
+    entries.ReceiveRepeated(b"attempt", NOW_MS + 35_000),
     entries.SnapshotMoreMoves([entries.SnapshotMoves(DEAD, 1, 0, [[(1013, 1)]], [0])]),
     entries.SnapshotMoreAttempts(
         [Attempt(b"another", 2, ((1010, 1),), NOW_MS - 1000, NOW_MS + 31_000)]
@@ -58,8 +58,8 @@ ENTRIES: list[entries.AnyEntry] = [
 ]
 FRAMES = [
     *(Frame(NOW_MS, [entry]) for entry in ENTRIES),
-    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.Undone.MOVES),
-    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.Undone.NOTHING, 70_000),
+    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.BackgroundWork.MOVES),
+    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.BackgroundWork.NOTHING, 70_000),
 ]
 EXAMPLE = entries.encode(FRAMES[1])
 """Of the page of the format: a receive."""

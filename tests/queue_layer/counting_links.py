@@ -2,7 +2,7 @@
 
 from typing import final
 
-from tidelog.queue_layer.collections.group_links import LinksInMemory
+from tidelog.queue_layer.collections.group_links import InMemoryGroupLinks
 
 
 @final
@@ -10,7 +10,7 @@ class CountingLinks:
     """Links in memory that count how often they are looked at."""
 
     def __init__(self) -> None:
-        self.links = LinksInMemory()
+        self.links = InMemoryGroupLinks()
         self.count = 0
 
     def get(self, offset: int) -> int:

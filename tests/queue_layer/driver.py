@@ -70,13 +70,13 @@ class Driver:
         """Let records be committed."""
         first = self.told[-1][1] if self.told else 0
         self.told.append((first, first + count, fields, deliver_at_ms))
-        self.queue.records_came(first, first + count, fields, deliver_at_ms=deliver_at_ms)
+        self.queue.on_records(first, first + count, fields, deliver_at_ms=deliver_at_ms)
 
-    def chunks_came(self, count: int) -> None:
+    def on_chunks(self, count: int) -> None:
         """Let parts of large messages be committed, whose batches say what they are."""
         first = self.told[-1][1] if self.told else 0
         self.told.append((first, first + count, [RecordFields(is_chunk=True)] * count, 0))
-        self.queue.chunks_came(first, first + count)
+        self.queue.on_chunks(first, first + count)
 
     def do(self, outcome: Outcome[Reply]) -> Reply:
         """Append what was decided, and apply it."""
@@ -172,4 +172,4 @@ class Driver:
             start = max(first, self.queue.records_from)
             if start < end:
                 kept = None if fields is None else fields[start - first :]
-                self.queue.records_came(start, end, kept, deliver_at_ms=deliver_at_ms)
+                self.queue.on_records(start, end, kept, deliver_at_ms=deliver_at_ms)

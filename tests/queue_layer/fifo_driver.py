@@ -3,7 +3,7 @@
 from tests.queue_layer.driver import Driver, offsets_of
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.wire.messages.queues import PartitionReceived
 
 FIFO = QueueConfig(is_fifo=True)
@@ -11,7 +11,7 @@ FIFO = QueueConfig(is_fifo=True)
 
 def fifo(groups: str = "", config: QueueConfig = FIFO) -> Driver:
     """Return a queue to which one message of each of these groups was sent."""
-    driver = Driver(config, make_order=GroupOrder)
+    driver = Driver(config, make_order=FifoOrder)
     if groups:
         send(driver, groups)
     return driver

@@ -53,7 +53,7 @@ class ListModel:
     def came(self, deliver_at_ms: Sequence[int]) -> None:
         self.messages.extend(Message(visible_at_ms=time_ms) for time_ms in deliver_at_ms)
 
-    def chunks_came(self, count: int) -> None:
+    def on_chunks(self, count: int) -> None:
         self.messages.extend(Message(is_done=True) for _ in range(count))
 
     def offsets(self, state: MessageState) -> list[int]:

@@ -31,23 +31,23 @@ def check_order(
     order: DeliveryOrder, fields: Sequence[RecordFields] | None, told: list[Change], *, limit: int
 ) -> None:
     """Tell an order of changes, as a queue does, and check after each what it offers."""
-    order.came(0, RECORDS, fields)
+    order.on_records(0, RECORDS, fields)
     visible, done = set(range(RECORDS)), set[int]()
     for turn, (change, first, count, time_ms) in enumerate(told):
         for offset in set(range(first, min(RECORDS, first + count))) - done:
             match change:
                 case "leased" | "delayed":
-                    order.became_invisible(offset, offset + 1, is_leased=change == "leased")
+                    order.on_invisible(offset, offset + 1, is_leased=change == "leased")
                     visible.discard(offset)
                 case "visible":
                     if offset not in visible:
-                        order.became_visible(offset, offset + 1, time_ms)
+                        order.on_visible(offset, offset + 1, time_ms)
                     visible.add(offset)
                 case "dead":
-                    order.became_dead(offset, offset + 1)
+                    order.on_dead_lettered(offset, offset + 1)
                     visible.discard(offset)
                 case _:
-                    order.became_done(offset, offset + 1)
+                    order.on_deleted(offset, offset + 1)
                     visible.discard(offset)
                     done.add(offset)
         offered = [o for a, b in order.candidates(limit, turn) for o in range(a, b)]

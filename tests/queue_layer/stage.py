@@ -100,7 +100,7 @@ class Stage:
     def _tell_records(self) -> None:
         first, end = self._core.records_from, len(self._names)
         if first < end:
-            self._core.records_came(first, end, self._fields[first:])
+            self._core.on_records(first, end, self._fields[first:])
 
     def _decide(self, outcome: Outcome[Reply]) -> Reply:
         for frame in outcome.frames:

@@ -78,9 +78,9 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4))
     def chunks_come(self, count: int) -> None:
-        self.driver.chunks_came(count)
+        self.driver.on_chunks(count)
         self.sent.extend([None] * count)
-        self.model.chunks_came(count)
+        self.model.on_chunks(count)
 
     @rule(count=st.integers(1, 4), wait=delays)
     def chunks_come_with_their_message(self, count: int, wait: int) -> None:
@@ -88,7 +88,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         fields = [RecordFields(is_chunk=True)] * count
         self.driver.came(count + 1, fields=[*fields, RecordFields(deliver_at_ms, 1, b"a")])
         self.sent.extend([*[None] * count, deliver_at_ms])
-        self.model.chunks_came(count)
+        self.model.on_chunks(count)
         self.model.came([deliver_at_ms])
 
     @rule(ms=times)

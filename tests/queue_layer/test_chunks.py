@@ -6,7 +6,7 @@ from tests.queue_layer.driver import SECOND, Driver
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queues import MessageState
@@ -14,7 +14,7 @@ from tidelog.wire.messages.queues import MessageState
 PART = RecordFields(is_chunk=True)
 ORDERS: list[MakeOrder] = [
     StandardOrder,
-    GroupOrder,
+    FifoOrder,
     order_for(QueueConfig(lanes=(2, 1))),
     order_for(QueueConfig(has_fairness=True)),
 ]
@@ -23,9 +23,9 @@ ORDERS: list[MakeOrder] = [
 @pytest.mark.parametrize("make_order", ORDERS)
 def test_chunks_are_handed_out_to_nobody_and_counted_nowhere(make_order: MakeOrder) -> None:
     driver = Driver(make_order=make_order)
-    driver.chunks_came(3)
+    driver.on_chunks(3)
     driver.came(1, fields=[RecordFields(group=b"a")])
-    driver.chunks_came(2)
+    driver.on_chunks(2)
     driver.came(3, fields=[PART, RecordFields(group=b"a"), PART])
 
     assert driver.counts() == {"visible": 2}
@@ -39,9 +39,9 @@ def test_whoever_takes_over_counts_chunks_no_more_than_whoever_was_before(
 ) -> None:
     driver = Driver(make_order=make_order)
     driver.came(1)
-    driver.chunks_came(3)
+    driver.on_chunks(3)
     driver.came(2)
-    driver.chunks_came(1)
+    driver.on_chunks(1)
     first = driver.take(3)
 
     driver.fail_over()
@@ -54,7 +54,7 @@ def test_whoever_takes_over_counts_chunks_no_more_than_whoever_was_before(
 
 def test_chunks_without_their_message_hold_up_nothing() -> None:
     driver = Driver()
-    driver.chunks_came(5)
+    driver.on_chunks(5)
     driver.came(1)
 
     driver.delete(driver.take(1))
@@ -78,7 +78,7 @@ def test_a_message_that_is_passed_over_keeps_its_delay_and_chunks_stay_none() ->
 def test_people_who_look_see_no_chunks() -> None:
     driver = Driver()
     driver.came(1)
-    driver.chunks_came(2)
+    driver.on_chunks(2)
     driver.came(1, deliver_at_ms=driver.now_ms + SECOND)
 
     seen, _ = driver.queue.look([], 0, 10)
@@ -105,7 +105,7 @@ def test_a_chunk_is_no_message_that_could_be_cancelled() -> None:
 
 def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
     driver = Driver(records=1)
-    driver.chunks_came(2)
+    driver.on_chunks(2)
     driver.came(1)
 
     assert driver.purge() == 2
@@ -115,7 +115,7 @@ def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
 
 def test_a_seek_brings_back_messages_and_no_chunks() -> None:
     driver = Driver(records=1)
-    driver.chunks_came(2)
+    driver.on_chunks(2)
     driver.came(1)
     driver.delete(driver.take())
 
@@ -128,8 +128,8 @@ def test_a_seek_brings_back_messages_and_no_chunks() -> None:
 
 def test_chunks_cost_a_range_however_many_there_are() -> None:
     driver = Driver()
-    driver.queue.chunks_came(0, 10**9)
-    driver.queue.records_came(10**9, 10**9 + 1)
+    driver.queue.on_chunks(0, 10**9)
+    driver.queue.on_records(10**9, 10**9 + 1)
     frames = len(driver.journal)
 
     assert driver.offsets() == [10**9]

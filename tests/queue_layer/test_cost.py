@@ -16,7 +16,7 @@ from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
-from tidelog.wire.messages.queue_journal import Frame, Sought
+from tidelog.wire.messages.queue_journal import Frame, Seeked
 from tidelog.wire.messages.queues import SettleAction
 
 FEW, MANY = 100, 1_000_000
@@ -104,9 +104,9 @@ def test_an_idle_queue_takes_few_bytes() -> None:
     try:
         idle = [QueuePartition(config, RECEIPTS) for _ in range(100)]
         for queue in idle:
-            queue.apply(Frame(START_MS, [Sought(0)]))
+            queue.apply(Frame(START_MS, [Seeked(0)]))
             queue.serve(START_MS)
-            queue.records_came(0, 1000)
+            queue.on_records(0, 1000)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tests.queue_layer.fifo_driver import FIFO, fifo, send
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queue_journal import decode
 from tidelog.wire.messages.queues import (
@@ -255,7 +255,7 @@ def test_after_a_failover_messages_are_served_while_the_log_is_still_being_read(
     queue.serve(driver.now_ms)
     fields = [RecordFields(group=b"a"), RecordFields(group=b"b")]
 
-    queue.records_came(1, 3, fields)
+    queue.on_records(1, 3, fields)
 
     is_ready = [queue.is_ready]
     assert driver.offsets() == [2]
@@ -308,9 +308,9 @@ def test_a_purge_looks_at_no_message() -> None:
     """However long the backlog is."""
     links: list[CountingLinks] = []
 
-    def make_order(start: int) -> GroupOrder:
+    def make_order(start: int) -> FifoOrder:
         links.append(CountingLinks())
-        return GroupOrder(start, links[-1])
+        return FifoOrder(start, links[-1])
 
     driver = Driver(FIFO, make_order=make_order)
     send(driver, "a" * 1000)
@@ -338,7 +338,7 @@ def test_who_looks_sees_which_messages_are_blocked() -> None:
 def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
     """However long the backlog is: it is not searched for its end."""
     links = CountingLinks()
-    driver = Driver(FIFO, make_order=lambda start: GroupOrder(start, links))
+    driver = Driver(FIFO, make_order=lambda start: FifoOrder(start, links))
     send(driver, "ab" * 10_000)
     before = links.count
 

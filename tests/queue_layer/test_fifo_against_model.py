@@ -10,7 +10,7 @@ from tests.queue_layer.fifo_model import FifoModel
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.wire.messages.queue_journal import encode
 from tidelog.wire.messages.queues import PartitionReceived, SettleAction
 
@@ -24,15 +24,15 @@ class Pair:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.orders: list[GroupOrder] = []
+        self.orders: list[FifoOrder] = []
         self.driver = Driver(CONFIG, make_order=self.make_order)
         self.model = FifoModel(START_MS)
         self.receives: list[tuple[PartitionReceived, int]] = []
         """What was received, and the number of its lease."""
         self.lease_id = 0
 
-    def make_order(self, start: int) -> GroupOrder:
-        self.orders.append(GroupOrder(start))
+    def make_order(self, start: int) -> FifoOrder:
+        self.orders.append(FifoOrder(start))
         return self.orders[-1]
 
     def send(self) -> None:

@@ -13,11 +13,11 @@ from tidelog.queue_layer.commands.settle import REASON_LENGTH_MAX
 from tidelog.queue_layer.config import ExponentialBackoff, QueueConfig
 from tidelog.queue_layer.frames import FRAME_BYTES_MAX
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.batch.record_batch import Columns, encode_batch
-from tidelog.wire.messages.queue_journal import NO_TARGET, Deleted, Died, Frame, encode
+from tidelog.wire.messages.queue_journal import NO_TARGET, DeadLettered, Deleted, Frame, encode
 from tidelog.wire.messages.queues import SettleAction
 
 HOUR_MS: Final = 3600 * SECOND
@@ -87,7 +87,7 @@ def test_a_snapshot_holds_long_reasons_of_many_messages() -> None:
 
 
 def test_a_snapshot_holds_all_receives_that_may_be_repeated() -> None:
-    driver = begun(QueueConfig(is_fifo=True), GroupOrder)
+    driver = begun(QueueConfig(is_fifo=True), FifoOrder)
     driver.came(22_000, fields=[RecordFields(group=b"%d" % place) for place in range(22_000)])
     for number in range(22_000):
         attempt_id = number.to_bytes(16, "big")
@@ -108,7 +108,7 @@ def test_a_snapshot_holds_any_number_of_dead_letters_that_have_no_place_to_go_to
     driver = begun()
     driver.came(90_000)
     for first in range(START, START + 90_000, 1000):
-        died = [Died([(first + place, 1)], NO_TARGET) for place in range(1000)]
+        died = [DeadLettered([(first + place, 1)], NO_TARGET) for place in range(1000)]
         driver.append(Frame(START_MS, list(died)))
 
     queue = from_snapshot(driver)

@@ -1,14 +1,21 @@
 """What was decided at once, cut into frames."""
 
 from tidelog.queue_layer.frames import FRAME_BYTES_MAX, frames_of
-from tidelog.wire.messages.queue_journal import AnyEntry, Died, Frame, Purged, Sought, encode
+from tidelog.wire.messages.queue_journal import (
+    AnyEntry,
+    DeadLettered,
+    Frame,
+    Purged,
+    Seeked,
+    encode,
+)
 
 NOW_MS = 1_700_000_000_000
 TARGET = (b"dead letter topic", 3)
 
 
 def test_what_is_small_is_one_frame() -> None:
-    entries: list[AnyEntry] = [Sought(1), Purged(2)]
+    entries: list[AnyEntry] = [Seeked(1), Purged(2)]
 
     assert list(frames_of(NOW_MS, entries)) == [Frame(NOW_MS, entries)]
 
@@ -19,7 +26,7 @@ def test_nothing_is_no_frame() -> None:
 
 def test_frames_have_all_entries_in_their_order_and_are_as_large_as_they_may_be() -> None:
     entries: list[AnyEntry] = [
-        Died([(place, 1)], TARGET, "\N{EURO SIGN}" * 8192) for place in range(100)
+        DeadLettered([(place, 1)], TARGET, "\N{EURO SIGN}" * 8192) for place in range(100)
     ]
 
     frames = list(frames_of(NOW_MS, entries))

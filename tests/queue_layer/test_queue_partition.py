@@ -12,7 +12,7 @@ def test_a_queue_begins_where_it_was_told_to() -> None:
     driver.do(driver.queue.seek(100, now_ms=driver.now_ms))
 
     assert driver.queue.records_from == driver.queue.cursor == driver.queue.low_water_mark == 100
-    driver.queue.records_came(100, 103)
+    driver.queue.on_records(100, 103)
     assert driver.offsets() == [100, 101, 102]
 
 
@@ -152,7 +152,7 @@ def test_a_log_that_begins_behind_all_that_is_known_can_be_served() -> None:
     driver.do(queue.trim(50, now_ms=driver.now_ms))
 
     assert queue.records_from == 50
-    queue.records_came(50, 53)
+    queue.on_records(50, 53)
     assert driver.offsets() == [50, 51, 52]
 
 

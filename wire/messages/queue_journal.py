@@ -25,7 +25,7 @@ NO_TARGET: Final[Target] = (b"", 0)
 """Of dead letters that are kept because there is no dead-letter queue."""
 
 
-class Undone(IntEnum):
+class BackgroundWork(IntEnum):
     """What a partition of a queue has to do by itself, though nobody asks for it."""
 
     NOTHING = 0
@@ -40,7 +40,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
 
 
 @final
-class Sought(Entry, frozen=True, tag=1):
+class Seeked(Entry, frozen=True, tag=1):
     """Everything from an offset on is there, as if never received; what is below is done.
 
     The first entry of a journal. Leases and pending moves of before are void.
@@ -57,7 +57,7 @@ class Received(Entry, frozen=True, tag=2):
     """Messages were handed out, all under one lease, once more each."""
 
     lease_id: int
-    """From 1 on, and larger than all before, also those that were lost: see `QueueFold`."""
+    """From 1 on, and larger than all before, also those that were lost: see `QueueState`."""
     runs: list[Run]
     """What lies between the cursor and a run beyond it is passed over: there, never received."""
     visible_at_ms: TimeMs
@@ -68,7 +68,7 @@ class Received(Entry, frozen=True, tag=2):
 
 
 @final
-class Deferred(Entry, frozen=True, tag=3):
+class Delayed(Entry, frozen=True, tag=3):
     """The cursor passes messages whose time has not come."""
 
     runs: list[tuple[int, int, int]]
@@ -110,7 +110,7 @@ class Returned(Entry, frozen=True, tag=7):
 
 
 @final
-class Died(Entry, frozen=True, tag=8):
+class DeadLettered(Entry, frozen=True, tag=8):
     """Messages are dead letters: nobody gets them here, and they are to be moved."""
 
     runs: list[Run]
@@ -143,7 +143,7 @@ class MoveFailed(Entry, frozen=True, tag=10):
 
 
 @final
-class Retargeted(Entry, frozen=True, tag=11):
+class TargetChanged(Entry, frozen=True, tag=11):
     """All that was to go to one target goes to another one."""
 
     source: Target
@@ -151,7 +151,7 @@ class Retargeted(Entry, frozen=True, tag=11):
 
 
 @final
-class Trimmed(Entry, frozen=True, tag=12):
+class LogStartAdvanced(Entry, frozen=True, tag=12):
     """The log begins at an offset: what is below it is gone, leased or not."""
 
     offset: Offset
@@ -279,7 +279,7 @@ class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
-class SnapshotBegan(Entry, frozen=True, tag=19):
+class SnapshotStarted(Entry, frozen=True, tag=19):
     """The state follows: this, then moves, attempts and runs in parts, then the end.
 
     Nothing else in between.
@@ -293,7 +293,7 @@ class SnapshotBegan(Entry, frozen=True, tag=19):
     attempts: list[Attempt] = []
     """Receives that may be repeated."""
     purged_below: Offset = 0
-    """See `QueueFold.purged_below`."""
+    """See `QueueState.purged_below`."""
 
 
 @final
@@ -314,7 +314,7 @@ class SnapshotEnded(Entry, frozen=True, tag=21):
 
 
 @final
-class Repeated(Entry, frozen=True, tag=22):
+class ReceiveRepeated(Entry, frozen=True, tag=22):
     """A receive was made again, because its answer was lost: its leases end at another time."""
 
     attempt_id: bytes
@@ -337,28 +337,28 @@ class SnapshotMoreAttempts(Entry, frozen=True, tag=24):
 
 
 AnyEntry = (
-    Sought
+    Seeked
     | Received
-    | Deferred
+    | Delayed
     | Deleted
     | Extended
     | Released
     | Returned
-    | Died
+    | DeadLettered
     | Moved
     | MoveFailed
-    | Retargeted
-    | Trimmed
+    | TargetChanged
+    | LogStartAdvanced
     | Expired
     | Purged
     | RedriveStarted
     | Redriven
     | RedriveProgressed
     | RedriveEnded
-    | SnapshotBegan
+    | SnapshotStarted
     | SnapshotRuns
     | SnapshotEnded
-    | Repeated
+    | ReceiveRepeated
     | SnapshotMoreMoves
     | SnapshotMoreAttempts
 )
@@ -371,8 +371,8 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
     now_ms: TimeMs
     """When they were decided, by the queue's time, which never runs backwards."""
     entries: list[AnyEntry]
-    undone: int | None = None
-    """An `Undone`, after these entries; `None` if that is not said. So whoever begins to lead the
+    background_work: int | None = None
+    """A `BackgroundWork`, after these entries; `None` if that is not said. So a new leader of the
     journal sees by its last frame whether it has to read the others."""
     snapshot_offset: Offset | None = None
     """Offset in the journal at which the last whole snapshot begins, of which this frame may be the
@@ -388,8 +388,8 @@ def encode(frame: Frame) -> bytes:
     """Return the value of a record."""
     if frame.snapshot_offset is not None:
         return _ENCODER.encode(frame)
-    if frame.undone is not None:
-        return _ENCODER.encode((frame.now_ms, frame.entries, frame.undone))
+    if frame.background_work is not None:
+        return _ENCODER.encode((frame.now_ms, frame.entries, frame.background_work))
     return _ENCODER.encode((frame.now_ms, frame.entries))
 
 

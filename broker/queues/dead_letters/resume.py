@@ -2,8 +2,8 @@
 
 Shell: owns one task. When this broker begins to lead the journal of a queue, and when a queue has
 other settings, the last frame of the journal is read: it says whether there is anything to do
-(`wire.messages.queue_journal.Undone`). Only then is the partition loaded. So ten thousand idle
-queues cost a read of some hundred bytes each, a few at a time, and no memory.
+(`wire.messages.queue_journal.BackgroundWork`). Only then is the partition loaded. So ten thousand
+idle queues cost a read of some hundred bytes each, a few at a time, and no memory.
 """
 
 from contextlib import suppress
@@ -21,7 +21,7 @@ from tidelog.broker.queues.queue_view import QueueFacts
 from tidelog.broker.queues.supervision import surviving
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, WireFormatError
-from tidelog.wire.messages.queue_journal import Undone
+from tidelog.wire.messages.queue_journal import BackgroundWork
 
 _AT_ONCE: Final = 4
 """Journals that are looked at together; more would keep those waiting who ask for queues."""
@@ -150,9 +150,9 @@ class Resumer:
                 if journal.is_led:
                     raise
                 return  # Whoever leads it now looks at it.
-            undone = Undone.NOTHING if last is None else last.undone
+            work = BackgroundWork.NOTHING if last is None else last.background_work
             has_place = queues.facts(partition.topic_id).dead_letters is not None
-            if undone == Undone.NOTHING or (undone == Undone.KEPT and not has_place):
+            if work == BackgroundWork.NOTHING or (work == BackgroundWork.KEPT and not has_place):
                 return
             served = queues.find(*partition.key)
         with trio.move_on_after(_LOADING_S), suppress(BrokerError):

@@ -106,7 +106,7 @@ class OutdatedMessages:
                 return None
         if core.records_from < start and core.has_moves_below(start):
             # Nobody can read what they said, and some are to be moved: they are there.
-            core.records_came(core.records_from, start)
+            core.on_records(core.records_from, start)
         end = core.removal_end(max(mark, self._trimmed_to or 0), start)
         self._trimmed_to = end if end < start else None
         if end == start:

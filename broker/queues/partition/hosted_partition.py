@@ -311,7 +311,7 @@ class ServedPartition:
                 # A defect: what is known here may be anything.
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded anew"))
                 raise
-            self.journal.stage(frame, self.core.undone)
+            self.journal.stage(frame, self.core.background_work)
         self.touch()
         return outcome.reply
 

@@ -29,10 +29,10 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.produce import AckLevel, Acks
 from tidelog.wire.messages.queue_journal import (
+    BackgroundWork,
     Frame,
-    SnapshotBegan,
     SnapshotEnded,
-    Undone,
+    SnapshotStarted,
     decode,
     encode,
 )
@@ -133,7 +133,7 @@ class Journal:
 
         def take(frame: Frame, size_bytes: int) -> None:
             nonlocal is_first
-            begins_snapshot = isinstance(frame.entries[0], SnapshotBegan)
+            begins_snapshot = isinstance(frame.entries[0], SnapshotStarted)
             if is_first and self._snapshot_offset is not None and not begins_snapshot:
                 raise WireFormatError(f"it has no snapshot at offset {start}, and says that it has")
             is_first = False
@@ -192,9 +192,9 @@ class Journal:
         """Whether something is to be appended, or somebody waits for that."""
         return bool(self._staged or self._on_appended or self._on_committed)
 
-    def stage(self, frame: Frame, undone: Undone) -> None:
+    def stage(self, frame: Frame, background_work: BackgroundWork) -> None:
         """Have a frame appended by the next `flush`; after it, so much is left to do."""
-        told = Frame(frame.now_ms, frame.entries, undone, self._snapshot_offset)
+        told = Frame(frame.now_ms, frame.entries, background_work, self._snapshot_offset)
         self._staged.append(encode(told))
 
     async def read_last(self, reader: SliceReader) -> Frame | None:

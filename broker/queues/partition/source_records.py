@@ -151,7 +151,7 @@ class SourceRecords:
                     return
                 if core.records_from == first:
                     # Nobody can read what they say; they are there all the same.
-                    core.records_came(first, min(end, high_watermark))
+                    core.on_records(first, min(end, high_watermark))
             except OSError as error:
                 raise partition.reading_failed(error) from error
 
@@ -188,17 +188,17 @@ class SourceRecords:
                 at = end
                 continue
             if plain_from < at:
-                core.records_came(plain_from, at)
+                core.on_records(plain_from, at)
             if at < first:
                 _lost(core, at, first)
             if header.has_only_chunks or not header.record_count:
-                core.chunks_came(first, end)
+                core.on_chunks(first, end)
             else:
                 data = file.read_at(position, header.size) if has_fields else None
                 _came(core, header, data, first=first, end=end)
             plain_from = at = end
         if plain_from < at:
-            core.records_came(plain_from, at)
+            core.on_records(plain_from, at)
 
     def gather(  # noqa: C901 (one walk over what is asked for)
         self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int, passes_damage: bool = True
@@ -306,7 +306,7 @@ def _came(
     delay_ms = core.config.delivery_delay_ms
     fields = None if data is None else _fields(header, data, first, end=end, delay_ms=delay_ms)
     deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms and not fields else 0
-    core.records_came(first, end, fields, deliver_at_ms=deliver_at_ms)
+    core.on_records(first, end, fields, deliver_at_ms=deliver_at_ms)
 
 
 def _lost(core: QueuePartition, first: int, end: int) -> None:
@@ -317,7 +317,7 @@ def _lost(core: QueuePartition, first: int, end: int) -> None:
     """
     if core.config.is_fifo:
         raise corrupt(first, end)
-    core.records_came(first, end)
+    core.on_records(first, end)
 
 
 def _take(gathered: Gathered, first: int, end: int) -> None:

@@ -16,31 +16,31 @@ import msgspec
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     Attempt,
-    Deferred,
+    DeadLettered,
+    Delayed,
     Deleted,
-    Died,
     Expired,
     Extended,
     Frame,
+    LogStartAdvanced,
     Moved,
     MoveFailed,
     Purged,
     Received,
+    ReceiveRepeated,
     RedriveEnded,
     Redriven,
     RedriveStarted,
     Released,
-    Repeated,
-    Retargeted,
     Returned,
-    SnapshotBegan,
+    Seeked,
     SnapshotEnded,
     SnapshotMoreAttempts,
     SnapshotMoreMoves,
     SnapshotRuns,
-    Sought,
+    SnapshotStarted,
     Target,
-    Trimmed,
+    TargetChanged,
 )
 from tidelog.wire.messages.queues import Run
 
@@ -137,7 +137,7 @@ _GOES_ON: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, Snapsh
 class _Snapshot:
     """What came of a snapshot so far."""
 
-    def __init__(self, began: SnapshotBegan) -> None:
+    def __init__(self, began: SnapshotStarted) -> None:
         self.attempts = list(began.attempts)
         self.held: dict[int, _Held] = {}
         self._next_lease_id = began.next_lease_id
@@ -182,7 +182,7 @@ class QueueHistory:
     def events(self, journal_offset: int, frame: Frame) -> Iterator[HistoryEvent]:
         """Yield what a frame says; it is taken when all of it was yielded."""
         for entry in frame.entries:
-            if isinstance(entry, (SnapshotBegan, *_GOES_ON)):
+            if isinstance(entry, (SnapshotStarted, *_GOES_ON)):
                 self._take_snapshot(entry, frame.now_ms)
                 continue
             self._snapshot = None  # One that was not ended is none.
@@ -195,7 +195,7 @@ class QueueHistory:
         match entry:
             case Received():
                 yield from self._received(tell, entry)
-            case Repeated():
+            case ReceiveRepeated():
                 yield from self._repeated(tell, entry)
             case Extended():
                 for offset in _offsets(entry.runs):
@@ -209,7 +209,7 @@ class QueueHistory:
                     )
             case Returned():
                 yield from self._returned(tell, entry)
-            case Deferred():
+            case Delayed():
                 for first, count, visible_at_ms in entry.runs:
                     for offset in range(first, first + count):
                         yield tell.of(
@@ -219,14 +219,14 @@ class QueueHistory:
                 kind = EventKind.DELETE if isinstance(entry, Deleted) else EventKind.EXPIRE
                 for offset in _offsets(entry.runs):
                     yield tell.of(kind, offset, self._held.pop(offset, _NEVER))
-            case Died() | Redriven():
-                is_dead = isinstance(entry, Died)
+            case DeadLettered() | Redriven():
+                is_dead = isinstance(entry, DeadLettered)
                 kind = EventKind.DEAD_LETTER if is_dead else EventKind.REDRIVE
-                reason = entry.reason if isinstance(entry, Died) else ""
+                reason = entry.reason if isinstance(entry, DeadLettered) else ""
                 for offset in _offsets(entry.runs):
                     held = self._of(offset)
                     yield tell.of(kind, offset, held, reason=reason, target=entry.target)
-            case Purged() | Trimmed() | Sought():
+            case Purged() | LogStartAdvanced() | Seeked():
                 yield self._removed(tell, entry)
             case _:
                 yield from _about_many(tell, entry)
@@ -249,7 +249,7 @@ class QueueHistory:
         while now_ms - next(iter(self._attempts.values())).received_ms > _ATTEMPT_WINDOW_MS:
             self._attempts.popitem(last=False)
 
-    def _repeated(self, tell: "_Teller", entry: Repeated) -> Iterator[HistoryEvent]:
+    def _repeated(self, tell: "_Teller", entry: ReceiveRepeated) -> Iterator[HistoryEvent]:
         attempt = self._attempts.get(entry.attempt_id)
         for offset in _offsets([] if attempt is None else attempt.runs):
             yield tell.of(
@@ -265,8 +265,8 @@ class QueueHistory:
             told = held._replace(receive_count=left.receive_count)
             yield tell.of(EventKind.RETURN, offset, told, visible_at_ms=entry.visible_at_ms)
 
-    def _removed(self, tell: "_Teller", entry: Purged | Trimmed | Sought) -> HistoryEvent:
-        if isinstance(entry, Sought):
+    def _removed(self, tell: "_Teller", entry: Purged | LogStartAdvanced | Seeked) -> HistoryEvent:
+        if isinstance(entry, Seeked):
             self._held.clear()
             self._attempts.clear()
             return tell.many(EventKind.SEEK, below_offset=entry.offset)
@@ -279,7 +279,7 @@ class QueueHistory:
 
     def _take_snapshot(self, entry: AnyEntry, now_ms: int) -> None:
         snapshot = self._snapshot
-        if isinstance(entry, SnapshotBegan):
+        if isinstance(entry, SnapshotStarted):
             self._snapshot = _Snapshot(entry)
         elif snapshot is None:
             return
@@ -367,7 +367,7 @@ def _about_many(tell: _Teller, entry: AnyEntry) -> Iterator[HistoryEvent]:
                 message_count=entry.count,
                 reason=entry.reason,
             )
-        case Retargeted():
+        case TargetChanged():
             yield tell.many(EventKind.RETARGET, target=entry.target)
         case RedriveStarted():
             count = entry.to_move

@@ -9,7 +9,7 @@ from tidelog.broker.inspection.file_kinds import Content
 from tidelog.broker.inspection.rows import Line, OffsetRange
 from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import WireFormatError
-from tidelog.wire.messages.queue_journal import Deleted, Frame, Undone, encode
+from tidelog.wire.messages.queue_journal import BackgroundWork, Deleted, Frame, encode
 
 
 def shown(values: list[bytes], content: Content) -> list[Line]:
@@ -20,12 +20,12 @@ def shown(values: list[bytes], content: Content) -> list[Line]:
 
 
 def test_an_entry_of_a_journal_is_shown_by_name() -> None:
-    frame = Frame(9, [Deleted([(1, 2)])], undone=Undone.MOVES)
+    frame = Frame(9, [Deleted([(1, 2)])], background_work=BackgroundWork.MOVES)
 
     (line,) = shown([encode(frame)], Content.JOURNAL)
 
     assert (line["type"], line["offset"], line["now_ms"]) == ("journal_entry", 5, 9)
-    assert (line["kind"], line["undone"]) == ("Deleted", "MOVES")
+    assert (line["kind"], line["background_work"]) == ("Deleted", "MOVES")
     assert line["entry"] == {"record": "Deleted", "runs": [[1, 2]]}
 
 

@@ -2,15 +2,15 @@
 
 from tidelog.broker.inspection.rows import OffsetRange, bad, named
 from tidelog.coordinator.raft.messages import EntryKind
-from tidelog.wire.messages.queue_journal import Deleted, Trimmed
+from tidelog.wire.messages.queue_journal import Deleted, LogStartAdvanced
 
 
 def test_a_message_is_its_fields_by_name_all_the_way_down() -> None:
-    entries = [Deleted([(2, 3)]), Trimmed(7)]
+    entries = [Deleted([(2, 3)]), LogStartAdvanced(7)]
 
     assert named(entries) == [
         {"record": "Deleted", "runs": [[2, 3]]},
-        {"record": "Trimmed", "offset": 7},
+        {"record": "LogStartAdvanced", "offset": 7},
     ]
 
 

@@ -2,11 +2,11 @@
 
 from random import Random
 
-from tidelog.queue_layer.collections.group_links import BLOCK_OFFSETS, NO_LINK, LinksInMemory
+from tidelog.queue_layer.collections.group_links import BLOCK_OFFSETS, NO_LINK, InMemoryGroupLinks
 
 
 def test_an_offset_has_the_number_it_was_given_last() -> None:
-    links = LinksInMemory()
+    links = InMemoryGroupLinks()
     links.put(5, 1)
     links.put(5, 2)
     links.put(3, 2**63 - 1)
@@ -17,7 +17,7 @@ def test_an_offset_has_the_number_it_was_given_last() -> None:
 
 
 def test_a_block_is_dropped_when_the_low_water_mark_has_passed_it() -> None:
-    links = LinksInMemory()
+    links = InMemoryGroupLinks()
     for offset in range(0, 4 * BLOCK_OFFSETS, BLOCK_OFFSETS):
         links.put(offset, 1)
 
@@ -30,7 +30,7 @@ def test_a_block_is_dropped_when_the_low_water_mark_has_passed_it() -> None:
 
 
 def test_what_was_dropped_is_not_kept_again() -> None:
-    links = LinksInMemory()
+    links = InMemoryGroupLinks()
     links.drop_below(BLOCK_OFFSETS)
     links.put(1, 1)
 
@@ -39,7 +39,7 @@ def test_what_was_dropped_is_not_kept_again() -> None:
 
 
 def test_the_low_water_mark_may_be_far_from_where_it_was() -> None:
-    links = LinksInMemory()
+    links = InMemoryGroupLinks()
     links.put(10**15, 1)
     links.drop_below(10**15)
 
@@ -51,7 +51,7 @@ def test_the_low_water_mark_may_be_far_from_where_it_was() -> None:
 
 
 def test_it_is_a_map() -> None:
-    random, links, model = Random(1), LinksInMemory(), dict[int, int]()
+    random, links, model = Random(1), InMemoryGroupLinks(), dict[int, int]()
     for number in range(5_000):
         offset = random.randrange(6 * BLOCK_OFFSETS)
         links.put(offset, number)

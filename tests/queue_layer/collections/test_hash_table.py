@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.queue_layer.collections.hash_table import PackedTable
+from tidelog.queue_layer.collections.hash_table import HashTable
 
 
 def key_of(number: int) -> bytes:
@@ -21,7 +21,7 @@ def neighbour(number: int) -> bytes:
 
 
 def test_an_empty_table_has_nothing_and_costs_nothing() -> None:
-    table = PackedTable()
+    table = HashTable()
 
     assert len(table) == 0
     assert table.get(key_of(1)) is None
@@ -30,7 +30,7 @@ def test_an_empty_table_has_nothing_and_costs_nothing() -> None:
 
 
 def test_a_key_has_the_last_number_it_was_given() -> None:
-    table = PackedTable()
+    table = HashTable()
     table.put(key_of(1), 0)
     table.put(key_of(1), 2**63 - 1)
 
@@ -39,7 +39,7 @@ def test_a_key_has_the_last_number_it_was_given() -> None:
 
 
 def test_removing_what_is_not_there_is_an_error_and_changes_nothing() -> None:
-    table = PackedTable()
+    table = HashTable()
     table.put(key_of(1), 1)
 
     with pytest.raises(KeyError):
@@ -48,7 +48,7 @@ def test_removing_what_is_not_there_is_an_error_and_changes_nothing() -> None:
 
 
 def test_keys_that_differ_only_in_one_half_are_two() -> None:
-    table = PackedTable()
+    table = HashTable()
     table.put(bytes(8) + b"\x01" * 8, 1)
     table.put(bytes(16), 2)
     table.put(b"\x01" * 8 + bytes(8), 3)
@@ -65,7 +65,7 @@ def test_keys_that_differ_only_in_one_half_are_two() -> None:
 def test_it_is_a_map_also_where_keys_collide(
     steps: list[tuple[bool, int]], make_key: Callable[[int], bytes]
 ) -> None:
-    table, model = PackedTable(), dict[bytes, int]()
+    table, model = HashTable(), dict[bytes, int]()
     for is_put, number in steps:
         key = make_key(number)
         if is_put:
@@ -79,7 +79,7 @@ def test_it_is_a_map_also_where_keys_collide(
 
 
 def test_it_stays_a_map_while_it_grows_and_shrinks() -> None:
-    random, table, model = Random(1), PackedTable(), dict[bytes, int]()
+    random, table, model = Random(1), HashTable(), dict[bytes, int]()
     for step in range(30_000):
         number = random.randrange(6_000)
         if random.random() < (0.7 if step < 15_000 else 0.3):
@@ -93,7 +93,7 @@ def test_it_stays_a_map_while_it_grows_and_shrinks() -> None:
 
 
 def test_a_table_that_became_empty_holds_no_memory() -> None:
-    table = PackedTable()
+    table = HashTable()
     for number in range(5_000):
         table.put(key_of(number), number)
     for number in range(5_000):
@@ -105,7 +105,7 @@ def test_a_table_that_became_empty_holds_no_memory() -> None:
 
 
 def test_an_entry_costs_at_most_sixty_bytes() -> None:
-    table = PackedTable()
+    table = HashTable()
     for number in range(60_000):
         table.put(key_of(number), number)
 

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.queue_layer.collections.index_list import Ring
+from tidelog.queue_layer.collections.index_list import IndexList
 
 
 def test_numbers_come_in_the_order_in_which_they_were_added() -> None:
-    ring = Ring()
+    ring = IndexList()
     for number in (3, 1, 2):
         ring.add(number)
 
@@ -16,7 +16,7 @@ def test_numbers_come_in_the_order_in_which_they_were_added() -> None:
 
 
 def test_a_number_is_there_once() -> None:
-    ring = Ring()
+    ring = IndexList()
     ring.add(1)
 
     with pytest.raises(AssertionError):
@@ -25,7 +25,7 @@ def test_a_number_is_there_once() -> None:
 
 
 def test_a_walk_ends_where_a_number_left() -> None:
-    ring = Ring()
+    ring = IndexList()
     for number in (3, 1, 2):
         ring.add(number)
     walk = iter(ring)
@@ -38,7 +38,7 @@ def test_a_walk_ends_where_a_number_left() -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 8))))
 def test_it_is_a_list_that_numbers_leave_from_anywhere(steps: list[tuple[bool, int]]) -> None:
-    ring, model = Ring(), list[int]()
+    ring, model = IndexList(), list[int]()
     for is_add, number in steps:
         assert (number in ring) == (number in model)
         if number in model and not is_add:

@@ -1,10 +1,10 @@
 """Messages that are back come by their time, whatever is taken out in between."""
 
-from tidelog.queue_layer.collections.redeliverable import ReturnedMessages
+from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
 
 
 def test_the_longest_visible_message_is_the_first() -> None:
-    returned = ReturnedMessages()
+    returned = RedeliverableMessages()
     returned.add(0, 5, 300)
     returned.add(5, 9, 100)
     returned.add(20, 21, 200)
@@ -14,7 +14,7 @@ def test_the_longest_visible_message_is_the_first() -> None:
 
 
 def test_what_is_taken_from_the_middle_leaves_both_ends() -> None:
-    returned = ReturnedMessages()
+    returned = RedeliverableMessages()
     returned.add(0, 5, 100)
     returned.add(5, 9, 50)
 

@@ -1,9 +1,9 @@
-"""Deadlines come in order, once, and what is obsolete does not pile up."""
+"""VisibilityTimers come in order, once, and what is obsolete does not pile up."""
 
 import pytest
 
 from tidelog.queue_layer.collections import visibility_timers as deadlines
-from tidelog.queue_layer.collections.visibility_timers import Deadlines
+from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
 
 
 class Current:
@@ -11,7 +11,7 @@ class Current:
 
     def __init__(self) -> None:
         self.kept: set[tuple[int, int]] = set()
-        self.deadlines = Deadlines(self.is_current)
+        self.deadlines = VisibilityTimers(self.is_current)
 
     def is_current(self, time_ms: int, first: int) -> bool:
         return (time_ms, first) in self.kept
@@ -118,6 +118,6 @@ def test_only_times_that_are_crowded_are_remembered_of_very_many(
     assert current.deadlines.free_time(10) == 11
 
 
-def vars_of(deadlines: Deadlines) -> dict[str, dict[int, int]]:
+def vars_of(deadlines: VisibilityTimers) -> dict[str, dict[int, int]]:
     """Return what it remembers."""
     return {name: getattr(deadlines, name) for name in ("_counts", "_later")}

@@ -5,14 +5,14 @@ import pytest
 from tests.queue_layer.driver import SECOND, Driver
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.fair_order import FairOrder
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
-from tidelog.queue_layer.ordering.priority_order import lane_order
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
+from tidelog.queue_layer.ordering.priority_order import priority_order
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.wire.messages.queues import MessageState, SettleAction
 
 
 def of_groups(*groups: bytes) -> Driver:
-    driver = Driver(make_order=GroupOrder)
+    driver = Driver(make_order=FifoOrder)
     driver.came(len(groups), fields=[RecordFields(group=group) for group in groups])
     return driver
 
@@ -30,7 +30,7 @@ def test_a_group_waits_for_its_message_that_is_held_and_others_do_not() -> None:
     assert driver.offsets() == [0, 2]
 
 
-@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder])
+@pytest.mark.parametrize("make_order", [StandardOrder, FifoOrder])
 def test_what_is_held_changes_nothing_that_is_decided(make_order: MakeOrder) -> None:
     driver = Driver(records=4, make_order=make_order)
     size = len(driver.journal)
@@ -57,7 +57,9 @@ def test_delayed_and_deleted_messages_stay_what_they_are() -> None:
     assert driver.offsets() == [2]
 
 
-@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder, lane_order([3, 1]), FairOrder])
+@pytest.mark.parametrize(
+    "make_order", [StandardOrder, FifoOrder, priority_order([3, 1]), FairOrder]
+)
 def test_what_became_visible_after_it_was_held_is_handed_out_once(make_order: MakeOrder) -> None:
     driver = Driver(records=5, make_order=make_order)
     driver.take(2, timeout_ms=SECOND)
@@ -71,7 +73,9 @@ def test_what_became_visible_after_it_was_held_is_handed_out_once(make_order: Ma
     assert driver.offsets(5) == []
 
 
-@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder, lane_order([3, 1]), FairOrder])
+@pytest.mark.parametrize(
+    "make_order", [StandardOrder, FifoOrder, priority_order([3, 1]), FairOrder]
+)
 def test_what_became_visible_after_it_was_held_can_be_held_again(make_order: MakeOrder) -> None:
     driver = Driver(records=5, make_order=make_order)
     driver.take(2, timeout_ms=SECOND)

@@ -7,7 +7,7 @@ from tidelog.queue_layer.commands.receive import ReceiveCommand, died, joined
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.wire.errors import InvalidRequestError
-from tidelog.wire.messages.queue_journal import Deferred, Died, Received
+from tidelog.wire.messages.queue_journal import DeadLettered, Delayed, Received
 from tidelog.wire.messages.queues import ReceivedRun, SettleAction
 
 DYING = QueueConfig(max_receive_count=2, dead_letter_target=TARGET)
@@ -252,7 +252,7 @@ def test_the_cursor_passes_delayed_messages_with_their_times() -> None:
 
     outcome = driver.queue.receive(plan, [(2, 1)], now_ms=driver.now_ms)
 
-    assert outcome.entries[0] == Deferred([(0, 2, START_MS + SECOND)])
+    assert outcome.entries[0] == Delayed([(0, 2, START_MS + SECOND)])
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ def test_dead_letters_are_cut_into_batches() -> None:
     entries = list(died([(0, 150), (200, 70)], TARGET, "why"))
 
     assert entries == [
-        Died([(0, 100)], TARGET, "why"),
-        Died([(100, 50), (200, 50)], TARGET, "why"),
-        Died([(250, 20)], TARGET, "why"),
+        DeadLettered([(0, 100)], TARGET, "why"),
+        DeadLettered([(100, 50), (200, 50)], TARGET, "why"),
+        DeadLettered([(250, 20)], TARGET, "why"),
     ]
 
 

@@ -5,7 +5,7 @@ import pytest
 from tests.queue_layer.driver import Driver
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.wire.errors import InvalidRequestError
-from tidelog.wire.messages.queue_journal import Target, Undone
+from tidelog.wire.messages.queue_journal import BackgroundWork, Target
 from tidelog.wire.messages.queues import Run, SettleAction
 from tidelog.wire.messages.redrives import RedriveStatus
 
@@ -23,8 +23,8 @@ def progress(driver: Driver, moves: list[tuple[Target, list[Run]]], next_offset:
     driver.do(outcome)
 
 
-def undone(driver: Driver) -> Undone:
-    return driver.queue.undone
+def work_of(driver: Driver) -> BackgroundWork:
+    return driver.queue.background_work
 
 
 def status(driver: Driver) -> tuple[RedriveStatus, int, int]:
@@ -182,16 +182,16 @@ def test_what_an_earlier_redrive_took_out_is_not_counted_by_the_next_one() -> No
 
 def test_a_queue_says_whether_it_has_something_to_do_by_itself() -> None:
     driver = Driver(records=2)
-    assert undone(driver) is Undone.NOTHING
+    assert work_of(driver) is BackgroundWork.NOTHING
 
     start(driver)
-    assert undone(driver) is Undone.MOVES
+    assert work_of(driver) is BackgroundWork.MOVES
     progress(driver, [(ORDERS, [(0, 1)])], 2)
-    assert undone(driver) is Undone.MOVES
+    assert work_of(driver) is BackgroundWork.MOVES
     batch = driver.queue.next_move(ORDERS)
     assert batch is not None
     driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
-    assert undone(driver) is Undone.NOTHING
+    assert work_of(driver) is BackgroundWork.NOTHING
 
     driver.settle(driver.take(), SettleAction.REJECT)
-    assert undone(driver) is Undone.KEPT
+    assert work_of(driver) is BackgroundWork.KEPT

@@ -6,7 +6,7 @@ from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_o
 from tidelog.queue_layer.commands import remove as removing
 from tidelog.queue_layer.config import MINUTE_MS, QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queues import Refused, Run, SettleAction
 
@@ -189,7 +189,7 @@ def test_where_each_message_costs_something_a_part_has_so_many_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(removing, "MESSAGES_AT_ONCE", 4)
-    driver = Driver(QueueConfig(is_fifo=True), records=20, make_order=GroupOrder)
+    driver = Driver(QueueConfig(is_fifo=True), records=20, make_order=FifoOrder)
 
     assert driver.queue.removal_end(0, 19) == 4
     assert driver.queue.expiry_end(0, 20) == 4

@@ -15,7 +15,7 @@ from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.outcome import Outcome
-from tidelog.wire.messages.queue_journal import AnyEntry, Deferred, Deleted, Received, encode
+from tidelog.wire.messages.queue_journal import AnyEntry, Delayed, Deleted, Received, encode
 from tidelog.wire.messages.queues import MessageState, Run
 
 HOUR_MS = 3600 * SECOND
@@ -157,9 +157,9 @@ def test_what_is_passed_is_written_in_the_order_of_offsets() -> None:
 
     passed: list[AnyEntry] = [
         Deleted([(0, 1)]),
-        Deferred([(1, 1, START_MS + HOUR_MS)]),
+        Delayed([(1, 1, START_MS + HOUR_MS)]),
         Deleted([(2, 2)]),
-        Deferred([(5, 1, START_MS + HOUR_MS)]),
+        Delayed([(5, 1, START_MS + HOUR_MS)]),
     ]
     assert list(outcome.entries[:-1]) == passed
     assert isinstance(outcome.entries[-1], Received)

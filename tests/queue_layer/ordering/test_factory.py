@@ -5,8 +5,8 @@ import pytest
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fair_order import FairOrder
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
-from tidelog.queue_layer.ordering.priority_order import LaneOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
+from tidelog.queue_layer.ordering.priority_order import PriorityOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 
 
@@ -14,9 +14,9 @@ from tidelog.queue_layer.ordering.standard_order import StandardOrder
     ("config", "order"),
     [
         (QueueConfig(), StandardOrder),
-        (QueueConfig(lanes=(3, 1)), LaneOrder),
+        (QueueConfig(lanes=(3, 1)), PriorityOrder),
         (QueueConfig(has_fairness=True), FairOrder),
-        (QueueConfig(is_fifo=True), GroupOrder),
+        (QueueConfig(is_fifo=True), FifoOrder),
     ],
 )
 def test_the_order_follows_from_the_settings(config: QueueConfig, order: type) -> None:

@@ -15,7 +15,7 @@ FAIR = QueueConfig(has_fairness=True)
 def order(groups: str) -> FairOrder:
     """Return an order of messages, one for each letter; `.` is a message without a group."""
     made = FairOrder(0)
-    made.came(0, len(groups), fields(groups))
+    made.on_records(0, len(groups), fields(groups))
     return made
 
 
@@ -32,7 +32,7 @@ def fair(groups: str) -> Driver:
 def test_a_noisy_group_waits_behind_quiet_ones() -> None:
     """Statement 90."""
     made = order("a" * 100 + "bc")
-    made.became_invisible(0, NOISY_LEASED_MIN, is_leased=True)
+    made.on_invisible(0, NOISY_LEASED_MIN, is_leased=True)
 
     assert chosen(made, 4) == [100, 101, 30, 31]
 
@@ -40,7 +40,7 @@ def test_a_noisy_group_waits_behind_quiet_ones() -> None:
 def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
     """Statement 90: 30 at least."""
     made = order("a" * 100 + "bc")
-    made.became_invisible(0, NOISY_LEASED_MIN - 1, is_leased=True)
+    made.on_invisible(0, NOISY_LEASED_MIN - 1, is_leased=True)
 
     assert chosen(made, 4) == [29, 30, 31, 32]
 
@@ -48,10 +48,10 @@ def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
 def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None:
     """Statement 90: more than a tenth."""
     made = order("." * 270 + "a" * 100 + "b")
-    made.became_invisible(0, 300, is_leased=True)
+    made.on_invisible(0, 300, is_leased=True)
     assert chosen(made, 1) == [300]
 
-    made.became_done(0, 1)
+    made.on_deleted(0, 1)
 
     assert chosen(made, 1) == [370]
 
@@ -59,8 +59,8 @@ def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None
 def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() -> None:
     """Statement 90."""
     made = order("a" * 60 + "b" * 60)
-    made.became_invisible(0, 50, is_leased=True)
-    made.became_invisible(60, 100, is_leased=True)
+    made.on_invisible(0, 50, is_leased=True)
+    made.on_invisible(60, 100, is_leased=True)
 
     assert chosen(made, 3) == [100, 101, 102]
 
@@ -68,17 +68,17 @@ def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() 
 def test_a_group_is_quiet_again_when_its_messages_are_settled() -> None:
     """Statement 90."""
     made = order("a" * 100 + "bb")
-    made.became_invisible(0, 40, is_leased=True)
+    made.on_invisible(0, 40, is_leased=True)
     assert chosen(made, 3) == [100, 101, 40]
 
-    made.became_done(0, 20)
+    made.on_deleted(0, 20)
 
     assert chosen(made, 4) == [40, 41, 100, 101]
 
 
 def test_messages_without_a_group_are_never_noisy() -> None:
     made = order("." * 100 + "b")
-    made.became_invisible(0, 50, is_leased=True)
+    made.on_invisible(0, 50, is_leased=True)
 
     assert chosen(made, 2) == [50, 51]
 

@@ -10,41 +10,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.queue_layer.counting_links import CountingLinks
-from tidelog.queue_layer.collections.group_links import BLOCK_OFFSETS, NO_LINK, LinksInMemory
+from tidelog.queue_layer.collections.group_links import BLOCK_OFFSETS, NO_LINK, InMemoryGroupLinks
 from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, RecordFields
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 
 
-def order_of(groups: str, start: int = 0) -> GroupOrder:
+def order_of(groups: str, start: int = 0) -> FifoOrder:
     """Return an order to which one message of each of these groups came; `-` has no group."""
-    order = GroupOrder(start)
+    order = FifoOrder(start)
     come(order, start, groups)
     return order
 
 
 def come(order: DeliveryOrder, first: int, groups: str) -> None:
     fields = [RecordFields(group=None if name == "-" else name.encode()) for name in groups]
-    order.came(first, first + len(fields), fields)
+    order.on_records(first, first + len(fields), fields)
 
 
 def lease(order: DeliveryOrder, *offsets: int) -> None:
     for offset in offsets:
-        order.became_invisible(offset, offset + 1, is_leased=True)
+        order.on_invisible(offset, offset + 1, is_leased=True)
 
 
 def release(order: DeliveryOrder, *offsets: int) -> None:
     for offset in offsets:
-        order.became_visible(offset, offset + 1, 0)
+        order.on_visible(offset, offset + 1, 0)
 
 
 def delete(order: DeliveryOrder, *offsets: int) -> None:
     for offset in offsets:
-        order.became_done(offset, offset + 1)
+        order.on_deleted(offset, offset + 1)
 
 
 def bury(order: DeliveryOrder, *offsets: int) -> None:
     for offset in offsets:
-        order.became_dead(offset, offset + 1)
+        order.on_dead_lettered(offset, offset + 1)
 
 
 def deliverable(order: DeliveryOrder, limit: int = 1000) -> list[int]:
@@ -217,7 +217,7 @@ def test_an_invisible_message_of_one_group_holds_back_no_other_group() -> None:
 
 def test_a_delayed_message_holds_back_what_is_behind_it_in_its_group() -> None:
     order = order_of("aab")
-    order.became_invisible(0, 1, is_leased=False)
+    order.on_invisible(0, 1, is_leased=False)
 
     assert deliverable(order) == [2]
 
@@ -233,13 +233,13 @@ def test_messages_without_a_key_are_groups_of_their_own() -> None:
     delete(order, 1, 2)
     assert order.group_count == 0
 
-    order.came(3, 5, None)
+    order.on_records(3, 5, None)
     assert deliverable(order) == [3, 4]
 
 
 def test_an_empty_key_is_a_group() -> None:
-    order = GroupOrder(0)
-    order.came(0, 2, [RecordFields(group=b""), RecordFields(group=b"")])
+    order = FifoOrder(0)
+    order.on_records(0, 2, [RecordFields(group=b""), RecordFields(group=b"")])
     lease(order, 0)
 
     assert deliverable(order) == []
@@ -267,12 +267,12 @@ def test_records_come_once_and_in_order() -> None:
 
 
 def test_links_of_what_is_done_are_dropped_up_to_the_first_message_that_is_left() -> None:
-    links = LinksInMemory()
-    order = GroupOrder(0, links)
+    links = InMemoryGroupLinks()
+    order = FifoOrder(0, links)
     come(order, 0, "ab" * (2 * BLOCK_OFFSETS))
     assert links.block_count() == 4
 
-    order.became_done(1, 3 * BLOCK_OFFSETS)
+    order.on_deleted(1, 3 * BLOCK_OFFSETS)
     assert links.block_count() == 4
     assert deliverable(order, 2) == [0, 3 * BLOCK_OFFSETS]
 
@@ -283,9 +283,9 @@ def test_links_of_what_is_done_are_dropped_up_to_the_first_message_that_is_left(
 
 
 def test_a_group_is_forgotten_with_its_last_message() -> None:
-    order = GroupOrder(0)
+    order = FifoOrder(0)
     for offset in range(5_000):
-        order.came(offset, offset + 1, [RecordFields(group=b"%d" % offset)])
+        order.on_records(offset, offset + 1, [RecordFields(group=b"%d" % offset)])
         delete(order, offset)
 
     assert order.group_count == 0
@@ -347,7 +347,7 @@ Step = tuple[int, int]
 
 def follow(steps: Iterable[Step], names: Sequence[str]) -> None:
     """Do the same to both; compare them after each step."""
-    order, model = GroupOrder(0), NaiveOrder()
+    order, model = FifoOrder(0), NaiveOrder()
     tellers = {VISIBLE: release, INVISIBLE: lease, DEAD: bury, DONE: delete}
     for action, place in steps:
         if action <= 2 or not model.messages:
@@ -378,7 +378,7 @@ def test_long_stories_are_what_lists_say(seed: int) -> None:
     follow(((random.randrange(8), random.randrange(10**6)) for _ in range(300)), "abcd-")
 
 
-def looks_of_a_thousand_receives(order: GroupOrder, links: CountingLinks) -> int:
+def looks_of_a_thousand_receives(order: FifoOrder, links: CountingLinks) -> int:
     """Receive and delete one message, a thousand times; return how many links were looked at."""
     before = links.count
     for _ in range(1000):
@@ -388,12 +388,12 @@ def looks_of_a_thousand_receives(order: GroupOrder, links: CountingLinks) -> int
     return links.count - before
 
 
-def with_groups(count: int, rounds: int) -> tuple[GroupOrder, CountingLinks]:
+def with_groups(count: int, rounds: int) -> tuple[FifoOrder, CountingLinks]:
     links = CountingLinks()
-    order = GroupOrder(0, links)
+    order = FifoOrder(0, links)
     groups = [RecordFields(group=b"%d" % number) for number in range(count)]
     for number in range(rounds):
-        order.came(number * count, (number + 1) * count, groups)
+        order.on_records(number * count, (number + 1) * count, groups)
     return order, links
 
 
@@ -409,12 +409,12 @@ def test_a_blocked_group_of_any_length_costs_a_receive_nothing() -> None:
     alone = looks_of_a_thousand_receives(order, links)
 
     links = CountingLinks()
-    order = GroupOrder(0, links)
-    order.came(0, 20_000, [RecordFields(group=b"slow")] * 20_000)
+    order = FifoOrder(0, links)
+    order.on_records(0, 20_000, [RecordFields(group=b"slow")] * 20_000)
     lease(order, 0)
     groups = [RecordFields(group=b"%d" % number) for number in range(1000)]
     for number in range(2):
-        order.came(20_000 + number * 1000, 20_000 + (number + 1) * 1000, groups)
+        order.on_records(20_000 + number * 1000, 20_000 + (number + 1) * 1000, groups)
 
     assert looks_of_a_thousand_receives(order, links) == alone
 
@@ -422,9 +422,9 @@ def test_a_blocked_group_of_any_length_costs_a_receive_nothing() -> None:
 def test_what_is_done_in_the_middle_of_a_group_is_passed_once() -> None:
     """Its first message comes back again and again; all behind it, but the last, is done."""
     links = CountingLinks()
-    order = GroupOrder(0, links)
-    order.came(0, 10_000, [RecordFields(group=b"a")] * 10_000)
-    order.became_done(1, 9_999)
+    order = FifoOrder(0, links)
+    order.on_records(0, 10_000, [RecordFields(group=b"a")] * 10_000)
+    order.on_deleted(1, 9_999)
     assert deliverable(order) == [0, 9_999]
     before = links.count
 

@@ -8,12 +8,12 @@ from tests.queue_layer.order_model import RECORDS, Change, changes, check_order,
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
-from tidelog.queue_layer.ordering.priority_order import LaneOrder, lane_order
+from tidelog.queue_layer.ordering.priority_order import PriorityOrder, priority_order
 
 
-def order(*lanes: int, weights: tuple[int, ...] = (3, 1)) -> LaneOrder:
-    made = LaneOrder(0, weights)
-    made.came(0, len(lanes), [RecordFields(lane=lane) for lane in lanes])
+def order(*lanes: int, weights: tuple[int, ...] = (3, 1)) -> PriorityOrder:
+    made = PriorityOrder(0, weights)
+    made.on_records(0, len(lanes), [RecordFields(lane=lane) for lane in lanes])
     return made
 
 
@@ -35,7 +35,7 @@ def test_each_lane_gets_its_weight_of_single_receives_too() -> None:
     firsts: list[int] = []
     for turn in range(40):
         (offset,) = chosen(made, 1, turn)
-        made.became_invisible(offset, offset + 1, is_leased=True)
+        made.on_invisible(offset, offset + 1, is_leased=True)
         firsts.append(offset)
 
     assert sum(offset % 2 == 0 for offset in firsts) == 30
@@ -52,15 +52,15 @@ def test_a_priority_beyond_the_last_lane_is_in_the_last_lane() -> None:
 
 def test_messages_that_say_nothing_are_in_the_first_lane() -> None:
     made = order(1, 1)
-    made.came(2, 4, None)
+    made.on_records(2, 4, None)
 
     assert chosen(made, 4) == [2, 3, 0, 1]
 
 
 def test_messages_that_are_back_share_their_lane_with_fresh_ones() -> None:
     made = order(*[0] * 8)
-    made.became_invisible(0, 4, is_leased=True)
-    made.became_visible(0, 4, 10)
+    made.on_invisible(0, 4, is_leased=True)
+    made.on_visible(0, 4, 10)
 
     assert chosen(made, 4, 1) == [0, 1, 4, 5]
     assert chosen(made, 4, 2) == [4, 5, 0, 1]
@@ -75,7 +75,7 @@ def test_all_visible_messages_are_offered_once(
     lanes: list[int], told: list[Change], limit: int
 ) -> None:
     check_order(
-        lane_order((4, 2, 1))(0), [RecordFields(lane=lane) for lane in lanes], told, limit=limit
+        priority_order((4, 2, 1))(0), [RecordFields(lane=lane) for lane in lanes], told, limit=limit
     )
 
 

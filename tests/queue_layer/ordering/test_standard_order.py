@@ -12,7 +12,7 @@ ODD, EVEN = 1, 2
 
 def order(records: int, *, start: int = 0) -> StandardOrder:
     made = StandardOrder(start)
-    made.came(start, start + records, None)
+    made.on_records(start, start + records, None)
     return made
 
 
@@ -29,27 +29,27 @@ def test_a_backlog_is_one_range() -> None:
 
 def test_messages_that_are_invisible_are_no_candidates() -> None:
     made = order(10)
-    made.became_invisible(0, 2, is_leased=True)
-    made.became_invisible(5, 7, is_leased=False)
-    made.became_dead(8, 9)
+    made.on_invisible(0, 2, is_leased=True)
+    made.on_invisible(5, 7, is_leased=False)
+    made.on_dead_lettered(8, 9)
 
     assert chosen(made, 10) == [2, 3, 4, 7, 9]
 
 
 def test_messages_that_are_back_come_in_the_order_of_their_time() -> None:
     made = order(3)
-    made.became_invisible(0, 3, is_leased=True)
-    made.became_visible(2, 3, 100)
-    made.became_visible(0, 1, 300)
-    made.became_visible(1, 2, 200)
+    made.on_invisible(0, 3, is_leased=True)
+    made.on_visible(2, 3, 100)
+    made.on_visible(0, 1, 300)
+    made.on_visible(1, 2, 200)
 
     assert chosen(made, 10) == [2, 1, 0]
 
 
 def test_messages_that_are_back_and_fresh_ones_share_a_receive() -> None:
     made = order(100)
-    made.became_invisible(0, 10, is_leased=True)
-    made.became_visible(0, 10, 100)
+    made.on_invisible(0, 10, is_leased=True)
+    made.on_visible(0, 10, 100)
 
     assert chosen(made, 4, ODD) == [0, 1, 10, 11]
     assert chosen(made, 4, EVEN) == [10, 11, 0, 1]
@@ -57,18 +57,18 @@ def test_messages_that_are_back_and_fresh_ones_share_a_receive() -> None:
 
 def test_a_share_that_is_not_needed_goes_to_the_other_kind() -> None:
     made = order(12)
-    made.became_invisible(0, 10, is_leased=True)
-    made.became_visible(0, 2, 100)
+    made.on_invisible(0, 10, is_leased=True)
+    made.on_visible(0, 2, 100)
 
     assert chosen(made, 10, ODD) == [0, 1, 10, 11]
-    made.became_visible(2, 10, 200)
+    made.on_visible(2, 10, 200)
     assert chosen(made, 10, EVEN) == [10, 11, 0, 1, 2, 3, 4, 5, 6, 7]
 
 
 def test_receives_of_one_message_take_turns() -> None:
     made = order(100)
-    made.became_invisible(0, 10, is_leased=True)
-    made.became_visible(0, 10, 100)
+    made.on_invisible(0, 10, is_leased=True)
+    made.on_visible(0, 10, 100)
 
     assert chosen(made, 1, ODD) == [0]
     assert chosen(made, 1, EVEN) == [10]
@@ -76,8 +76,8 @@ def test_receives_of_one_message_take_turns() -> None:
 
 def test_what_was_back_before_the_first_record_came_is_known() -> None:
     made = StandardOrder(10)
-    made.became_visible(3, 5, 100)
-    made.came(10, 12, None)
+    made.on_visible(3, 5, 100)
+    made.on_records(10, 12, None)
 
     assert chosen(made, 10, ODD) == [3, 4, 10, 11]
 
@@ -109,16 +109,16 @@ def test_all_visible_messages_are_candidates_and_nothing_else(
             case "visible":
                 for offset in range(first, end):
                     if offset not in visible:
-                        made.became_visible(offset, offset + 1, time_ms)
+                        made.on_visible(offset, offset + 1, time_ms)
                 visible.update(range(first, end))
             case "invisible":
-                made.became_invisible(first, end, is_leased=True)
+                made.on_invisible(first, end, is_leased=True)
                 visible.difference_update(range(first, end))
             case "dead":
-                made.became_dead(first, end)
+                made.on_dead_lettered(first, end)
                 visible.difference_update(range(first, end))
             case _:
-                made.became_done(first, end)
+                made.on_deleted(first, end)
                 visible.difference_update(range(first, end))
 
         offered = [o for a, b in made.candidates(limit, turn) for o in range(a, b)]

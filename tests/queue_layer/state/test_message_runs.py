@@ -1,7 +1,7 @@
 """Runs of messages are counted by what they are now."""
 
 from tidelog.queue_layer.state.message_runs import MessageRuns
-from tidelog.queue_layer.state.message_status import PASSED_OVER, Kind, MessageStatus
+from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
 
 LEASED = MessageStatus(Kind.LEASED, 100, 1, 5, 5, 1)
 DELAYED = MessageStatus(Kind.WAITING, 200)
@@ -13,7 +13,7 @@ def all_kinds() -> MessageRuns:
     runs.put(0, 10, LEASED)
     runs.put(10, 15, DELAYED)
     runs.put(15, 16, DEAD)
-    runs.put(20, 27, PASSED_OVER)
+    runs.put(20, 27, SKIPPED)
     return runs
 
 

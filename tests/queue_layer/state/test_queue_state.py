@@ -6,7 +6,7 @@ from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.fair_order import FairOrder
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.wire.messages.queues import SettleAction
 
@@ -70,7 +70,7 @@ def test_a_message_that_cannot_be_moved_is_visible_again() -> None:
     assert (rest.epoch, rest.sequence, rest.runs) == (1, 0, [(1, 2)])
 
 
-@pytest.mark.parametrize("make_order", [StandardOrder, GroupOrder, FairOrder])
+@pytest.mark.parametrize("make_order", [StandardOrder, FifoOrder, FairOrder])
 def test_a_message_that_cannot_be_moved_may_wait_before_it_is_tried_again(
     make_order: MakeOrder,
 ) -> None:

@@ -2,7 +2,11 @@
 
 import pytest
 
-from tidelog.queue_layer.state.receive_attempts import ATTEMPT_WINDOW_MS, ATTEMPTS_MAX, Attempts
+from tidelog.queue_layer.state.receive_attempts import (
+    ATTEMPT_WINDOW_MS,
+    ATTEMPTS_MAX,
+    ReceiveAttempts,
+)
 from tidelog.wire.messages.queue_journal import Attempt
 
 DEADLINE_MS = 30_000
@@ -16,7 +20,7 @@ def attempt(
 
 def test_a_repeated_attempt_finds_the_same_messages_and_the_same_lease() -> None:
     """Statement 36."""
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     attempts.received(attempt("a"))
 
     found = attempts.find(b"a", now_ms=DEADLINE_MS - 1)
@@ -29,7 +33,7 @@ def test_a_repeated_attempt_finds_the_same_messages_and_the_same_lease() -> None
 
 def test_when_the_leases_are_over_a_repeated_attempt_chooses_anew() -> None:
     """Statement 36: expiry is something that happened."""
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     attempts.received(attempt("a"))
 
     assert attempts.find(b"a", now_ms=DEADLINE_MS) is None
@@ -37,12 +41,12 @@ def test_when_the_leases_are_over_a_repeated_attempt_chooses_anew() -> None:
 
 def test_when_something_happened_to_a_message_of_it_a_repeated_attempt_chooses_anew() -> None:
     """Statement 36: a delete, an extension, a release."""
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     attempts.received(attempt("a", 1))
     attempts.received(attempt("b", 2))
 
-    attempts.something_happened(1)
-    attempts.something_happened(77)
+    attempts.on_lease_changed(1)
+    attempts.on_lease_changed(77)
 
     assert attempts.find(b"a", now_ms=1) is None
     assert attempts.find(b"b", now_ms=1) is not None
@@ -50,7 +54,7 @@ def test_when_something_happened_to_a_message_of_it_a_repeated_attempt_chooses_a
 
 def test_a_repetition_gives_the_messages_new_time_but_the_attempt_none() -> None:
     """Statement 36: five minutes from the first time on."""
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     attempts.received(attempt("a"))
 
     attempts.received(attempt("a", deadline_ms=10 * ATTEMPT_WINDOW_MS))
@@ -63,7 +67,7 @@ def test_a_repetition_gives_the_messages_new_time_but_the_attempt_none() -> None
 
 def test_an_empty_answer_is_never_remembered() -> None:
     """Statement 36."""
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     attempts.received(Attempt(b"a", 1, (), 0, DEADLINE_MS))
 
     assert attempts.find(b"a", now_ms=1) is None
@@ -71,11 +75,11 @@ def test_an_empty_answer_is_never_remembered() -> None:
 
 
 def test_an_id_that_is_used_again_stands_for_the_later_receive() -> None:
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     attempts.received(attempt("a", 1))
     attempts.received(attempt("a", 2, received_ms=DEADLINE_MS, deadline_ms=2 * DEADLINE_MS))
 
-    attempts.something_happened(1)
+    attempts.on_lease_changed(1)
 
     found = attempts.find(b"a", now_ms=DEADLINE_MS)
     assert found is not None
@@ -83,7 +87,7 @@ def test_an_id_that_is_used_again_stands_for_the_later_receive() -> None:
 
 
 def test_attempts_that_cannot_be_repeated_any_more_are_forgotten() -> None:
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     for second in range(1_000):
         attempts.received(attempt(str(second), second, received_ms=second * 1000))
 
@@ -92,7 +96,7 @@ def test_attempts_that_cannot_be_repeated_any_more_are_forgotten() -> None:
 
 def test_there_are_never_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.queue_layer.state.receive_attempts.ATTEMPTS_MAX", 3)
-    attempts = Attempts()
+    attempts = ReceiveAttempts()
     for number in range(5):
         attempts.received(attempt(str(number), number))
 
@@ -101,11 +105,11 @@ def test_there_are_never_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_read_out_makes_the_same_memory_again() -> None:
-    attempts, again = Attempts(), Attempts()
+    attempts, again = ReceiveAttempts(), ReceiveAttempts()
     for number in range(5):
         attempts.received(attempt(str(number), number, received_ms=number))
     attempts.received(attempt("1", 1, received_ms=1, deadline_ms=99_999))
-    attempts.something_happened(3)
+    attempts.on_lease_changed(3)
 
     for each in attempts:
         again.received(each)
@@ -113,4 +117,4 @@ def test_what_is_read_out_makes_the_same_memory_again() -> None:
     assert list(again) == list(attempts)
     again.clear()
     assert len(again) == 0
-    again.something_happened(1)
+    again.on_lease_changed(1)

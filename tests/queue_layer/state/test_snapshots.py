@@ -3,9 +3,9 @@
 import pytest
 
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
-from tidelog.queue_layer.state.message_status import PASSED_OVER, Kind, MessageStatus
+from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
 from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.queue_layer.state.snapshots import (
     RUNS_PER_PART,
@@ -21,10 +21,10 @@ from tidelog.wire.messages.queue_journal import (
     Attempt,
     Frame,
     Purged,
-    SnapshotBegan,
+    Seeked,
     SnapshotEnded,
     SnapshotMoves,
-    Sought,
+    SnapshotStarted,
     decode,
     encode,
 )
@@ -38,12 +38,12 @@ MIB = 1024 * 1024
 def test_runs_are_read_as_they_were() -> None:
     runs = [
         (3, 10, MessageStatus(Kind.LEASED, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh")),
-        (10, 11, PASSED_OVER),
+        (10, 11, SKIPPED),
         (15, 17, MessageStatus(Kind.WAITING, NOW_MS * 2)),
         (17, 18, MessageStatus(Kind.DEAD, 0, 9, NOW_MS - 9, NOW_MS - 3, 3, "me", "too often")),
         (18, 19, MessageStatus(Kind.WAITING, NOW_MS - 50, 0, 0, 0, 3, "me")),
     ]
-    reader = SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS)
+    reader = SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS)
 
     for part in parts(runs, now_ms=NOW_MS, next_lease_id=5):
         reader.add(part)
@@ -72,7 +72,7 @@ def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
         )
         for place in range(100)
     ]
-    reader = SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS)
+    reader = SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS)
 
     found = list(parts(runs, now_ms=NOW_MS, next_lease_id=10))
 
@@ -84,10 +84,10 @@ def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
     assert [status.reason for _, _, status in reader.runs] == [run[2].reason for run in runs]
 
 
-def began_with(batches: int, attempts: int) -> SnapshotBegan:
+def began_with(batches: int, attempts: int) -> SnapshotStarted:
     """Return a beginning with messages to be moved to two places, and receives."""
     runs: list[Run] = [(1 << 40, 1)]
-    return SnapshotBegan(
+    return SnapshotStarted(
         20,
         5,
         1,
@@ -111,10 +111,10 @@ def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> No
 
     began, *more = began_in_parts(whole)
 
-    assert isinstance(began, SnapshotBegan)
+    assert isinstance(began, SnapshotStarted)
     reader = SnapshotReader(began, NOW_MS)
     for part in more:
-        assert not isinstance(part, SnapshotBegan)
+        assert not isinstance(part, SnapshotStarted)
         reader.add(part)
     sizes = [len(encode(Frame(NOW_MS, [part]))) for part in (began, *more)]
     assert max(sizes) < 2 * STATE_BYTES_PER_PART + 10_000
@@ -125,7 +125,7 @@ def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> No
 
 def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
     whole = began_with(4000, 4000)
-    fold = QueueFold(StandardOrder)
+    fold = QueueState(StandardOrder)
 
     fold.apply(decode(encode(Frame(NOW_MS, [whole]))))
     fold.apply(Frame(NOW_MS, [SnapshotEnded(0)]))
@@ -136,8 +136,8 @@ def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
 
 def test_a_snapshot_that_stops_between_its_parts_is_none() -> None:
     began, *more = began_in_parts(began_with(4000, 4000))
-    fold = QueueFold(StandardOrder)
-    for entry in (Sought(7), began, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
+    fold = QueueState(StandardOrder)
+    for entry in (Seeked(7), began, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
         fold.apply(Frame(NOW_MS, [entry]))
 
     assert fold.cursor == 9
@@ -179,8 +179,8 @@ def test_a_redrive_is_kept() -> None:
         origin_queue="orders",
         reason="enough",
     )
-    reader = SnapshotReader(SnapshotBegan(20, 5, 1, [], to_snapshot(redrive)), NOW_MS)
+    reader = SnapshotReader(SnapshotStarted(20, 5, 1, [], to_snapshot(redrive)), NOW_MS)
 
     assert reader.redrive() == redrive
     assert to_snapshot(None) is None
-    assert SnapshotReader(SnapshotBegan(20, 5, 1, []), NOW_MS).redrive() is None
+    assert SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS).redrive() is None

@@ -7,7 +7,7 @@ from tidelog.queue_layer.collections import visibility_timers as deadlines
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
-from tidelog.queue_layer.ordering.fifo_order import GroupOrder
+from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.state import time_advance as passing_time
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX, SettleAction
 
@@ -56,7 +56,7 @@ def test_who_asks_before_all_has_passed_is_answered_as_of_now() -> None:
 
 def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 2)
-    driver = Driver(QueueConfig(is_fifo=True), records=5, make_order=GroupOrder)
+    driver = Driver(QueueConfig(is_fifo=True), records=5, make_order=FifoOrder)
     for _ in range(5):
         driver.take(1, timeout_ms=SECOND)
 
@@ -70,7 +70,7 @@ def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
 ) -> None:
     monkeypatch.setattr(deadlines, "CROWD", 2)
     monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 2)
-    driver = Driver(QueueConfig(is_fifo=True), records=7, make_order=GroupOrder)
+    driver = Driver(QueueConfig(is_fifo=True), records=7, make_order=FifoOrder)
     taken = [driver.take(1, timeout_ms=SECOND) for _ in range(6)]
     assert [each.deadline_ms - START_MS - SECOND for each in taken] == [0, 0, 1, 1, 2, 2]
     for each in taken:
@@ -89,7 +89,7 @@ def test_no_lease_is_longer_than_any_may_be_because_many_end_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(deadlines, "CROWD", 1)
-    driver = Driver(QueueConfig(is_fifo=True), records=3, make_order=GroupOrder)
+    driver = Driver(QueueConfig(is_fifo=True), records=3, make_order=FifoOrder)
     taken = [driver.take(1, timeout_ms=VISIBILITY_TIMEOUT_MS_MAX) for _ in range(3)]
     for each in taken:
         driver.settle(each, SettleAction.EXTEND, delay_ms=VISIBILITY_TIMEOUT_MS_MAX)

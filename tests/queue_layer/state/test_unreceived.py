@@ -1,11 +1,11 @@
 """Fresh records that have to wait are known by when and how many."""
 
-from tidelog.queue_layer.state.unreceived import FreshRecords
+from tidelog.queue_layer.state.unreceived import UnreceivedRecords
 
 
 def test_what_has_waited_enough_is_not_delayed_any_more() -> None:
-    fresh = FreshRecords(5, 0)
-    fresh.came(20)
+    fresh = UnreceivedRecords(5, 0)
+    fresh.on_records(20)
     fresh.delay(6, 8, 100)
     fresh.delay(8, 10, 100)
     fresh.delay(12, 13, 50)
@@ -19,8 +19,8 @@ def test_what_has_waited_enough_is_not_delayed_any_more() -> None:
 
 
 def test_what_is_not_fresh_any_more_is_not_waited_for() -> None:
-    fresh = FreshRecords(0, 0)
-    fresh.came(20)
+    fresh = UnreceivedRecords(0, 0)
+    fresh.on_records(20)
     fresh.remove(0, 1)
     fresh.delay(2, 10, 100)
 

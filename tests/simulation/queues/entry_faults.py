@@ -15,8 +15,8 @@ from tests.simulation.queues.book import JournalAppended
 from tests.simulation.queues.plans import CRASH_ON_ENTRY
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
+    DeadLettered,
     Deleted,
-    Died,
     Moved,
     Received,
     Redriven,
@@ -32,8 +32,8 @@ _ENTRIES: Final[tuple[type[AnyEntry], ...]] = (
     Received,
     Received,
     Deleted,
-    Died,
-    Died,
+    DeadLettered,
+    DeadLettered,
     Moved,
     Released,
     Redriven,

@@ -12,24 +12,24 @@ from typing import NamedTuple, NoReturn, final
 from tidelog.queue_layer.state.message_status import Kind
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
-    Deferred,
+    DeadLettered,
+    Delayed,
     Deleted,
-    Died,
     Expired,
     Extended,
     Frame,
+    LogStartAdvanced,
     Moved,
     MoveFailed,
     Purged,
     Received,
+    ReceiveRepeated,
     Redriven,
     Released,
-    Repeated,
-    Retargeted,
     Returned,
-    Sought,
+    Seeked,
     Target,
-    Trimmed,
+    TargetChanged,
 )
 from tidelog.wire.messages.queues import Run
 
@@ -97,7 +97,7 @@ class JournalModel:
         for entry in frame.entries:
             self._apply(entry)
             mark = min(self.open, default=self.cursor)
-            if mark < self._low_water_mark and not isinstance(entry, Sought):
+            if mark < self._low_water_mark and not isinstance(entry, Seeked):
                 self._fail("JournalIsKept", f"{entry} lowers it to {mark}")
             self._low_water_mark = mark
 
@@ -112,7 +112,7 @@ class JournalModel:
         match entry:
             case Received():
                 self._receive(entry)
-            case Repeated():
+            case ReceiveRepeated():
                 for offset in self._attempts[entry.attempt_id]:
                     self._put(offset, entry.visible_at_ms, Kind.LEASED)
             case Deleted() | Expired():
@@ -131,25 +131,25 @@ class JournalModel:
                     count = max(0, self.open[offset].receive_count - 1)
                     self._put(offset, entry.visible_at_ms, Kind.WAITING)
                     self.open[offset] = self.open[offset]._replace(receive_count=count)
-            case Deferred():
+            case Delayed():
                 for first, count, visible_at_ms in entry.runs:
                     self._pass_to(first + count)
                     for offset in range(first, first + count):
                         self.open[offset] = State(visible_at_ms=visible_at_ms)
-            case Died() | Redriven():
+            case DeadLettered() | Redriven():
                 self._die(entry.runs, entry.target, entry)
             case Moved() | MoveFailed():
                 self._move(entry)
-            case Retargeted():
+            case TargetChanged():
                 source = self._chain(entry.source)
                 if entry.source != entry.target:
                     self._chain(entry.target).offsets.extend(source.offsets)
                     source.offsets.clear()
                     source.break_off()
-            case Trimmed(offset=end) | Purged(end=end):
+            case LogStartAdvanced(offset=end) | Purged(end=end):
                 self._pass_to(end)
                 self._remove(range(min(self.open, default=end), end))
-            case Sought():
+            case Seeked():
                 self._remove(range(self.cursor))
                 self.cursor = self._low_water_mark = entry.offset
             case _:

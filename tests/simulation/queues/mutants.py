@@ -29,16 +29,16 @@ from tidelog.queue_layer.commands.fifo_send import SentMessages
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering import factory as orders
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
-from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, GroupOrder
-from tidelog.queue_layer.ordering.priority_order import LaneOrder
+from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, FifoOrder
+from tidelog.queue_layer.ordering.priority_order import PriorityOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.state.message_status import Kind, MessageStatus
 from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
-from tidelog.queue_layer.state.queue_state import QueueFold
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.produce import AckLevel
-from tidelog.wire.messages.queue_journal import Deferred, Extended, Received
+from tidelog.wire.messages.queue_journal import Delayed, Extended, Received
 from tidelog.wire.messages.queues import Run, SendReply, Settled
 
 
@@ -55,10 +55,10 @@ def _expect_appended(self: PendingSettle, served: ServedPartition, index: int) -
     served.journal.when_appended(self, index)
 
 
-_receive_entry = QueueFold._received
+_receive_entry = QueueState._received
 
 
-def _received_without_count(self: QueueFold, entry: Received, now_ms: int) -> None:
+def _received_without_count(self: QueueState, entry: Received, now_ms: int) -> None:
     _receive_entry(self, entry, now_ms)
     if self.order is not None:
         return
@@ -69,10 +69,10 @@ def _received_without_count(self: QueueFold, entry: Received, now_ms: int) -> No
             self.runs.put(piece[0], piece[1], kept)
 
 
-_serve = QueueFold.serve
+_serve = QueueState.serve
 
 
-def _serve_without_leases(self: QueueFold) -> None:
+def _serve_without_leases(self: QueueState) -> None:
     for first, end, status in list(self.runs):
         if status.kind is Kind.LEASED:
             self.runs.cut(first, end)
@@ -81,12 +81,12 @@ def _serve_without_leases(self: QueueFold) -> None:
     _serve(self)
 
 
-def _extend_in_memory(self: QueueFold, entry: Extended) -> None:
+def _extend_in_memory(self: QueueState, entry: Extended) -> None:
     if self.order is not None:
         _extended(self, entry)
 
 
-_extended = QueueFold._extended
+_extended = QueueState._extended
 
 
 def _no_refusal(*_: object) -> None:
@@ -96,7 +96,7 @@ def _no_refusal(*_: object) -> None:
 _refusal_of_living = settling._refusal_of_living
 
 
-def _fresh_is_done(fold: QueueFold, first: int, end: int) -> Iterator[Any]:
+def _fresh_is_done(fold: QueueState, first: int, end: int) -> Iterator[Any]:
     for piece_first, piece_end, status in _pieces(fold, first, end):
         is_fresh = piece_first >= fold.cursor
         yield piece_first, piece_end, None if is_fresh else status
@@ -106,7 +106,7 @@ _pieces = settling._pieces
 
 
 def _refuse_later(
-    fold: QueueFold, config: QueueConfig, status: MessageStatus, *, by: tuple[Any, int]
+    fold: QueueState, config: QueueConfig, status: MessageStatus, *, by: tuple[Any, int]
 ) -> Any:  # noqa: ANN401  (passed on)
     is_held = status.kind is Kind.LEASED and status.visible_at_ms > fold.time_ms
     return None if is_held else _refusal_of_living(fold, config, status, by=by)
@@ -136,17 +136,17 @@ def _order_of_any(config: QueueConfig) -> MakeOrder:
 _order_for = orders.order_for
 
 
-def _leased_as_dead(self: GroupOrder, first: int, end: int, *, is_leased: bool) -> None:
+def _leased_as_dead(self: FifoOrder, first: int, end: int, *, is_leased: bool) -> None:
     if is_leased:
-        self.became_dead(first, end)
+        self.on_dead_lettered(first, end)
     else:
         _became_invisible(self, first, end, is_leased=is_leased)
 
 
-_became_invisible = GroupOrder.became_invisible
+_became_invisible = FifoOrder.on_invisible
 
 
-def _first_invisible_never(self: GroupOrder, group: int, count_max: int) -> Iterator[Run]:
+def _first_invisible_never(self: FifoOrder, group: int, count_max: int) -> Iterator[Run]:
     at, link = self._heads[group], self._links.get(self._heads[group])
     while count_max and link & _STATE != _DONE:
         if link & _STATE == _VISIBLE:
@@ -169,15 +169,15 @@ async def _do_not_wait(*_: object) -> None:
     """Skip what should be waited for."""
 
 
-def _forget_times(self: QueueFold, entry: Deferred) -> None:
+def _forget_times(self: QueueState, entry: Delayed) -> None:
     late = [(first, length, 0) for first, length, _ in entry.runs]
-    _deferred(self, Deferred(late))
+    _deferred(self, Delayed(late))
 
 
-_deferred = QueueFold._deferred
+_deferred = QueueState._deferred
 
 
-def _last_lane_only_first(self: LaneOrder, limit: int, turn: int) -> Iterator[tuple[int, int]]:
+def _last_lane_only_first(self: PriorityOrder, limit: int, turn: int) -> Iterator[tuple[int, int]]:
     lanes = self._lanes
     try:
         self._lanes = lanes[:-1]
@@ -187,7 +187,7 @@ def _last_lane_only_first(self: LaneOrder, limit: int, turn: int) -> Iterator[tu
         self._lanes = lanes
 
 
-_candidates = LaneOrder.candidates
+_candidates = PriorityOrder.candidates
 
 
 def _one_more(self: QueueConfig) -> int | None:
@@ -276,17 +276,17 @@ MUTANTS: Final = (
     Mutant(
         "count-lost-with-leader",
         "a broker that takes over does not know of the last deliveries",
-        (QueueFold, "_received", _received_without_count),
+        (QueueState, "_received", _received_without_count),
     ),
     Mutant(
         "leases-end-with-leader",
         "a broker that takes over hands out what others have",
-        (QueueFold, "serve", _serve_without_leases),
+        (QueueState, "serve", _serve_without_leases),
     ),
     Mutant(
         "extension-in-memory",
         "a broker that takes over does not know of extensions",
-        (QueueFold, "_extended", _extend_in_memory),
+        (QueueState, "_extended", _extend_in_memory),
     ),
     Mutant(
         "lost-lease-deletes-nothing",
@@ -326,12 +326,12 @@ MUTANTS: Final = (
     Mutant(
         "group-free-when-leased",
         "a group goes on as soon as its first message is handed out",
-        (GroupOrder, "became_invisible", _leased_as_dead),
+        (FifoOrder, "on_invisible", _leased_as_dead),
     ),
     Mutant(
         "behind-the-invisible",
         "of a group messages are handed out that stand behind one that somebody has",
-        (GroupOrder, "_beginning", _first_invisible_never),
+        (FifoOrder, "_beginning", _first_invisible_never),
     ),
     Mutant(
         "dead-under-another-id",
@@ -351,12 +351,12 @@ MUTANTS: Final = (
     Mutant(
         "delay-passed-over",
         "a delayed message that others overtake is visible to who takes over",
-        (QueueFold, "_deferred", _forget_times),
+        (QueueState, "_deferred", _forget_times),
     ),
     Mutant(
         "last-lane-never",
         "the least urgent messages are never handed out",
-        (LaneOrder, "candidates", _last_lane_only_first),
+        (PriorityOrder, "candidates", _last_lane_only_first),
     ),
     Mutant(
         "one-delivery-more",

@@ -23,19 +23,19 @@ from tests.simulation.queues.plans import QueueSetup
 from tidelog.queue_layer.state.message_status import Kind
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
-    Deferred,
+    DeadLettered,
+    Delayed,
     Deleted,
-    Died,
     Extended,
     Frame,
+    LogStartAdvanced,
     Moved,
     MoveFailed,
     Purged,
     Received,
     Released,
     Returned,
-    Sought,
-    Trimmed,
+    Seeked,
     encode,
 )
 from tidelog.wire.messages.queues import SettleAction
@@ -64,12 +64,12 @@ def received(
 
 def test_a_model_knows_what_becomes_of_each_message() -> None:
     model = model_of(
-        (0, Sought(0)),
+        (0, Seeked(0)),
         (1, received(1, 0, 2, 3)),
         (2, Deleted([(0, 1)])),
         (3, Extended(1, [(2, 1)], 300)),
         (4, Released([(3, 1)], 50)),
-        (5, Deferred([(5, 1, 70)])),
+        (5, Delayed([(5, 1, 70)])),
         (6, received(2, 6)),
         (7, Returned([(6, 1)], 7)),
     )
@@ -87,10 +87,10 @@ def test_a_model_knows_what_becomes_of_each_message() -> None:
 
 def test_dead_letters_leave_in_their_order() -> None:
     model = model_of(
-        (0, Sought(0)),
+        (0, Seeked(0)),
         (1, received(1, 0, 1, 2)),
-        (2, Died([(1, 1)], TARGET)),
-        (2, Died([(0, 1), (2, 1)], TARGET)),
+        (2, DeadLettered([(1, 1)], TARGET)),
+        (2, DeadLettered([(0, 1), (2, 1)], TARGET)),
         (3, Moved(TARGET, 0, 0, 1)),
     )
 
@@ -104,10 +104,12 @@ def test_dead_letters_leave_in_their_order() -> None:
 
 
 def test_what_is_purged_trimmed_or_sought_is_gone() -> None:
-    model = model_of((0, Sought(0)), (1, received(1, 0, 1, 2)), (2, Purged(2)), (3, Trimmed(1)))
+    model = model_of(
+        (0, Seeked(0)), (1, received(1, 0, 1, 2)), (2, Purged(2)), (3, LogStartAdvanced(1))
+    )
 
     assert list(model.open) == [2]
-    model.apply(Frame(4, [Sought(1)]))
+    model.apply(Frame(4, [Seeked(1)]))
     assert (model.open, model.cursor) == ({}, 1)
 
 
@@ -118,7 +120,7 @@ WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
     ),
     "handed out before its time": (
         "OneHolder",
-        [(1, Deferred([(0, 1, 50)])), (49, received(1, 0))],
+        [(1, Delayed([(0, 1, 50)])), (49, received(1, 0))],
     ),
     "handed out though it is done": (
         "DeletedIsGone",
@@ -126,11 +128,15 @@ WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
     ),
     "handed out though it is dead": (
         "DeadOnce",
-        [(1, received(1, 0)), (2, Died([(0, 1)], TARGET)), (200, received(2, 0))],
+        [(1, received(1, 0)), (2, DeadLettered([(0, 1)], TARGET)), (200, received(2, 0))],
     ),
     "dead twice": (
         "DeadOnce",
-        [(1, received(1, 0)), (2, Died([(0, 1)], TARGET)), (3, Died([(0, 1)], TARGET))],
+        [
+            (1, received(1, 0)),
+            (2, DeadLettered([(0, 1)], TARGET)),
+            (3, DeadLettered([(0, 1)], TARGET)),
+        ],
     ),
     "handed out too often": (
         "CountsAreExact",
@@ -148,7 +154,7 @@ WRONG: dict[str, tuple[str, list[tuple[int, AnyEntry]]]] = {
 def test_a_model_objects_to_what_no_queue_may_write(
     checker: str, steps: list[tuple[int, AnyEntry]]
 ) -> None:
-    steps = [(0, Sought(0)), *steps]
+    steps = [(0, Seeked(0)), *steps]
 
     with pytest.raises(ViolationError) as objection:
         model_of(*steps)
@@ -177,7 +183,7 @@ LEASED = State(Kind.LEASED, 100, 1, 1)
 
 
 def test_who_knows_what_the_journal_says_is_right() -> None:
-    book = book_of(Sought(0), received(1, 0))
+    book = book_of(Seeked(0), received(1, 0))
 
     book.journal_loaded(loaded(1, {}, cursor=0))
     book.journal_loaded(loaded(2, {0: LEASED}))
@@ -193,14 +199,14 @@ def test_who_knows_what_the_journal_says_is_right() -> None:
     ],
 )
 def test_who_knows_anything_else_is_not(wrong: JournalLoaded) -> None:
-    book = book_of(Sought(0), received(1, 0))
+    book = book_of(Seeked(0), received(1, 0))
 
     with pytest.raises(ViolationError, match="JournalIsKept"):
         book.journal_loaded(wrong)
 
 
 def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
-    book = book_of(Sought(0), received(1, 0), epoch=2)
+    book = book_of(Seeked(0), received(1, 0), epoch=2)
     book.journal_appended(written(received(1, 7), 1, epoch=1))
 
     book.journal_loaded(loaded(2, {0: LEASED}))
@@ -208,14 +214,14 @@ def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
 
 def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
     """Seed 9010."""
-    book = book_of(Sought(0), received(1, 0))
+    book = book_of(Seeked(0), received(1, 0))
     book.journal_appended(written(received(1, 7), 1, epoch=2))
 
     book.journal_loaded(loaded(2, {0: LEASED}, epochs=((1, 0), (3, 2))))
 
 
 def test_what_is_not_committed_yet_is_not_compared() -> None:
-    book = book_of(Sought(0), received(1, 0))
+    book = book_of(Seeked(0), received(1, 0))
 
     book.journal_loaded(loaded(2, {}, committed_end=1))
 
@@ -227,7 +233,7 @@ def delivery(lease_id: int, count: int) -> Delivered:
 
 @pytest.mark.parametrize(("lease_id", "count"), [(2, 1), (1, 2)])
 def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> None:
-    book = book_of(Sought(0), received(1, 0))
+    book = book_of(Seeked(0), received(1, 0))
     book.delivered(delivery(1, 1))
     book.journal_loaded(loaded(2, {0: LEASED}))
     topics = {"jobs": {(0, 0): FinalMessage(b"0", None, {})}}
@@ -240,7 +246,7 @@ def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> 
 
 def deleted_at(told_at: float) -> QueueBook:
     """Return what is known of a message that is deleted by the third entry, and said to be."""
-    book = book_of(Sought(0), received(1, 0), Deleted([(0, 1)]))
+    book = book_of(Seeked(0), received(1, 0), Deleted([(0, 1)]))
     book.journal_loaded(loaded(3, {}))
     book.delivered(delivery(1, 1))
     wish = Wish(delivery(1, 1), SettleAction.DELETE, 1.0)
@@ -259,19 +265,19 @@ def test_what_is_said_to_be_deleted_is_gone_by_then() -> None:
 
 
 def test_nothing_is_moved_before_that_is_committed() -> None:
-    book = book_of(Sought(0), received(1, 0), Died([(0, 1)], TARGET))
+    book = book_of(Seeked(0), received(1, 0), DeadLettered([(0, 1)], TARGET))
     moving = Moving(PLACE, TARGET, [0], committed_end=3, epochs=((1, 0),))
     book.moving(moving)
 
     with pytest.raises(ViolationError, match="JournalIsKept"):
         book.moving(msgspec.structs.replace(moving, offsets=[0, 1]))
-    too_early = book_of(Sought(0), received(1, 0), Died([(0, 1)], TARGET))
+    too_early = book_of(Seeked(0), received(1, 0), DeadLettered([(0, 1)], TARGET))
     with pytest.raises(ViolationError, match="JournalIsKept"):
         too_early.moving(msgspec.structs.replace(moving, committed_end=2))
 
 
 def test_what_was_to_wait_is_not_handed_out_before() -> None:
-    book = book_of(Sought(0), received(1, 0))
+    book = book_of(Seeked(0), received(1, 0))
     book.journal_loaded(loaded(2, {0: LEASED}))
 
     with pytest.raises(ViolationError, match="was to wait"):

@@ -12,11 +12,11 @@ from tests.paths import ROOT
 from tidelog.wire.errors import WireFormatError
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
+    BackgroundWork,
     Frame,
     Received,
-    SnapshotBegan,
-    Sought,
-    Undone,
+    Seeked,
+    SnapshotStarted,
     decode,
     encode,
 )
@@ -67,25 +67,25 @@ def test_a_snapshot_of_an_older_version_knows_of_no_purge() -> None:
     older: list[object] = [19, 1040, 2, 1, [], None, []]
     (began,) = decode(msgpack.packb([1, [older]])).entries
 
-    assert began == SnapshotBegan(1040, 2, 1, [], purged_below=0)
+    assert began == SnapshotStarted(1040, 2, 1, [], purged_below=0)
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
     data = msgpack.packb([1, [[1, 5, 0, "more"]], 2, None, "more"])
-    assert decode(data) == Frame(1, [Sought(5)], Undone.MOVES)
+    assert decode(data) == Frame(1, [Seeked(5)], BackgroundWork.MOVES)
 
 
 def test_a_frame_may_say_what_is_left_to_do() -> None:
-    frame = Frame(1, [Sought(5)], Undone.NOTHING)
+    frame = Frame(1, [Seeked(5)], BackgroundWork.NOTHING)
     assert decode(encode(frame)) == frame
-    assert encode(Frame(1, [Sought(5)])) == msgpack.packb([1, [[1, 5, 0]]])
+    assert encode(Frame(1, [Seeked(5)])) == msgpack.packb([1, [[1, 5, 0]]])
 
 
 def test_a_frame_may_say_where_the_last_snapshot_begins() -> None:
-    frame = Frame(1, [Sought(5)], Undone.NOTHING, 70)
+    frame = Frame(1, [Seeked(5)], BackgroundWork.NOTHING, 70)
     assert decode(encode(frame)) == frame
-    assert encode(Frame(1, [Sought(5)], None, 70)) == msgpack.packb([1, [[1, 5, 0]], None, 70])
-    assert encode(Frame(1, [Sought(5)], Undone.KEPT)) == msgpack.packb([1, [[1, 5, 0]], 1])
+    assert encode(Frame(1, [Seeked(5)], None, 70)) == msgpack.packb([1, [[1, 5, 0]], None, 70])
+    assert encode(Frame(1, [Seeked(5)], BackgroundWork.KEPT)) == msgpack.packb([1, [[1, 5, 0]], 1])
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:

@@ -26,11 +26,11 @@ from tidelog.wire.messages.fetch import (
     PartitionOffsetAt,
 )
 from tidelog.wire.messages.queue_journal import (
+    BackgroundWork,
     Frame,
     Received,
-    SnapshotBegan,
-    Sought,
-    Undone,
+    Seeked,
+    SnapshotStarted,
     encode,
 )
 from tidelog.wire.protocol import api
@@ -93,7 +93,7 @@ async def test_what_is_before_a_snapshot_stays_for_as_long_as_the_queue_says(
 
         assert 0 < log.log_start_offset < middle
         frames = await frames_from(broker, journal(broker, queue), log.log_start_offset)
-        assert isinstance(frames[0].entries[0], SnapshotBegan)
+        assert isinstance(frames[0].entries[0], SnapshotStarted)
         handed_out = [
             entry.runs for frame in frames for entry in frame.entries if isinstance(entry, Received)
         ]
@@ -117,7 +117,7 @@ async def test_whoever_takes_over_reads_from_the_last_snapshot_on_whatever_is_be
 
         frames = await loaded(broker, journal(broker, queue))
 
-        assert isinstance(frames[0].entries[0], SnapshotBegan)
+        assert isinstance(frames[0].entries[0], SnapshotStarted)
         assert len(frames) < 60
 
     world = world.after_crash()
@@ -143,7 +143,7 @@ async def test_a_snapshot_that_was_not_written_whole_is_not_begun_with(
         await work_through(client, queue, 40)
         partition = journal(broker, queue)
         whole = (await loaded(broker, partition))[0]
-        cut_off = Frame(whole.now_ms, whole.entries, Undone.NOTHING, None)
+        cut_off = Frame(whole.now_ms, whole.entries, BackgroundWork.NOTHING, None)
         (last,) = await frames_from(broker, partition, partition.log.log_end_offset - 1)
         append(partition, encode(Frame(whole.now_ms, cut_off.entries, 0, last.snapshot_offset)))
 
@@ -162,7 +162,7 @@ async def test_a_journal_that_has_no_snapshot_where_it_says_is_refused(
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await work_through(client, queue, 1)
         partition = journal(broker, queue)
-        append(partition, encode(Frame(1, [Sought(0)], Undone.NOTHING, 1)))
+        append(partition, encode(Frame(1, [Seeked(0)], BackgroundWork.NOTHING, 1)))
 
         with pytest.raises(WireFormatError, match="it has no snapshot at offset 1"):
             await loaded(broker, partition)

@@ -16,7 +16,7 @@ def queue_with_a_lease() -> QueuePartition:
     queue = QueuePartition(QueueConfig(), receipts)
     _carry_out(queue, queue.seek(0, now_ms=START_MS).frames)
     queue.serve(START_MS)
-    queue.records_came(0, 1)
+    queue.on_records(0, 1)
     plan = queue.plan(ReceiveCommand(max_messages=1, visibility_timeout_ms=10_000), now_ms=START_MS)
     taken = [(run.first_offset, run.count) for run in plan]
     _carry_out(queue, queue.receive(plan, taken, now_ms=START_MS).frames)

@@ -6,31 +6,31 @@ from tidelog.wire.messages.queue_journal import (
     NO_TARGET,
     AnyEntry,
     Attempt,
-    Deferred,
+    DeadLettered,
+    Delayed,
     Deleted,
-    Died,
     Expired,
     Extended,
     Frame,
+    LogStartAdvanced,
     Moved,
     MoveFailed,
     Purged,
     Received,
+    ReceiveRepeated,
     RedriveEnded,
     Redriven,
     RedriveProgressed,
     RedriveStarted,
     Released,
-    Repeated,
-    Retargeted,
     Returned,
-    SnapshotBegan,
+    Seeked,
     SnapshotEnded,
     SnapshotMoreAttempts,
     SnapshotRun,
     SnapshotRuns,
-    Sought,
-    Trimmed,
+    SnapshotStarted,
+    TargetChanged,
 )
 
 NOW_MS = 1_700_000_000_000
@@ -95,10 +95,10 @@ def test_a_receive_that_is_repeated_is_told_of_its_messages_and_not_counted() ->
     history = QueueHistory()
     told(history, Received(1, [(10, 2)], NOW_MS, "w-1", b"attempt"))
 
-    events = told(history, Repeated(b"attempt", NOW_MS + 99))
+    events = told(history, ReceiveRepeated(b"attempt", NOW_MS + 99))
 
     assert shown(events) == [("repeat", 10, 1, "w-1"), ("repeat", 11, 1, "w-1")]
-    assert told(history, Repeated(b"unknown", NOW_MS)) == []
+    assert told(history, ReceiveRepeated(b"unknown", NOW_MS)) == []
 
 
 def test_a_dead_letter_keeps_its_count_until_it_is_moved_or_comes_back() -> None:
@@ -106,7 +106,7 @@ def test_a_dead_letter_keeps_its_count_until_it_is_moved_or_comes_back() -> None
     told(history, Received(1, [(10, 1)], NOW_MS, "w-1"))
 
     events = [
-        *told(history, Died([(10, 1)], DEAD, "no number")),
+        *told(history, DeadLettered([(10, 1)], DEAD, "no number")),
         *told(history, MoveFailed(DEAD, 0, 0, 1, "too large")),
         *told(history, Received(2, [(10, 1)], NOW_MS, "w-2")),
     ]
@@ -127,13 +127,13 @@ def test_what_names_no_messages_is_one_event() -> None:
     events = told(
         history,
         Purged(11),
-        Trimmed(5),
+        LogStartAdvanced(5),
         Moved(DEAD, 0, 0, 3),
-        Retargeted(NO_TARGET, DEAD),
+        TargetChanged(NO_TARGET, DEAD),
         RedriveStarted(20, 4),
         RedriveProgressed(12, 1),
         RedriveEnded(1, "done"),
-        Sought(7),
+        Seeked(7),
     )
 
     assert [(each.kind, each.below_offset, each.message_count) for each in events] == [
@@ -153,7 +153,7 @@ def test_what_is_purged_or_sought_away_from_begins_anew() -> None:
     told(history, Received(1, [(10, 2)], NOW_MS, "w-1"), Purged(11))
     assert [history.received(offset)[0] for offset in (10, 11)] == [0, 1]
 
-    told(history, Sought(0))
+    told(history, Seeked(0))
 
     assert history.received(11) == (0, "")
 
@@ -163,7 +163,7 @@ def test_messages_that_nobody_received_have_events_too() -> None:
 
     events = told(
         history,
-        Deferred([(3, 1, NOW_MS + 60)]),
+        Delayed([(3, 1, NOW_MS + 60)]),
         Expired([(4, 1)]),
         Deleted([(5, 1)]),
         Redriven([(6, 1)], DEAD),
@@ -180,7 +180,7 @@ def test_messages_that_nobody_received_have_events_too() -> None:
 
 def test_a_snapshot_tells_nothing_and_says_what_had_happened() -> None:
     history = QueueHistory()
-    began = SnapshotBegan(
+    began = SnapshotStarted(
         20, 9, 1, [], None, [Attempt(b"one", 8, ((12, 1),), NOW_MS - 5, NOW_MS + 30)]
     )
     runs = [SnapshotRun(10, 2, 0, 5, 3, 9, 4, 8, 1), SnapshotRun(0, 1, 1, 5, 1, 4, 4, 1, 0)]
@@ -199,14 +199,14 @@ def test_a_snapshot_tells_nothing_and_says_what_had_happened() -> None:
         (1, "w-9"),
         (0, ""),
     ]
-    assert shown(told(history, Repeated(b"one", NOW_MS))) == [("repeat", 12, 1, "w-9")]
-    assert shown(told(history, Repeated(b"two", NOW_MS))) == [("repeat", 10, 3, "w-8")]
+    assert shown(told(history, ReceiveRepeated(b"one", NOW_MS))) == [("repeat", 12, 1, "w-9")]
+    assert shown(told(history, ReceiveRepeated(b"two", NOW_MS))) == [("repeat", 10, 3, "w-8")]
 
 
 def test_a_snapshot_that_was_not_ended_says_nothing() -> None:
     history = QueueHistory()
     told(history, Received(1, [(10, 1)], NOW_MS, "w-1"))
-    told(history, SnapshotBegan(20, 9, 1, []))
+    told(history, SnapshotStarted(20, 9, 1, []))
     told(history, SnapshotRuns([("w-9", "")], [SnapshotRun(30, 1, 1, 5, 1, 4, 4, 1, 0)]))
 
     told(history, Received(2, [(11, 1)], NOW_MS, "w-2"))
@@ -230,4 +230,4 @@ def test_receives_that_cannot_be_repeated_any_more_are_forgotten() -> None:
 
     told(history, Received(2, [(11, 1)], NOW_MS, "", b"new"), at=5 * 60 * 1000 + 1)
 
-    assert told(history, Repeated(b"old", NOW_MS)) == []
+    assert told(history, ReceiveRepeated(b"old", NOW_MS)) == []

@@ -70,7 +70,7 @@ def test_everything_in_a_data_directory_is_readable(data: Path, capsys: Printed)
     }
     assert {"TopicCreated", "BrokerRegistered"} <= records
     entries = [line["entry"] for line in found if line["type"] == "journal_entry"]
-    assert {"Sought", "Received", "Deleted"} <= {entry["record"] for entry in entries}
+    assert {"Seeked", "Received", "Deleted"} <= {entry["record"] for entry in entries}
 
 
 def test_secrets_are_not_in_a_dump(data: Path, capsys: Printed) -> None:
