@@ -95,11 +95,11 @@ def _entry_line(file: str, offset: int, term: int, *, value: bytes) -> Line:
         line["membership"] = named(decode_membership(entry.payload))
     elif entry.kind is EntryKind.COMMAND:
         try:
-            cluster_records, group_records = decode_entry(entry.payload)
+            records = decode_entry(entry.payload)
         except msgspec.MsgspecError as error:
             raise WireFormatError(
                 f"entry {entry.index} cannot be understood, a newer tidelog may have written it:"
                 f" {error}"
             ) from error
-        line["records"] = named([*cluster_records, *group_records])
+        line["records"] = named([*records.cluster, *records.groups])
     return line

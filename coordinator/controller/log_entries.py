@@ -6,7 +6,7 @@ is of one moment. Entries and snapshots from before there were groups are read a
 """
 
 from collections.abc import Sequence
-from typing import Final, cast, get_args
+from typing import Final, NamedTuple, cast, get_args
 
 import msgspec
 
@@ -25,21 +25,28 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
     groups: GroupsSnapshot
 
 
+class EntryRecords(NamedTuple):
+    """The records of one entry by their kind; one of the two is empty."""
+
+    cluster: Sequence[Record]
+    groups: Sequence[GroupRecord]
+
+
 def encode_entry(records: Sequence[Record] | Sequence[GroupRecord]) -> bytes:
     """Return the payload of one entry; records of one kind, in their order."""
     return _encoder.encode(records)
 
 
-def decode_entry(payload: bytes | memoryview) -> tuple[list[Record], list[GroupRecord]]:
-    """Return the records of one entry by their kind; one of the lists is empty.
+def decode_entry(payload: bytes | memoryview) -> EntryRecords:
+    """Return the records of one entry.
 
     Raises:
         msgspec.MsgspecError: They are damaged, or of a version that is not known here.
     """
     records = _entry_decoder.decode(payload)
     if records and type(records[0]) in _GROUP_RECORDS:
-        return [], cast("list[GroupRecord]", records)
-    return cast("list[Record]", records), []
+        return EntryRecords([], cast("list[GroupRecord]", records))
+    return EntryRecords(cast("list[Record]", records), [])
 
 
 def encode_snapshot(cluster: ClusterState, groups: ConsumerGroups) -> bytes:

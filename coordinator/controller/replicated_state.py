@@ -4,8 +4,8 @@ Shell around two copies of one state machine. The *image* is fed with what is co
 node has one, and acts on nothing else. The node that leads has a *controller* besides, copied
 from the image when its term has begun, and fed with its own records as soon as they are proposed:
 so commands do not wait for each other, and there is nothing to take back. A node that stops leading
-drops it. Consumer groups are part of the image; their controller is in
-`coordinator.group_coordinator.leadership`.
+drops it. The image gets the leader's own records as they were proposed, not decoded again. Consumer
+groups are part of the image; their controller is in `coordinator.group_coordinator.leadership`.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from tidelog.coordinator.controller.log_entries import (
+    EntryRecords,
     decode_entry,
     decode_snapshot,
     encode_entry,
@@ -147,7 +148,9 @@ class ReplicatedMetadata:
         if outcome.records:
             self._check_room(command)
             try:
-                self._last = self._node.propose_nowait(encode_entry(outcome.records))
+                self._last = self._node.propose_nowait(
+                    encode_entry(outcome.records), EntryRecords(outcome.records, ())
+                )
             except PayloadTooLargeError as error:
                 raise InvalidRequestError(f"this is too much at once: {error}") from error
             except ProposalRefusedError as error:
@@ -247,25 +250,25 @@ class ReplicatedMetadata:
 
     # What the node calls.
 
-    def apply(self, index: int, command: bytes) -> None:
-        """See `coordinator.raft_node.node.StateMachine`."""
+    def apply(self, index: int, command: bytes, decoded: object | None = None) -> None:
+        """See `coordinator.raft_node.interfaces.StateMachine`."""
         try:
-            records, group_records = decode_entry(command)
-            for record in group_records:
+            records = decoded if isinstance(decoded, EntryRecords) else decode_entry(command)
+            for record in records.groups:
                 self._groups.apply(record)
-            if not records:
+            if not records.cluster:
                 return
-            delta = follow_records(self._image.state, records, self._node.identity.node_id)
+            delta = follow_records(self._image.state, records.cluster, self._node.identity.node_id)
         except (msgspec.MsgspecError, InvalidConfigError) as error:
             raise _of_a_newer_version(f"entry {index} of the metadata", error) from error
         self._tell(delta)
 
     def snapshot(self) -> bytes:
-        """See `coordinator.raft_node.node.StateMachine`."""
+        """See `coordinator.raft_node.interfaces.StateMachine`."""
         return encode_snapshot(self._image.state, self._groups)
 
     def restore(self, data: bytes) -> None:
-        """See `coordinator.raft_node.node.StateMachine`."""
+        """See `coordinator.raft_node.interfaces.StateMachine`."""
         before = self._image.state
         try:
             self._image, self._groups = decode_snapshot(data)

@@ -9,7 +9,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.coordinator.controller.log_entries import encode_entry
+from tidelog.coordinator.controller.log_entries import EntryRecords, encode_entry
 from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedMetadata
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group
@@ -104,7 +104,7 @@ class GroupLeadership:
             return
         try:
             self._last_at = trio.current_time()
-            self._last = self._node.propose_nowait(entry)
+            self._last = self._node.propose_nowait(entry, EntryRecords((), records))
         except ProposalRefusedError as error:
             self._leading = None
             raise NotControllerError(str(error)) from error

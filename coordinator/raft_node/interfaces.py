@@ -12,8 +12,10 @@ from tidelog.coordinator.raft.messages import Message, SnapshotRequest
 class StateMachine(Protocol):
     """What the committed commands add up to."""
 
-    def apply(self, index: int, command: bytes) -> None:
+    def apply(self, index: int, command: bytes, decoded: object | None) -> None:
         """Carry out one command; they come in order, each once.
+
+        `decoded` is what this process proposed the very entry with, `None` if there is nothing.
 
         Raises:
             DataDirectoryError: It is of a newer version.

@@ -230,10 +230,14 @@ class RaftNode:
         waiting = self.propose_nowait(command)
         return await waiting.wait()
 
-    def propose_nowait(self, command: bytes) -> WaitingCommand:
-        """Append a command; see `propose`. What is returned tells what becomes of it."""
+    def propose_nowait(self, command: bytes, decoded: object | None = None) -> WaitingCommand:
+        """Append a command; see `propose`. What is returned tells what becomes of it.
+
+        `decoded`, if given, is equal to what `command` decodes to, and must not change any more:
+        the state machine here gets it with the command. Another entry in its place drops it.
+        """
         self.require_running()
-        return self._expect(lambda: self._core.propose(command))
+        return self._expect(lambda: self._core.propose(command), decoded)
 
     async def change_membership(self, change: MembershipChange) -> None:
         """Have the membership changed.
@@ -272,8 +276,10 @@ class RaftNode:
         if not self.is_leader or self._core.term != term:
             raise NotLeaderError("this node led when it was asked, and does not any more")
 
-    def _expect(self, append: Callable[[], EntryId]) -> WaitingCommand:
-        waiting = self._waiting.add(append())
+    def _expect(
+        self, append: Callable[[], EntryId], decoded: object | None = None
+    ) -> WaitingCommand:
+        waiting = self._waiting.add(append(), decoded)
         self._pump()
         return waiting
 
@@ -345,7 +351,8 @@ class RaftNode:
     def _apply(self, entry: Entry) -> None:
         assert self._machine is not None
         if entry.kind is EntryKind.COMMAND:
-            self._machine.apply(entry.index, entry.payload)
+            decoded = self._waiting.decoded(entry.entry_id)
+            self._machine.apply(entry.index, entry.payload, decoded)
         elif entry.kind is EntryKind.TERM_START:
             self._begun_term = entry.term
         self._applied_index = entry.index

@@ -19,9 +19,11 @@ class OvertakenCommandError(Exception):
 class WaitingCommand:
     """An entry that was appended, and what becomes of it."""
 
-    def __init__(self, entry_id: EntryId) -> None:
-        """Wait for the entry of this name."""
+    def __init__(self, entry_id: EntryId, decoded: object | None = None) -> None:
+        """Wait for the entry of this name; `decoded` is what its payload says."""
         self.entry_id = entry_id
+        self.decoded = decoded
+        """`None` as soon as it is settled."""
         self._done = trio.Event()
         self._is_committed = False
         self._failure: Exception | None = None
@@ -34,11 +36,13 @@ class WaitingCommand:
     def settle(self, *, is_committed: bool) -> None:
         """Take note that an entry was committed at this index: this one, or another."""
         self._is_committed = is_committed
+        self.decoded = None
         self._done.set()
 
     def fail(self, error: Exception) -> None:
         """Take note that nobody will ever tell."""
         self._failure = error
+        self.decoded = None
         self._done.set()
 
     async def wait(self) -> int:
@@ -68,11 +72,18 @@ class WaitingCommands:
         """Begin with none."""
         self._by_index: dict[int, list[WaitingCommand]] = {}
 
-    def add(self, entry_id: EntryId) -> WaitingCommand:
-        """Wait for an entry that was appended here."""
-        waiting = WaitingCommand(entry_id)
+    def add(self, entry_id: EntryId, decoded: object | None = None) -> WaitingCommand:
+        """Wait for an entry that was appended here; `decoded` is what its payload says."""
+        waiting = WaitingCommand(entry_id, decoded)
         self._by_index.setdefault(entry_id.index, []).append(waiting)
         return waiting
+
+    def decoded(self, entry_id: EntryId) -> object | None:
+        """Return what the payload of this very entry says, if it was proposed with that here."""
+        for waiting in self._by_index.get(entry_id.index, ()):
+            if waiting.entry_id == entry_id:
+                return waiting.decoded
+        return None
 
     def applied(self, entry_id: EntryId) -> None:
         """Tell those who waited for this entry, or for another one in its place."""

@@ -62,10 +62,14 @@ class Values:
 
     def __init__(self, committed: Committed) -> None:
         self.values: dict[int, bytes] = {}
+        self.decoded: dict[int, object] = {}
+        """What came beside commands that were proposed here."""
         self._committed = committed
 
-    def apply(self, index: int, command: bytes) -> None:
+    def apply(self, index: int, command: bytes, decoded: object | None) -> None:
         """See `StateMachine`."""
+        if decoded is not None:
+            self.decoded[index] = decoded
         assert not self.values or index > max(self.values)
         self._committed.note(index, command)
         self.values[index] = command
@@ -277,6 +281,12 @@ def lists() -> MakeState:
     """Return what makes machines that keep every command, and object when they differ."""
     committed = Committed()
     return lambda _env, _node, _nursery: Made(Values(committed))
+
+
+def decoded_of(host: Host) -> dict[int, object]:
+    """Return what a node was given beside commands that it had proposed itself, by index."""
+    assert isinstance(host.state, Values)
+    return host.state.decoded
 
 
 def values_of(host: Host) -> dict[int, bytes]:

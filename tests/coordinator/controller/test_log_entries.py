@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tests.coordinator.decoded_records import check_decodes_to_itself
 from tests.coordinator.groups.conversation import Conversation
 from tests.coordinator.metadata.clusters import Cluster
 from tests.golden import group_records, metadata_records
@@ -21,6 +22,8 @@ GROUPS = group_records.RECORDS
 
 
 def test_an_entry_is_one_array_of_records_of_one_kind() -> None:
+    check_decodes_to_itself(CLUSTER)
+    check_decodes_to_itself(GROUPS)
     assert decode_entry(encode_entry(CLUSTER)) == (CLUSTER, [])
     assert decode_entry(memoryview(encode_entry(GROUPS))) == ([], GROUPS)
     assert decode_entry(encode_entry([])) == ([], [])

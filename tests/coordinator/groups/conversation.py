@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tests.coordinator.decoded_records import check_decodes_to_itself
 from tidelog.coordinator.groups.commits import CommitResult, Extent
 from tidelog.coordinator.groups.group import Group, Member
 from tidelog.coordinator.groups.partitions import Partition
@@ -52,6 +53,7 @@ class Conversation:
         return self.group.members[member_id]
 
     def carry_out(self, records: Sequence[GroupRecord]) -> None:
+        check_decodes_to_itself(records)
         for record in records:
             self.state.apply(record)
             self.records.append(record)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+from tests.coordinator.decoded_records import check_decodes_to_itself
 from tests.simulation.metadata.invariants import all_partitions, check_state, check_step
 from tidelog.coordinator.controller.log_entries import decode_entry, encode_entry
 from tidelog.coordinator.metadata.catalog import Topic
@@ -32,11 +33,13 @@ R = TypeVar("R", bound=Reply)
 
 
 class Cluster:
-    """The state of the node that decides, and of one that follows it by bytes alone."""
+    """The state of the node that decides, its image, and one that follows it by bytes alone."""
 
     def __init__(self, *node_ids: int) -> None:
         """Begin with these brokers, alive."""
         self.machine = ClusterMachine()
+        self.image = ClusterMachine()
+        """Fed with the very records that the node has decided on, as a leader's image is."""
         self.follower = ClusterMachine()
         self.records: list[Record] = []
         self._leaders: dict[tuple[bytes, int, int], int | None] = {}
@@ -60,11 +63,13 @@ class Cluster:
         """Carry out a command here and at the follower."""
         before = all_partitions(self.state)
         outcome = self.handle(command)
+        check_decodes_to_itself(outcome.records)
         for record in outcome.records:
             self.machine.apply(record)
-        for record in decode_entry(encode_entry(outcome.records))[0]:
+            self.image.apply(record)
+        for record in decode_entry(encode_entry(outcome.records)).cluster:
             self.follower.apply(record)
-        assert self.follower.snapshot() == self.machine.snapshot()
+        assert self.follower.snapshot() == self.image.snapshot() == self.machine.snapshot()
         check_state(self.state)
         check_step(before, self.state, command)
         self._check_leaders()

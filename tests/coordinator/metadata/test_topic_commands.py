@@ -269,7 +269,7 @@ def test_producer_ids_are_given_in_blocks() -> None:
 def test_topics_of_a_node_that_was_alone_belong_to_the_first_broker_of_the_cluster() -> None:
     """A log that a single node has written is the beginning of the log of a cluster."""
     cluster = Cluster()
-    for machine in (cluster.machine, cluster.follower):
+    for machine in (cluster.machine, cluster.image, cluster.follower):
         machine.apply(TopicCreated("orders", ID, 2, {"retention_ms": "1h"}))
 
     cluster.start(1)

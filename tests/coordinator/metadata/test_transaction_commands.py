@@ -238,6 +238,7 @@ def test_a_batch_that_nobody_goes_on_with_is_dropped_and_then_never_committed() 
     assert cluster.machine.handle(ExpireTransactions(), now_ms=NOW_MS + 999).records == []
     for record in cluster.machine.handle(ExpireTransactions(), now_ms=NOW_MS + 1000).records:
         cluster.machine.apply(record)
+        cluster.image.apply(record)
         cluster.follower.apply(record)
 
     with pytest.raises(TransactionGoneError):

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from tests.coordinator.raft_life import Client, Nemesis, until
-from tests.coordinator.raft_nodes import Host, hosts, lists, values_of, watch_roles
+from tests.coordinator.raft_nodes import Host, decoded_of, hosts, lists, values_of, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft.ready import AddLearner, Promote, Remove
@@ -205,7 +205,7 @@ def test_what_a_deposed_leader_had_appended_is_lost_and_said_to_be() -> None:
         assert old.raft is not None
         others = [host for host in group if host is not old]
         heal = world.network.partition([old.machine.name], [host.machine.name for host in others])
-        waiting = old.raft.propose_nowait(b"lost")
+        waiting = old.raft.propose_nowait(b"lost", "lost")
         new = await leader_of(others)
         await propose(new, b"kept")
         heal()
@@ -214,6 +214,23 @@ def test_what_a_deposed_leader_had_appended_is_lost_and_said_to_be() -> None:
             await waiting.wait()
 
         await until(lambda: list(values_of(old).values()) == [b"kept"])
+        assert not decoded_of(old), "that of another entry"
+
+    play(story)
+
+
+def test_the_node_that_proposed_a_command_applies_it_as_it_was_decoded() -> None:
+    async def story(world: World) -> None:
+        group = started(world, 3)
+        leader = await leader_of(group)
+        assert leader.raft is not None
+        entry = {"decoded": "already"}
+
+        index = await leader.raft.propose_nowait(b"encoded", entry).wait()
+
+        assert decoded_of(leader)[index] is entry
+        await until(lambda: all(index in values_of(host) for host in group))
+        assert not any(decoded_of(host) for host in group if host is not leader)
 
     play(story)
 

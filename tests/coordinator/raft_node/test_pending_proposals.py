@@ -24,6 +24,19 @@ async def test_an_entry_that_is_applied_is_told_to_whoever_waits_for_it() -> Non
     assert await command.wait() == 7
 
 
+async def test_what_a_payload_says_stays_until_another_term_or_the_same_one_is_applied() -> None:
+    waiting = WaitingCommands()
+    older, newer = waiting.add(EntryId(7, 2), "older"), waiting.add(EntryId(7, 3), "newer")
+
+    found = [waiting.decoded(EntryId(index, term)) for index, term in [(7, 2), (7, 3), (7, 4)]]
+    elsewhere = waiting.decoded(EntryId(8, 3))
+    waiting.applied(EntryId(7, 4))
+
+    assert found == ["older", "newer", None]
+    assert elsewhere is None
+    assert waiting.decoded(EntryId(7, 3)) is older.decoded is newer.decoded is None
+
+
 async def test_another_entry_in_its_place_means_that_it_never_will_be() -> None:
     waiting = WaitingCommands()
     command = waiting.add(EntryId(7, 2))

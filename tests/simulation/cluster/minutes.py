@@ -389,12 +389,12 @@ class Minutes:
         self.end_index = entry.index
         if entry.kind is EntryKind.COMMAND:
             self.entry_count += 1
-            records, group_records = decode_entry(entry.payload)
-            for group_record in group_records:
+            records = decode_entry(entry.payload)
+            for group_record in records.groups:
                 self.groups.apply(group_record)
-            for record in records:
+            for record in records.cluster:
                 self.image.apply(record)
-            committed = [*records, *group_records]
+            committed = [*records.cluster, *records.groups]
             self.tell(lambda checker: checker.committed(entry.index, committed))
             for listener in self.on_committed:
                 listener(committed)

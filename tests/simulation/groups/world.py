@@ -13,6 +13,7 @@ from typing import final
 
 import msgspec
 
+from tests.coordinator.decoded_records import check_decodes_to_itself
 from tests.simulation.groups.checks import Checks
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
@@ -367,6 +368,7 @@ class World:
     ) -> None:
         """Have records committed soon, and send a reply when all so far are."""
         if records:
+            check_decodes_to_itself(records)
             self.checks.proposed(records)
             self.pending.append(Entry(records))
             term = self.term
