@@ -66,6 +66,10 @@ wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 	@$(BIN)/python -m hatchling build --target wheel --directory build/wheel
 	@$(BIN)/check-wheel-contents build/wheel
 
+.PHONY: matrices
+matrices: $(VENV)/installed-dev ## Write into docs/ which tests show which invariant or statement
+	@$(BIN)/python -m tests.matrices
+
 bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 

@@ -52,6 +52,7 @@ async def test_a_broker_says_when_it_starts_and_stops(mock_clock: MockClock) -> 
     assert world.told("broker_stopped")[0]["is_clean"] is True
 
 
+@pytest.mark.invariant("I16")
 async def test_after_a_clean_stop_nothing_is_scanned(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
@@ -64,6 +65,7 @@ async def test_after_a_clean_stop_nothing_is_scanned(mock_clock: MockClock) -> N
         assert len(await fetch_all(client, topic)) == 1
 
 
+@pytest.mark.invariant("I16")
 async def test_the_mark_of_a_clean_stop_does_not_outlive_the_next_start(
     mock_clock: MockClock,
 ) -> None:
@@ -237,6 +239,7 @@ async def test_a_topic_that_was_created_survives_a_power_cut_and_a_deleted_one_d
             assert after.told("topic_without_metadata") == []
 
 
+@pytest.mark.invariant("I14")
 async def test_a_crash_at_any_disk_call_of_creating_and_deleting_leaves_a_working_broker(
     mock_clock: MockClock,
 ) -> None:

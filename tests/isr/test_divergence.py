@@ -27,6 +27,7 @@ def test_a_log_that_is_a_beginning_of_the_leaders_does_not_part_from_it() -> Non
     assert ask(shape(1, 1, 2, 4), shape(1, 1, 2)) is None
 
 
+@pytest.mark.invariant("I50")
 def test_an_empty_log_does_not_part_from_any() -> None:
     assert ask(shape(1, 1), shape()) is None
 
@@ -51,11 +52,13 @@ def test_an_epoch_that_the_leader_does_not_know_takes_two_questions() -> None:
     assert ask(leader, shape(1, 1)) is None
 
 
+@pytest.mark.invariant("I49")
 def test_an_epoch_later_than_any_of_the_leader_is_not_taken_for_the_leaders_end() -> None:
     """I49: the follower's records of a later epoch were never committed."""
     assert ask(shape(1, 1, 1), shape(1, 1, 2)) == Diverging(1, 3)
 
 
+@pytest.mark.invariant("I50")
 def test_all_epochs_of_the_leader_may_be_later() -> None:
     leader, follower = shape(5, 5, start=10), shape(*[4] * 12)
 
@@ -76,6 +79,7 @@ def test_a_follower_all_of_whose_epochs_are_later_keeps_nothing() -> None:
     assert ask(leader, follower) == Diverging(2, 2)
 
 
+@pytest.mark.invariant("I55")
 @pytest.mark.parametrize("fetch_offset", [9, 13])
 def test_an_offset_that_the_leader_does_not_have_is_out_of_range(fetch_offset: int) -> None:
     with pytest.raises(OffsetOutOfRangeError) as caught:
@@ -111,6 +115,7 @@ def two_logs(draw: st.DrawFn) -> tuple[Lineage, Lineage]:
     return logs
 
 
+@pytest.mark.invariant("I49")
 @given(two_logs())
 def test_questions_lead_to_the_place_where_the_logs_part(logs: tuple[Lineage, Lineage]) -> None:
     leader, follower = shape(*logs[0]), list(logs[1])

@@ -66,6 +66,7 @@ def test_what_has_moved_is_said_again() -> None:
     assert session.words(place_of, no_epochs) == ([], [ReplicaPosition(1, 30, None, 0)], [])
 
 
+@pytest.mark.invariant("I57")
 def test_another_leader_epoch_is_another_partition_to_the_session() -> None:
     session = FollowerSession()
     session.follow(A, 7)

@@ -1,5 +1,7 @@
 """What an answer means for a follower's log."""
 
+import pytest
+
 from tests.isr.test_divergence import shape
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.follower import (
@@ -39,6 +41,7 @@ def test_batches_are_appended_and_then_the_high_watermark_counts() -> None:
     assert one.high_watermark == 3
 
 
+@pytest.mark.invariant("I52")
 def test_a_log_that_parts_is_truncated_and_the_high_watermark_does_not_count() -> None:
     """I52, KAFKA-14704."""
     log, one = shape(1, 2, 2), follower()
@@ -55,18 +58,21 @@ def test_a_log_with_nothing_in_common_begins_anew() -> None:
     assert follower().answered(log, answer(log, parts=Diverging(1, 5))) == Restart(5)
 
 
+@pytest.mark.invariant("I57")
 def test_an_answer_in_another_leader_epoch_is_dropped() -> None:
     log = shape(1)
 
     assert follower().answered(log, answer(log, epoch=6)) == Drop()
 
 
+@pytest.mark.invariant("I57")
 def test_an_answer_for_another_place_is_dropped() -> None:
     """I57: the log was truncated, begun anew or has grown meanwhile."""
     assert follower().answered(shape(1, 1), answer(shape(1))) == Drop()
     assert follower().answered(shape(2), answer(shape(1))) == Drop()
 
 
+@pytest.mark.invariant("I54")
 def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> None:
     """I54, KAFKA-9491: the high watermark moves up as well."""
     log, one = shape(1, 1), follower()
@@ -78,6 +84,7 @@ def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> N
     assert one.high_watermark == 50
 
 
+@pytest.mark.invariant("I55")
 def test_an_empty_log_that_begins_beyond_the_leaders_end_begins_anew() -> None:
     log, one = LogShape(50, 50, shape().leader_epochs), follower()
 
@@ -86,12 +93,14 @@ def test_an_empty_log_that_begins_beyond_the_leaders_end_begins_anew() -> None:
     assert step == Restart(40)
 
 
+@pytest.mark.invariant("I55")
 def test_that_an_old_question_was_out_of_range_says_nothing() -> None:
     one, old = follower(), follower().position(shape())
 
     assert one.out_of_range(shape(1), old, leader_start=50, leader_end=90) == Drop()
 
 
+@pytest.mark.invariant("I37")
 def test_the_high_watermark_falls_only_with_the_log() -> None:
     one, log = follower(high_watermark=5), shape(*[1] * 8)
 

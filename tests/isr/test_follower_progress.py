@@ -1,5 +1,7 @@
 """How far a leader knows one follower to be."""
 
+import pytest
+
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import NEVER_MS, FollowerProgress, FollowerReport
 
@@ -24,6 +26,7 @@ def test_who_is_in_sync_gets_time_and_who_is_not_has_never_caught_up() -> None:
     assert other.caught_up_ms == NEVER_MS
 
 
+@pytest.mark.invariant("I43")
 def test_whoever_reaches_an_old_end_of_the_log_was_caught_up_then() -> None:
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
     reported(progress, 10, leader_end=10, now_ms=100)

@@ -1,5 +1,7 @@
 """Who is in sync, who should be, and who holds back what is committed."""
 
+import pytest
+
 from tests.isr.leaders import LAG_MAX_MS, Led
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport
@@ -75,6 +77,7 @@ def test_a_late_follower_is_to_leave_after_a_while() -> None:
     assert led.wished() == [1, 2]
 
 
+@pytest.mark.invariant("I43")
 def test_a_silent_follower_that_has_everything_stays() -> None:
     led = Led()
     led.append(10)
@@ -87,6 +90,7 @@ def test_a_silent_follower_that_has_everything_stays() -> None:
     assert led.leader.next_deadline_ms() is None
 
 
+@pytest.mark.invariant("I43")
 def test_a_follower_that_always_trails_by_a_little_stays() -> None:
     """I43: caught up is a point in time, not an offset."""
     led = Led()
@@ -99,6 +103,7 @@ def test_a_follower_that_always_trails_by_a_little_stays() -> None:
         assert led.wished() is None
 
 
+@pytest.mark.invariant("I43")
 def test_a_follower_that_falls_behind_more_and_more_leaves() -> None:
     led = Led()
     fallen = 0
@@ -136,6 +141,7 @@ def test_who_had_to_leave_is_not_asked_back_before_it_has_caught_up() -> None:
     assert led.wished() == [1, 2, 3], "it has all that there was when it was heard of last"
 
 
+@pytest.mark.invariant("I39")
 def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
     led = Led()
     led.append(10)
@@ -149,6 +155,7 @@ def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
     assert led.high_watermark == 10
 
 
+@pytest.mark.invariant("I39")
 def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
     """I39: the maximal ISR; the cluster may have agreed already (KIP-497)."""
     led = Led(1, 2)
@@ -209,6 +216,7 @@ def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> Non
     assert led.high_watermark == 15
 
 
+@pytest.mark.invariant("I39")
 def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
     """Else everybody would wait for ever for one that may have been let in."""
     led = Led(1, 2)
@@ -297,6 +305,7 @@ def test_only_one_wish_is_under_way() -> None:
     assert led.wish() is None
 
 
+@pytest.mark.invariant("I41")
 def test_a_follower_joins_only_with_all_that_is_committed() -> None:
     led = Led(1, 2)
     led.report(3)
@@ -312,6 +321,7 @@ def test_a_follower_joins_only_with_all_that_is_committed() -> None:
     assert led.wished() == [1, 2, 3]
 
 
+@pytest.mark.invariant("I41", "I56")
 def test_a_follower_joins_only_with_all_that_was_there_when_the_epoch_began() -> None:
     """I41: earlier leaders may have acknowledged it, though it is not known here."""
     led = Led(1, 2, 3, log_end=10)
@@ -333,6 +343,7 @@ def test_under_fsync_a_follower_joins_with_what_is_on_its_disk() -> None:
     assert led.wished() == [1, 2, 3]
 
 
+@pytest.mark.invariant("I42")
 def test_a_wish_names_the_lives_whose_reports_were_seen() -> None:
     """I42, KIP-903: what a broker had before it was started anew says nothing."""
     led = Led(1, 2)
@@ -347,6 +358,7 @@ def test_a_wish_names_the_lives_whose_reports_were_seen() -> None:
     assert led.wish() is None
 
 
+@pytest.mark.invariant("I42")
 def test_a_broker_that_is_fenced_or_stopping_does_not_join() -> None:
     led = Led(1, 2)
     led.brokers[3] = BrokerFacts(13, False)
@@ -356,6 +368,7 @@ def test_a_broker_that_is_fenced_or_stopping_does_not_join() -> None:
     assert led.wish() is None
 
 
+@pytest.mark.invariant("I40")
 def test_who_is_about_to_join_holds_back_what_is_committed() -> None:
     """I40: else it might always be a moment behind."""
     led = Led(1, 2)
@@ -370,6 +383,7 @@ def test_who_is_about_to_join_holds_back_what_is_committed() -> None:
     assert led.wished() == [1, 2, 3]
 
 
+@pytest.mark.invariant("I40")
 def test_who_does_not_come_any_more_holds_nothing_back_for_long() -> None:
     led = Led(1, minimum=1)
     led.report(2)

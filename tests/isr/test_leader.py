@@ -74,6 +74,7 @@ def test_an_acknowledgement_is_true_under_the_durability_of_now(acks: Acks) -> N
     assert leader.acknowledged_offset(acks) == 3
 
 
+@pytest.mark.invariant("I19", "I37")
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 5), st.integers(0, 10), st.sampled_from(Durability)), max_size=30
@@ -98,6 +99,7 @@ def test_the_high_watermark_never_falls_and_never_passes_the_log_end(
             assert leader.acknowledged_offset(acks) <= leader.high_watermark
 
 
+@pytest.mark.invariant("I36")
 def test_a_produce_that_all_must_have_is_refused_while_too_few_are_in_sync() -> None:
     led = Led(1, minimum=2)
 
@@ -106,6 +108,7 @@ def test_a_produce_that_all_must_have_is_refused_while_too_few_are_in_sync() -> 
         led.leader.require_enough_in_sync(Acks.ALL)
 
 
+@pytest.mark.invariant("I38")
 def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
     """I38: strict, also for those who do not wait for others."""
     led = Led(1, minimum=2)

@@ -87,6 +87,7 @@ class Copy:
             self.log.append((epoch, value))
 
 
+@pytest.mark.invariant("I48")
 def test_a_follower_that_restarts_with_an_old_high_watermark_gives_up_nothing_and_can_lead() -> (
     None
 ):
@@ -110,6 +111,7 @@ def test_a_follower_that_restarts_with_an_old_high_watermark_gives_up_nothing_an
     assert (a.values, b.values) == (["m1", "m2"], ["m1", "m2"])
 
 
+@pytest.mark.invariant("I48")
 def test_after_both_lost_their_power_the_one_that_leads_decides_what_is_at_an_offset() -> None:
     """I48, KIP-101 scenario 2: two records at one offset, and equal high watermarks."""
     a, b = Copy(), Copy()
@@ -130,6 +132,7 @@ def test_after_both_lost_their_power_the_one_that_leads_decides_what_is_at_an_of
     assert a.values == ["m1", "m3"]
 
 
+@pytest.mark.invariant("I49")
 def test_after_two_fast_failovers_an_epoch_that_the_leader_never_saw_is_given_up() -> None:
     """I49, KIP-279, KAFKA-6361: A leads, B leads and nobody hears of it, A leads again."""
     a, b = Copy(), Copy()
@@ -148,6 +151,7 @@ def test_after_two_fast_failovers_an_epoch_that_the_leader_never_saw_is_given_up
     assert (b.values, b.log) == (["m1", "m2", "m3"], a.log)
 
 
+@pytest.mark.invariant("I49")
 def test_logs_with_epochs_in_turn_come_together_in_several_rounds() -> None:
     """I49: each answer leads to the next smaller epoch that one of them knows."""
     a, b = Copy(), Copy()
@@ -169,6 +173,7 @@ def test_logs_with_epochs_in_turn_come_together_in_several_rounds() -> None:
     assert a.log == b.log
 
 
+@pytest.mark.invariant("I51", "I56")
 def test_leaders_that_never_wrote_part_nobody() -> None:
     """I51, I56, KAFKA-10706: their epochs are in no log, and nobody asks for them."""
     a, b = Copy(), Copy()
@@ -186,6 +191,7 @@ def test_leaders_that_never_wrote_part_nobody() -> None:
     assert a.log == b.log == [(0, "m1"), (5, "m2")]
 
 
+@pytest.mark.invariant("I53")
 def test_answers_without_records_leave_the_place_of_a_follower_as_it_is() -> None:
     """I53, KAFKA-15510: it still says which epoch wrote its last record."""
     a, b = Copy(), Copy()
@@ -203,6 +209,7 @@ def test_answers_without_records_leave_the_place_of_a_follower_as_it_is() -> Non
     assert before.last_fetched_epoch == 3
 
 
+@pytest.mark.invariant("I52")
 def test_nothing_above_the_place_where_logs_part_is_taken_for_committed() -> None:
     """I52, KAFKA-14704: the leader's high watermark counts only when the log is a part of its."""
     a, b = Copy(), Copy()

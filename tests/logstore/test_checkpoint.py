@@ -76,6 +76,7 @@ def test_a_file_in_the_root_can_be_replaced() -> None:
     assert read_small_file(disk.power_cut(Random(0)), "node", list[int]) == [1, 2]
 
 
+@pytest.mark.invariant("I12")
 def test_every_truncation_is_noticed() -> None:
     for size in range(len(DATA)):
         with pytest.raises(DamagedFileError):
@@ -87,6 +88,7 @@ def test_bytes_behind_the_end_are_noticed() -> None:
         read(with_data(DATA + b"\0"))
 
 
+@pytest.mark.invariant("I12")
 def test_every_flipped_bit_is_noticed() -> None:
     for bit in range(len(DATA) * 8):
         damaged = bytearray(DATA)
@@ -114,6 +116,7 @@ def test_fields_that_a_later_version_appends_are_left_alone() -> None:
     assert read(disk_with(longer)) == CONTENT
 
 
+@pytest.mark.invariant("I18")
 def test_a_crash_between_any_two_disk_calls_leaves_the_old_or_the_new_content() -> None:
     new = msgspec.structs.replace(CONTENT, recovery_offset=200, index=bytes(5000))
     found = set[int]()

@@ -101,6 +101,7 @@ def test_a_killed_process_loses_nothing_that_was_promised(tell: Callable[[Story]
         story.check(story.opened.kill())
 
 
+@pytest.mark.invariant("I14")
 @pytest.mark.parametrize("tell", STORIES)
 def test_a_power_cut_loses_nothing_that_was_promised(tell: Callable[[Story], None]) -> None:
     for story in crashes(tell):
@@ -127,6 +128,7 @@ def test_a_deletion_that_is_asked_for_again_survives_although_its_first_checkpoi
         assert again.cut_power(seed).log.log_start_offset == 30
 
 
+@pytest.mark.invariant("I18")
 def test_a_segment_whose_name_was_not_durable_when_a_process_was_killed_is_durable_when_used() -> (
     None
 ):

@@ -93,6 +93,7 @@ def vouched() -> Image:
     return image_of(opened.disk)
 
 
+@pytest.mark.invariant("I6", "I9")
 def test_a_flipped_bit_below_a_later_durable_position_is_damage(flushed: Image) -> None:
     bounds = batch_bounds(flushed[SECOND])
     for position, image in flips(flushed, SECOND, SEGMENT_HEADER_SIZE, end=bounds[-2]):
@@ -150,6 +151,7 @@ def test_a_flipped_bit_below_the_recovery_point_is_found_by_reading(
             check_that_it_goes_on(opened, expected(0, 10))
 
 
+@pytest.mark.invariant("I9")
 def test_every_lost_end_of_a_file_below_the_recovery_point_is_damage(vouched: Image) -> None:
     bounds = batch_bounds(vouched[SECOND])
     for size in range(bounds[-1]):
@@ -182,6 +184,7 @@ def test_a_lost_last_file_is_damage_and_its_offsets_are_not_given_again(vouched:
     check_that_it_goes_on(opened, expected(0, 6))
 
 
+@pytest.mark.invariant("I9")
 def test_a_lost_file_in_the_middle_is_damage() -> None:
     before = new_log()
     before.append_many(100, flush_every=10)
@@ -207,6 +210,7 @@ def test_a_lost_file_in_the_middle_is_damage_without_a_checkpoint_too() -> None:
     check_that_it_goes_on(opened, expected(0, bases[1]) | expected(bases[2], 100))
 
 
+@pytest.mark.invariant("I23")
 def test_all_files_lost_but_the_checkpoint_is_damage(vouched: Image) -> None:
     opened = reopen(disk_of({"checkpoint": vouched["checkpoint"]}))
 

@@ -266,6 +266,7 @@ def truncate_what_was_deferred(story: Story) -> None:
     story.truncate(50)
 
 
+@pytest.mark.invariant("I15")
 @pytest.mark.parametrize("tell", [flush_and_defer, retain_and_defer, truncate_what_was_deferred])
 def test_a_crash_at_any_time_loses_nothing_that_was_promised(
     tell: Callable[[Story], None],

@@ -43,6 +43,7 @@ def flush_on(
     return FlushJob(disk, DIRECTORY, work)
 
 
+@pytest.mark.invariant("I15")
 def test_bytes_and_then_names_and_then_the_checkpoint_become_durable() -> None:
     disk = FaultyDisk()
 

@@ -29,6 +29,7 @@ def test_an_epoch_ends_where_the_next_one_begins(
     assert SAMPLE.end_offset_for(epoch, log_end_offset=150) == answer
 
 
+@pytest.mark.invariant("I50")
 def test_an_empty_log_knows_no_epoch() -> None:
     epochs = LeaderEpochs()
 
@@ -39,6 +40,7 @@ def test_an_empty_log_knows_no_epoch() -> None:
     assert epochs.may_assign(0)
 
 
+@pytest.mark.invariant("I51")
 def test_an_epoch_that_wrote_nothing_is_forgotten() -> None:
     epochs = LeaderEpochs()
     epochs.assign(1, 0)
@@ -62,6 +64,7 @@ def test_the_epoch_of_the_record_before_an_offset_is_known(offset: int, epoch: i
     assert SAMPLE.epoch_before(offset) == epoch
 
 
+@pytest.mark.invariant("I51")
 def test_a_cut_forgets_epochs_that_begin_at_or_behind_it() -> None:
     epochs = LeaderEpochs([(2, 0), (3, 40), (7, 100)])
 

@@ -113,6 +113,8 @@ def test_a_new_segment_knows_nothing_durable_before_its_first_flush() -> None:
     assert [header.durable_position for header in headers if header] == [0, bounds[1]]
 
 
+@pytest.mark.invariant("I4")
+@pytest.mark.statement("b63")
 def test_a_batch_above_the_limit_is_refused_before_a_byte_is_written() -> None:
     """I4."""
     opened = new_log()
@@ -127,6 +129,7 @@ def test_a_batch_above_the_limit_is_refused_before_a_byte_is_written() -> None:
     assert opened.log.log_end_offset == 1
 
 
+@pytest.mark.statement("b63")
 def test_the_limit_of_a_batch_is_exact() -> None:
     opened = new_log()
     opened.append(bytes(2048 - 97))
@@ -135,6 +138,7 @@ def test_the_limit_of_a_batch_is_exact() -> None:
         opened.append(bytes(2048 - 96))
 
 
+@pytest.mark.invariant("I4")
 def test_a_batch_larger_than_a_segment_has_one_of_its_own() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
     opened.append(b"a")
@@ -145,6 +149,7 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own() -> None:
     assert read_all(opened.log) == {0: b"a", 1: bytes(5000), 2: b"b"}
 
 
+@pytest.mark.invariant("I5")
 def test_a_batch_never_spans_two_segments() -> None:
     """I5."""
     opened = new_log()
@@ -248,6 +253,7 @@ def test_every_read_begins_shortly_before_its_offset_and_ends_with_a_batch(bytes
         assert len(offsets) * size <= limit + size
 
 
+@pytest.mark.invariant("I37")
 def test_nothing_at_or_above_the_high_watermark_is_read() -> None:
     opened = new_log()
     opened.append_many(100)
@@ -290,6 +296,7 @@ def test_what_this_process_wrote_is_ready_and_what_it_found_is_checked_first() -
     assert written.is_ready()
 
 
+@pytest.mark.invariant("I21")
 def test_a_reader_of_a_removed_segment_reads_on() -> None:
     """I21."""
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))

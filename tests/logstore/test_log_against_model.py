@@ -2,6 +2,7 @@
 
 from random import Random
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -327,5 +328,6 @@ class LogMachine(RuleBasedStateMachine):
         assert records.items() - found.items() <= doubtful
 
 
+@pytest.mark.invariant("I1")
 def test_a_log_is_what_the_model_says() -> None:
     run_state_machine_as_test(LogMachine)

@@ -39,6 +39,7 @@ def check_that_it_is_read_only_until_there_is_room(opened: Opened, end: int) -> 
     assert read_all(opened.kill().log) == expected(0, end)
 
 
+@pytest.mark.invariant("I25")
 @pytest.mark.parametrize("room", range(0, 112, 8))
 def test_nothing_of_a_batch_that_had_no_room_is_visible(room: int) -> None:
     """I25."""
@@ -66,6 +67,7 @@ def test_a_roll_without_room_leaves_the_log_as_it_was(room: int) -> None:
     check_that_it_is_read_only_until_there_is_room(opened, 8)
 
 
+@pytest.mark.invariant("I25")
 def test_appends_work_again_when_there_is_room_and_no_restart_is_needed() -> None:
     opened = new_log()
     opened.append_many(60)
@@ -85,6 +87,7 @@ def test_appends_work_again_when_there_is_room_and_no_restart_is_needed() -> Non
     assert read_all(opened.cut_power(0).log) == expected(0, 61)
 
 
+@pytest.mark.invariant("I25")
 def test_what_is_in_reserve_is_not_appended_to() -> None:
     opened = new_log()
     opened.append_many(60)
@@ -180,6 +183,7 @@ def test_a_log_is_opened_on_a_full_disk() -> None:
         again.append_many(1)
 
 
+@pytest.mark.invariant("I17")
 def test_a_footer_that_a_failed_sync_lost_is_not_believed() -> None:
     """The page cache shows it to the next process, until it is dropped."""
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
@@ -244,6 +248,7 @@ def flush_that_fails(opened: Opened, operation: str = "sync") -> None:
     opened.log.fail(f"fsync failed: {caught.value}", durable_intact=True)
 
 
+@pytest.mark.invariant("I17")
 @pytest.mark.parametrize("operation", ["sync", "sync_directory", "rename"])
 def test_after_a_failed_flush_nothing_is_served_before_the_next_start(operation: str) -> None:
     """I17."""
@@ -261,6 +266,7 @@ def test_after_a_failed_flush_nothing_is_served_before_the_next_start(operation:
         opened.log.read(0, bytes_max=1, high_watermark=1)
 
 
+@pytest.mark.invariant("I17")
 def test_the_start_after_a_failed_flush_tells_the_truth() -> None:
     """The kernel shows what never reached the disk until its cache is dropped."""
     opened = new_log()
@@ -328,6 +334,7 @@ def test_a_failed_flush_of_which_nobody_told_takes_the_log_offline_too() -> None
     assert opened.log.durable_end_offset == 0
 
 
+@pytest.mark.invariant("I26")
 @pytest.mark.parametrize("operation", ["write_at", "truncate"])
 def test_a_write_that_fails_takes_the_log_offline(operation: str) -> None:
     opened = new_log()
@@ -396,6 +403,7 @@ def test_a_cut_that_fails_takes_the_log_offline() -> None:
     assert read_all(again.log) == expected(0, 30)
 
 
+@pytest.mark.invariant("I26")
 def test_a_log_that_failed_leaves_its_checkpoint_alone() -> None:
     """I26."""
     opened = new_log()

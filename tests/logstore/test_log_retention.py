@@ -88,6 +88,7 @@ def retained(opened: Opened, *, high_watermark: int, now_ms: int = NOW_MS) -> in
     return opened.log.log_start_offset
 
 
+@pytest.mark.invariant("I20")
 def test_retention_by_size_deletes_whole_segments_below_the_high_watermark() -> None:
     """I20."""
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=1500))
@@ -157,6 +158,7 @@ def test_damage_before_the_active_segment_is_as_young_as_that(tail: int) -> None
     assert retained(opened, high_watermark=30, now_ms=expiry_ms) == bases[-1 if tail else -2]
 
 
+@pytest.mark.invariant("I22")
 def test_a_record_from_the_far_future_does_not_pin_its_segment() -> None:
     """I22."""
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_ms=DAY_MS))
@@ -169,6 +171,7 @@ def test_a_record_from_the_far_future_does_not_pin_its_segment() -> None:
     assert retained(opened, high_watermark=50, now_ms=NOW_MS + DAY_MS + 1) == bases[-1]
 
 
+@pytest.mark.invariant("I20")
 def test_retention_waits_for_the_checkpoint_that_knows_of_the_next_segment() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
     opened.append_many(50)
@@ -178,6 +181,7 @@ def test_retention_waits_for_the_checkpoint_that_knows_of_the_next_segment() -> 
     assert retained(opened, high_watermark=50) == opened.segment_bases()[-1]
 
 
+@pytest.mark.invariant("I20")
 def test_what_retention_deleted_stays_deleted() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
     opened.append_many(50)
@@ -201,6 +205,7 @@ def test_deleted_records_cannot_be_read_although_their_bytes_are_there() -> None
     assert opened.log.log_start_offset == 7
 
 
+@pytest.mark.invariant("I19")
 def test_only_committed_records_can_be_deleted() -> None:
     """I19."""
     opened = new_log()
@@ -255,6 +260,7 @@ def full_log() -> Opened:
     return opened
 
 
+@pytest.mark.invariant("I25")
 def test_of_a_batch_beyond_the_limit_not_a_byte_is_written() -> None:
     opened = full_log()
     before = image_of(opened.disk)

@@ -89,6 +89,7 @@ def test_a_killed_process_leaves_a_log_that_can_be_refilled(what: str, at_once: 
         check(place, damage, opened.kill())
 
 
+@pytest.mark.invariant("I14")
 @pytest.mark.parametrize("what", SPOILS)
 def test_a_power_cut_leaves_a_log_that_can_be_refilled(what: str) -> None:
     damage = damaged(SPOILS[what]).log.damage

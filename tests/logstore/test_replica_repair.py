@@ -71,6 +71,7 @@ def source() -> Opened:
     return opened
 
 
+@pytest.mark.invariant("I9")
 @pytest.mark.parametrize("at_once", [1, 5, COUNT])
 @pytest.mark.parametrize("place", [8, HEADER_SIZE + 2], ids=["header", "payload"])
 @pytest.mark.parametrize("offsets", DAMAGED, ids=str)

@@ -35,6 +35,7 @@ def found_offset(opened: Opened, timestamp_ms: int, *, high_watermark: int) -> i
     return found.offset
 
 
+@pytest.mark.invariant("I24")
 @settings(max_examples=40)
 @given(
     timestamps=st.lists(st.integers(1, 30), min_size=1, max_size=40),

@@ -67,6 +67,7 @@ def test_there_is_more_than_one_swap() -> None:
     assert all(earlier != later for earlier, later in pairwise(STATES))
 
 
+@pytest.mark.invariant("I14")
 def test_a_killed_process_leaves_what_was_or_what_comes() -> None:
     places = 0
     for place, opened in crashes(COUNT):
@@ -75,12 +76,14 @@ def test_a_killed_process_leaves_what_was_or_what_comes() -> None:
     assert places > 20
 
 
+@pytest.mark.invariant("I14")
 def test_a_power_cut_leaves_what_was_or_what_comes() -> None:
     for place, opened in crashes(COUNT):
         for seed in POWER_CUTS:
             check(place, opened.cut_power(seed, are_names_in_order=seed % 2 == 0))
 
 
+@pytest.mark.invariant("I14")
 @pytest.mark.parametrize("count", [7, 21])
 def test_a_power_cut_while_the_next_start_clears_up_loses_nothing(count: int) -> None:
     """One segment has the place of one, or of three."""

@@ -63,6 +63,7 @@ def prefixes(data: bytes, start: int) -> Iterator[bytes]:
     return (data[:size] for size in range(start, len(data) + 1))
 
 
+@pytest.mark.invariant("I8")
 def test_every_prefix_is_cut_to_its_whole_batches(image: Image) -> None:
     bounds = batch_bounds(image[FIRST])
     for data in prefixes(image[FIRST], bounds[DURABLE_COUNT]):
@@ -84,6 +85,7 @@ def test_every_prefix_without_a_checkpoint_is_cut_to_its_whole_batches(image: Im
         check_that_it_goes_on(opened, end)
 
 
+@pytest.mark.invariant("I8")
 def test_every_prefix_of_a_new_segment_is_cut_to_its_whole_batches(rolled: Image) -> None:
     second = name_of(5)
     bounds = batch_bounds(rolled[second])
@@ -108,6 +110,7 @@ def test_a_torn_batch_takes_later_segments_with_it_and_a_torn_footer_does_not(
         check_that_it_goes_on(opened, end)
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.parametrize("length", [1, 63, 64, 88, 89, 5000, 3 << 20])
 def test_a_tail_of_zeros_is_cut_off(image: Image, length: int) -> None:
     bounds = batch_bounds(image[FIRST])
@@ -118,6 +121,7 @@ def test_a_tail_of_zeros_is_cut_off(image: Image, length: int) -> None:
         check_that_it_goes_on(opened, end)
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.parametrize("seed", range(20))
 def test_a_tail_of_garbage_is_cut_off(image: Image, seed: int) -> None:
     random = Random(seed)
@@ -153,6 +157,7 @@ def stale_tails() -> dict[str, list[bytes]]:
     }
 
 
+@pytest.mark.invariant("I10")
 @pytest.mark.parametrize("kind", stale_tails())
 def test_a_stale_batch_on_a_recycled_block_is_cut_off(kind: str) -> None:
     opened = new_log()
@@ -190,6 +195,7 @@ def test_a_flipped_bit_above_the_durable_position_is_a_torn_tail(image: Image) -
         check_that_it_goes_on(opened, end)
 
 
+@pytest.mark.invariant("I11")
 def test_a_segment_whose_only_bytes_are_garbage_is_usable_again() -> None:
     opened = reopen(disk_of({FIRST: b"garbage"}))
 
@@ -205,6 +211,7 @@ def test_a_footer_of_an_earlier_end_does_not_hide_batches(image: Image) -> None:
     check_that_it_goes_on(opened, 7)
 
 
+@pytest.mark.invariant("I8")
 def test_what_is_left_of_a_tail_is_indexed_and_deduplicated() -> None:
     before = new_log()
     for sequence in range(4):

@@ -22,6 +22,7 @@ def run_python(code: str) -> str:
     return result.stdout.strip()
 
 
+@pytest.mark.statement("s42")
 @pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
 def test_without_what_it_needs_it_is_imported_and_says_what_to_install(missing: str) -> None:
     said = run_python(
@@ -36,6 +37,7 @@ def test_without_what_it_needs_it_is_imported_and_says_what_to_install(missing: 
     assert said.endswith("pip install 'tidelog[spark]'")
 
 
+@pytest.mark.statement("s1")
 def test_the_source_is_found_and_can_be_registered() -> None:
     pytest.importorskip("pyspark")
     pytest.importorskip("pyarrow")
@@ -54,6 +56,7 @@ def test_the_source_is_found_and_can_be_registered() -> None:
     assert pyspark_tidelog.DefaultSource.name() == "tidelog"
 
 
+@pytest.mark.statement("s42")
 def test_options_and_offsets_need_neither_spark_nor_arrow_nor_trio() -> None:
     said = run_python(
         "import sys\n"

@@ -1,10 +1,11 @@
 """Whatever is done to a queue, it is what a list of messages would be.
 
-The invariants I1 to I12 are those of docs/queue-statements.md.
+The invariants q1 to q12 are those of docs/queue-statements.md.
 """
 
 from typing import Any, Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -99,6 +100,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     def the_clock_is_set_back(self, ms: int) -> None:
         self.advance(self.driver.now_ms - ms)
 
+    @pytest.mark.statement("q1", "q3", "q5", "q9", "q12")
     @rule(max_messages=st.integers(1, 9), timeout_ms=times, part=st.floats(0, 1))
     def receive(self, max_messages: int, timeout_ms: int, part: float) -> None:
         command = ReceiveCommand(max_messages=max_messages, visibility_timeout_ms=timeout_ms)
@@ -179,6 +181,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         checked = [self.driver.receipts.check(each.receipt) for each in self.receipts[-2:]]
         assert len(checked) < 2 or checked[0].lease_id < checked[1].lease_id
 
+    @pytest.mark.statement("q7")
     @rule(fails=st.booleans(), part=st.integers(1, 5))
     def a_move_ends(self, fails: bool, part: int) -> None:
         for target in self.driver.queue.move_targets:
@@ -272,6 +275,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         self.model.seek(offset, self.sent)
         self.largest_mark = 0
 
+    @pytest.mark.statement("b73", "b82")
     @rule()
     def another_broker_takes_over(self) -> None:
         before = self.snapshot()
@@ -281,6 +285,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
 
         assert self.snapshot() == before
 
+    @pytest.mark.statement("q11")
     @rule()
     def a_snapshot_replaces_the_journal(self) -> None:
         """I11."""
@@ -293,6 +298,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     def snapshot(self) -> list[object]:
         return [frame.entries for frame in self.driver.queue.snapshot(now_ms=self.driver.now_ms)]
 
+    @pytest.mark.statement("b72", "q10")
     @invariant()
     def counts_are_exact(self) -> None:
         """I10; the sum of messages is what was sent without what is done."""
@@ -300,6 +306,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
             assert self.driver.queue.counts() == self.model.counts()
             assert self.driver.queue.next_deadline_ms == self.model.next_deadline_ms()
 
+    @pytest.mark.statement("q6")
     @invariant()
     def the_low_water_mark_never_goes_back(self) -> None:
         """I6."""
@@ -309,6 +316,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
             assert mark >= self.largest_mark
             self.largest_mark = mark
 
+    @pytest.mark.statement("q2")
     @invariant()
     def everybody_who_looks_sees_the_messages(self) -> None:
         """I2: what is not done is somewhere."""

@@ -76,6 +76,7 @@ def test_a_million_messages_that_wait_for_their_time_cost_what_a_hundred_do() ->
     assert many <= 1.05 * few
 
 
+@pytest.mark.statement("b86")
 @pytest.mark.parametrize("state", ["leased", "returned", "deleted"])
 def test_many_runs_cost_little_more_than_few(state: str) -> None:
     """Only what it takes to find a place among them grows."""
@@ -135,6 +136,7 @@ def test_what_a_record_says_costs_what_that_record_costs() -> None:
     assert calls_of(lambda: driver.came(1000, fields=fields)) < 100 * 60
 
 
+@pytest.mark.statement("b86")
 def test_leases_that_end_at_once_cost_a_little_each_and_only_once() -> None:
     """Statement 86: each lease is one of its own, and all end in the same millisecond."""
     costs: list[int] = []

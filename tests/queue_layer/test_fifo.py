@@ -24,6 +24,7 @@ def refusals(driver: Driver, received: PartitionReceived, action: SettleAction) 
     return [ErrorCode(refused.error.code) for refused in settled.refused]
 
 
+@pytest.mark.statement("b20")
 def test_extending_the_first_lease_holds_back_the_group() -> None:
     """Statement 20."""
     driver = fifo("aaa")
@@ -37,6 +38,7 @@ def test_extending_the_first_lease_holds_back_the_group() -> None:
     assert driver.counts() == {"visible": 2, "leased": 1}
 
 
+@pytest.mark.statement("b20")
 def test_extending_the_second_lease_leaves_the_first_message_to_others() -> None:
     """Statement 20."""
     driver = fifo("aaa")
@@ -48,6 +50,7 @@ def test_extending_the_second_lease_leaves_the_first_message_to_others() -> None
     assert driver.offsets() == [0]
 
 
+@pytest.mark.statement("b20")
 def test_extending_the_third_lease_leaves_the_first_two_messages_to_others() -> None:
     """Statement 20."""
     driver = fifo("aaaa")
@@ -59,6 +62,7 @@ def test_extending_the_third_lease_leaves_the_first_two_messages_to_others() -> 
     assert driver.offsets() == [0, 1]
 
 
+@pytest.mark.statement("b21")
 def test_a_released_message_is_handed_out_again_while_the_next_one_is_leased() -> None:
     """Statement 21."""
     driver = fifo("aaa")
@@ -69,6 +73,7 @@ def test_a_released_message_is_handed_out_again_while_the_next_one_is_leased() -
     assert driver.offsets() == [0]
 
 
+@pytest.mark.statement("b22", "b23")
 def test_a_group_goes_on_when_all_its_leased_messages_are_deleted_and_not_before() -> None:
     """Statements 22 and 23."""
     driver = fifo("aaa")
@@ -81,6 +86,7 @@ def test_a_group_goes_on_when_all_its_leased_messages_are_deleted_and_not_before
     assert driver.offsets() == [2]
 
 
+@pytest.mark.statement("b24")
 def test_a_send_to_a_locked_group_does_not_unlock_it() -> None:
     """Statement 24."""
     driver = fifo("a")
@@ -90,6 +96,7 @@ def test_a_send_to_a_locked_group_does_not_unlock_it() -> None:
     assert driver.offsets() == []
 
 
+@pytest.mark.statement("b25")
 def test_a_receive_takes_from_one_group_what_it_can_and_goes_on_with_others() -> None:
     """Statement 25: one reply, in which each group's messages are in order."""
     driver = fifo("abaab")
@@ -98,6 +105,7 @@ def test_a_receive_takes_from_one_group_what_it_can_and_goes_on_with_others() ->
     assert driver.offsets(4) == []
 
 
+@pytest.mark.statement("b26")
 def test_after_the_leases_ended_a_group_comes_back_in_its_order() -> None:
     """Statement 26."""
     driver = fifo("aaaa")
@@ -107,6 +115,7 @@ def test_after_the_leases_ended_a_group_comes_back_in_its_order() -> None:
     assert driver.offsets(2) == [0, 1]
 
 
+@pytest.mark.statement("b27")
 def test_groups_take_turns_even_if_messages_are_only_shown() -> None:
     """Statement 27."""
     driver = fifo("112233")
@@ -116,6 +125,7 @@ def test_groups_take_turns_even_if_messages_are_only_shown() -> None:
     assert shown == [[0, 1], [2, 3], [4, 5], [0, 1]]
 
 
+@pytest.mark.statement("b28")
 def test_a_receipt_whose_lease_is_over_settles_nothing() -> None:
     """Statement 28."""
     driver = fifo("a")
@@ -127,6 +137,7 @@ def test_a_receipt_whose_lease_is_over_settles_nothing() -> None:
     assert driver.offsets() == [0]
 
 
+@pytest.mark.statement("b28")
 def test_a_receipt_whose_lease_was_extended_settles_past_the_first_deadline() -> None:
     """Statement 28."""
     driver = fifo("ab")
@@ -138,6 +149,7 @@ def test_a_receipt_whose_lease_was_extended_settles_past_the_first_deadline() ->
     assert driver.offsets() == [1]
 
 
+@pytest.mark.statement("b28")
 def test_only_the_last_receipt_of_a_message_settles_it() -> None:
     """Statements 8, 10 and 28: FIFO queues always fence."""
     driver = fifo("a")
@@ -149,6 +161,7 @@ def test_only_the_last_receipt_of_a_message_settles_it() -> None:
     assert driver.delete(new).refused == []
 
 
+@pytest.mark.statement("b29")
 def test_a_group_that_became_empty_works_again() -> None:
     """Statement 29."""
     driver = fifo("a")
@@ -158,6 +171,7 @@ def test_a_group_that_became_empty_works_again() -> None:
     assert driver.offsets() == [1, 2]
 
 
+@pytest.mark.statement("b30")
 def test_a_group_goes_on_when_its_first_message_is_a_dead_letter() -> None:
     """Statement 30: in the very receive that finds that it had all its deliveries."""
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
@@ -167,6 +181,7 @@ def test_a_group_goes_on_when_its_first_message_is_a_dead_letter() -> None:
     assert driver.counts() == {"leased": 1, "dead": 1}
 
 
+@pytest.mark.statement("b30")
 def test_a_group_goes_on_when_its_first_message_was_moved() -> None:
     """Statement 30."""
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
@@ -180,6 +195,7 @@ def test_a_group_goes_on_when_its_first_message_was_moved() -> None:
     assert driver.offsets() == []
 
 
+@pytest.mark.statement("b30")
 def test_a_dead_letter_that_cannot_be_moved_comes_back_to_its_place() -> None:
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
     driver.settle(driver.take(1), SettleAction.REJECT)
@@ -192,6 +208,7 @@ def test_a_dead_letter_that_cannot_be_moved_comes_back_to_its_place() -> None:
     assert driver.offsets() == [0, 1]
 
 
+@pytest.mark.statement("b31")
 def test_what_one_group_waits_for_holds_back_no_other() -> None:
     """Statement 31."""
     driver = fifo("aabb")
@@ -203,6 +220,7 @@ def test_what_one_group_waits_for_holds_back_no_other() -> None:
     assert driver.offsets() == [2, 3]
 
 
+@pytest.mark.statement("b32")
 def test_messages_behind_a_leased_one_count_as_visible() -> None:
     """Statement 32: three groups of two messages, two messages leased."""
     driver = fifo("aabbcc")
@@ -212,6 +230,7 @@ def test_messages_behind_a_leased_one_count_as_visible() -> None:
     assert driver.counts() == {"visible": 4, "leased": 2}
 
 
+@pytest.mark.statement("b33")
 def test_the_delay_of_the_queue_holds_back_messages_and_what_comes_behind_them() -> None:
     """Statement 33."""
     driver = fifo()
@@ -223,6 +242,7 @@ def test_the_delay_of_the_queue_holds_back_messages_and_what_comes_behind_them()
     assert driver.offsets() == [0]
 
 
+@pytest.mark.statement("b37")
 def test_a_long_backlog_of_one_group_hides_no_other_group() -> None:
     """Statement 37: wherever the other one begins."""
     driver = fifo("a" * 5_000 + "b")

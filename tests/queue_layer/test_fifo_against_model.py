@@ -116,6 +116,7 @@ class Pair:
         assert order.group_count == len({self.model.messages[offset].group for offset in left})
 
 
+@pytest.mark.statement("q4")
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_is_done_to_a_fifo_queue_it_is_what_the_model_says(seed: int) -> None:
     pair = Pair(seed)

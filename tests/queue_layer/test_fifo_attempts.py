@@ -18,6 +18,7 @@ def attempt(driver: Driver, name: str, max_messages: int = 10) -> PartitionRecei
     return driver.do(driver.queue.receive(plan, taken, now_ms=driver.now_ms))
 
 
+@pytest.mark.statement("b36")
 def test_a_repeated_receive_gets_the_same_messages_under_the_same_receipt_and_new_time() -> None:
     """Statement 36."""
     driver = fifo("aabb")
@@ -35,6 +36,7 @@ def test_a_repeated_receive_gets_the_same_messages_under_the_same_receipt_and_ne
     assert driver.offsets() == [3]
 
 
+@pytest.mark.statement("b36")
 @pytest.mark.parametrize(
     "action",
     [SettleAction.DELETE, SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT],
@@ -53,6 +55,7 @@ def test_a_receive_is_not_repeated_when_something_happened_to_one_of_its_message
     assert again.receipt != first.receipt
 
 
+@pytest.mark.statement("b36")
 def test_a_receive_is_not_repeated_when_its_leases_are_over() -> None:
     """Statement 36."""
     driver = fifo("ab")
@@ -65,6 +68,7 @@ def test_a_receive_is_not_repeated_when_its_leases_are_over() -> None:
     assert again.receipt != first.receipt
 
 
+@pytest.mark.statement("b36")
 def test_an_empty_receive_is_not_repeated() -> None:
     """Statement 36."""
     driver = fifo()
@@ -74,6 +78,7 @@ def test_an_empty_receive_is_not_repeated() -> None:
     assert offsets(attempt(driver, "x")) == [0]
 
 
+@pytest.mark.statement("b36")
 def test_a_receive_can_be_repeated_five_minutes_long_also_at_another_broker() -> None:
     """Statement 36."""
     driver = fifo("a")

@@ -1,5 +1,7 @@
 """A partition of a queue as its shell drives it: loading, time, purge, seek, trim, snapshots."""
 
+import pytest
+
 from tests.queue_layer.driver import SECOND, START_MS, Driver
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
@@ -31,6 +33,7 @@ def test_a_queue_is_ready_when_it_knows_what_was_handed_out_before() -> None:
     assert queue.records_from == 3
 
 
+@pytest.mark.statement("b84")
 def test_clocks_that_go_back_change_nothing() -> None:
     """Statement 84."""
     driver = Driver(records=2)
@@ -46,6 +49,7 @@ def test_clocks_that_go_back_change_nothing() -> None:
     assert driver.counts() == {"visible": 1, "leased": 1}
 
 
+@pytest.mark.statement("b18")
 def test_the_next_deadline_is_that_of_leases_and_delays() -> None:
     driver = Driver(records=5)
     deadlines = [driver.queue.next_deadline_ms]
@@ -62,6 +66,7 @@ def test_the_next_deadline_is_that_of_leases_and_delays() -> None:
     assert driver.counts() == {"visible": 6}
 
 
+@pytest.mark.statement("b70", "b71")
 def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
     """Statement 70."""
     driver = Driver(records=10)
@@ -81,6 +86,7 @@ def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
     assert driver.delete(received).refused == []
 
 
+@pytest.mark.statement("b70")
 def test_a_purge_of_an_empty_queue_writes_nothing() -> None:
     driver = Driver()
     entries = len(driver.journal)
@@ -115,6 +121,7 @@ def test_a_seek_forward_leaves_nothing_behind() -> None:
     assert driver.offsets() == [8, 9]
 
 
+@pytest.mark.statement("b13")
 def test_what_the_log_lost_is_gone_leased_or_not() -> None:
     """Statement 13."""
     driver = Driver(records=10)

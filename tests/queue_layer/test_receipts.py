@@ -22,6 +22,7 @@ def test_a_receipt_says_what_was_received() -> None:
     assert receipts().check(receipt) == Receipt(12, [(3, 4), (9, 1)])
 
 
+@pytest.mark.statement("b12")
 def test_no_byte_of_a_receipt_can_be_changed() -> None:
     receipt = receipts().make(12, [(3, 4)])
 
@@ -47,6 +48,7 @@ def test_arbitrary_bytes_are_no_receipt(data: bytes) -> None:
         receipts().check(data)
 
 
+@pytest.mark.statement("b12")
 def test_a_receipt_of_another_partition_or_queue_is_foreign() -> None:
     receipt = receipts().make(12, [(3, 4)])
 

@@ -31,6 +31,7 @@ def test_names_are_known_in_any_case_as_spark_makes_them_lower() -> None:
     assert options.given(("delay", "count")) == ["count"]
 
 
+@pytest.mark.statement("s6")
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [

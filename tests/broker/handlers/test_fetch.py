@@ -321,6 +321,7 @@ async def test_a_cold_read_does_not_keep_others_waiting(mock_clock: MockClock) -
         assert len((await fetched(cold))[0].records) == 1
 
 
+@pytest.mark.invariant("I6")
 async def test_damaged_records_are_refused_with_where_to_go_on(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
@@ -434,6 +435,7 @@ async def test_a_fetch_that_finds_a_broken_disk_while_it_is_woken_is_answered_on
         world.work.let_all_sync()
 
 
+@pytest.mark.invariant("I21")
 async def test_segments_that_are_deleted_are_read_to_the_end_by_who_has_begun(
     mock_clock: MockClock,
 ) -> None:

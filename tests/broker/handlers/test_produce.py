@@ -406,6 +406,7 @@ async def test_on_a_full_disk_partitions_are_read_only_and_come_back_by_themselv
         assert (await fetch(client, topic)).values == [b"before", b"after"]
 
 
+@pytest.mark.invariant("I17")
 async def test_a_sync_that_fails_takes_its_partition_offline_and_no_other(
     mock_clock: MockClock,
 ) -> None:

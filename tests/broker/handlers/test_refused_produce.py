@@ -27,6 +27,7 @@ from tidelog.wire.protocol import api
 NO_TOPIC = b"\x00" * 16
 
 
+@pytest.mark.invariant("I6")
 async def test_damage_on_the_way_is_refused_and_may_be_sent_again(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:

@@ -149,6 +149,7 @@ async def test_known_damage_is_not_told_again(mock_clock: MockClock) -> None:
         assert len(world.told("scrub_found_damage")) == 1
 
 
+@pytest.mark.invariant("I13")
 async def test_a_spoiled_index_is_told_of_once_and_not_believed(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_interval_ms=60_000), world.client() as client:

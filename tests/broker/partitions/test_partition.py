@@ -195,6 +195,7 @@ def test_whoever_leads_knows_at_once_what_the_log_has() -> None:
     assert partition.high_watermark == 1
 
 
+@pytest.mark.invariant("I46")
 def test_when_another_one_leads_everybody_is_told_and_what_was_committed_stays_known() -> None:
     partition, told = new_partition(), Told()
     append(partition.log, b"a")
@@ -282,6 +283,7 @@ def test_a_follower_knows_what_was_committed_when_it_led_and_leads_on_from_there
     assert partition.high_watermark == 1, "the other one may lack what came then"
 
 
+@pytest.mark.invariant("I36")
 def test_who_waits_for_all_is_told_when_too_few_are_left_in_sync() -> None:
     """I36: appended, and perhaps kept; whoever sends it again will know."""
     partition, told = new_partition(), Told()

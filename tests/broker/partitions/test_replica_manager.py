@@ -51,6 +51,7 @@ async def test_what_is_led_here_is_found(mock_clock: MockClock) -> None:
         assert kept.partitions.replica(topic_id, 2) is None
 
 
+@pytest.mark.invariant("I47")
 async def test_what_is_not_led_here_is_refused_with_what_helps(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2], [2, 1], [3, 2])
@@ -163,6 +164,7 @@ async def test_at_a_start_the_files_of_deleted_topics_are_removed(mock_clock: Mo
     assert not world.disk.exists("deleted")
 
 
+@pytest.mark.invariant("I65")
 async def test_files_of_a_topic_that_nobody_knows_are_left_alone_and_told_of(
     mock_clock: MockClock,
 ) -> None:

@@ -1,5 +1,7 @@
 """Tests of what a message becomes on its way to another topic."""
 
+import pytest
+
 from tidelog.broker.partitions.mover_ids import producer_id_of
 from tidelog.broker.queues.dead_letter_record import (
     Origin,
@@ -30,6 +32,7 @@ def record(offset: int, size: int = 1) -> Record:
     return Record(offset, 1000 + offset, b"k", bytes(size), (("trace", b"7"),))
 
 
+@pytest.mark.statement("b53")
 def test_a_dead_letter_says_where_it_comes_from_and_keeps_what_it_was() -> None:
     sent = record(10)._replace(
         headers=(("trace", b"7"), (DELIVER_AT_HEADER, b"5"), (PRIORITY_HEADER, b"2"))
@@ -48,6 +51,7 @@ def test_a_dead_letter_says_where_it_comes_from_and_keeps_what_it_was() -> None:
     assert letter[:4] == sent[:4]
 
 
+@pytest.mark.statement("b53")
 def test_a_letter_that_dies_again_says_where_it_died_last() -> None:
     once = as_dead_letter(record(10), ORIGIN, LETTERS)
 
@@ -64,6 +68,7 @@ def test_what_goes_back_is_as_it_was_and_says_when_it_was_sent() -> None:
     assert back == record(10)._replace(headers=(("trace", b"7"), (FIRST_SENT_HEADER, b"1010")))
 
 
+@pytest.mark.statement("b54")
 def test_however_often_it_is_moved_a_message_says_when_it_was_first_sent() -> None:
     once = as_dead_letter(record(10), ORIGIN, LETTERS)._replace(timestamp_ms=5000)
 

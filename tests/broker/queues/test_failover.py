@@ -52,6 +52,7 @@ async def at_leader(brokers: ThreeBrokers, process: Process, queue_id: bytes) ->
         await trio.sleep(0.1)
 
 
+@pytest.mark.statement("b73", "b74", "b78")
 @pytest.mark.parametrize("seed", range(2))
 def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
     seed: int,
@@ -81,6 +82,7 @@ def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
     live(seed, main)
 
 
+@pytest.mark.statement("b74", "b75")
 def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kept() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(
@@ -149,6 +151,7 @@ def test_what_is_deleted_by_a_receipt_of_a_lease_that_nobody_else_heard_of_never
     live(7, main)
 
 
+@pytest.mark.statement("b89")
 def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 0)
@@ -171,6 +174,7 @@ def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> N
     live(4, main)
 
 
+@pytest.mark.statement("b55")
 @pytest.mark.parametrize("seed", range(2))
 def test_dead_letters_are_in_one_place_whoever_dies_while_they_are_moved(seed: int) -> None:
     async def main(brokers: ThreeBrokers) -> None:
@@ -208,6 +212,7 @@ async def make_dead_letter_queue(brokers: ThreeBrokers, count: int) -> bytes:
     return await make_queue(brokers, count, dead_letter_queue="dead", visibility_timeout_ms="20s")
 
 
+@pytest.mark.statement("b79")
 def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 2, receive_durability="strict")
@@ -264,6 +269,7 @@ def test_who_receives_from_a_disk_that_has_failed_is_told_to_ask_another_broker(
     live(8, main)
 
 
+@pytest.mark.statement("b55")
 def test_a_dead_letter_that_is_there_is_not_sent_again_however_late() -> None:
     """Logs forget producers that are silent for long, but not those that move messages."""
 

@@ -47,6 +47,7 @@ async def test_a_queue_that_nobody_uses_is_forgotten(mock_clock: MockClock) -> N
         assert sorted((each.offset, each.receive_count) for each in again) == [(0, 2), (1, 1)]
 
 
+@pytest.mark.statement("b89")
 async def test_a_queue_that_is_deleted_wakes_those_who_wait(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:

@@ -40,6 +40,7 @@ async def make_dead_letters(client: Client) -> None:
             left -= 1
 
 
+@pytest.mark.statement("b61")
 @pytest.mark.parametrize("seed", range(2))
 def test_a_redrive_of_several_partitions_brings_back_each_message_once(seed: int) -> None:
     async def main(brokers: ThreeBrokers) -> None:

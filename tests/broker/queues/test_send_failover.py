@@ -39,6 +39,7 @@ async def send_numbers(
         await trio.sleep(random.uniform(0, 0.5))
 
 
+@pytest.mark.statement("b39", "q8")
 @pytest.mark.parametrize("seed", range(3))
 def test_each_id_is_there_once_and_in_order_whoever_leads_and_dies(seed: int) -> None:
     """Statements 39 and 41, and what is said of a duplicate is true."""
@@ -84,6 +85,7 @@ def test_each_id_is_there_once_and_in_order_whoever_leads_and_dies(seed: int) ->
     live(seed, main)
 
 
+@pytest.mark.statement("b39")
 def test_a_leader_that_was_deposed_acknowledges_no_send_and_its_message_is_sent_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_queue)
@@ -109,6 +111,7 @@ def test_a_leader_that_was_deposed_acknowledges_no_send_and_its_message_is_sent_
     live(7, main)
 
 
+@pytest.mark.statement("b47")
 def test_a_purge_counts_also_where_another_broker_leads_the_records() -> None:
     """Statement 47: who leads the records asks who serves the queue."""
 

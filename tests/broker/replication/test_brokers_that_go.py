@@ -1,5 +1,6 @@
 """Brokers are emptied, replaced and taken out while producers write, and nothing is lost."""
 
+import pytest
 import trio
 
 from tests.broker.replication.three_brokers import (
@@ -50,6 +51,7 @@ def check(brokers: ThreeBrokers, node_ids: list[int], written: dict[int, Acknowl
             assert {at: records.get(at) for at in acknowledged} == acknowledged
 
 
+@pytest.mark.invariant("I62")
 def test_a_broker_is_emptied_while_it_serves_and_gets_nothing_new() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))

@@ -55,6 +55,7 @@ async def write_more(brokers: ThreeBrokers, leader: int) -> None:
     await trio.sleep(1)
 
 
+@pytest.mark.invariant("I25")
 def test_a_leader_with_a_full_disk_lets_another_one_lead_and_comes_back_when_there_is_room() -> (
     None
 ):
@@ -124,6 +125,7 @@ def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None
     live(8, main, replica_lag_max_ms=LAG_MAX_MS)
 
 
+@pytest.mark.invariant("I17")
 def test_a_leader_whose_disk_fails_lets_another_one_lead_at_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(leader: int) -> None:

@@ -51,6 +51,7 @@ async def refusal(
     return None
 
 
+@pytest.mark.invariant("I63")
 def test_a_client_cannot_claim_to_be_a_replica() -> None:
     """I63, CVE-2018-1288: it would have records committed that no replica has."""
 
@@ -103,6 +104,7 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
     live(1, main)
 
 
+@pytest.mark.invariant("I55")
 def test_a_position_beyond_the_log_of_the_leader_moves_nothing() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)

@@ -35,6 +35,7 @@ def test_a_follower_knows_what_is_committed_soon_after() -> None:
     live(1, main)
 
 
+@pytest.mark.invariant("I54")
 def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> None:
     """I54: what it lacks exists no more."""
 
@@ -77,6 +78,7 @@ def test_records_that_a_leader_deleted_are_deleted_at_followers() -> None:
     live(3, main)
 
 
+@pytest.mark.invariant("I25")
 def test_a_follower_with_a_full_disk_leaves_and_comes_back_when_there_is_room() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)

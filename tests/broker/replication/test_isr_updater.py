@@ -78,6 +78,7 @@ def follows(partition: Partition, node_id: int) -> bool:
     return facts is not None and facts.broker_epoch is not None
 
 
+@pytest.mark.invariant("I36")
 def test_with_too_few_in_sync_nothing_is_appended_and_all_goes_on_when_there_are_enough() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         refusals: list[TidelogError] = []
@@ -109,6 +110,7 @@ def test_with_too_few_in_sync_nothing_is_appended_and_all_goes_on_when_there_are
     live(2, main)
 
 
+@pytest.mark.invariant("I36")
 def test_what_was_appended_when_too_few_were_left_is_sent_again_and_there_once() -> None:
     """I36: the outcome is unknown to the one who waited, until it asks again."""
 

@@ -147,6 +147,7 @@ def no_facts(node_id: int) -> BrokerFacts | None:
     return None
 
 
+@pytest.mark.invariant("I47")
 def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
     """I47: elected is not ready; followers report first what earlier leaders acknowledged."""
     config = config_of("fsync")
@@ -170,6 +171,7 @@ def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
     assert extent_of(partition, with_size=False) == (0, 1, 0)
 
 
+@pytest.mark.invariant("I64")
 def test_a_topic_that_is_made_again_has_nothing_of_the_old_one_on_any_replica() -> None:
     """I64: also on a broker that was away meanwhile, with all files of the old one."""
 
@@ -197,6 +199,7 @@ def test_a_topic_that_is_made_again_has_nothing_of_the_old_one_on_any_replica() 
     live(4, main)
 
 
+@pytest.mark.invariant("I65")
 def test_who_starts_and_hears_from_nobody_removes_nothing() -> None:
     """I65: it may have forgotten what it knew; only the cluster says what is gone."""
 

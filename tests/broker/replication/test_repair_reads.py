@@ -39,6 +39,7 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.write_buffer import FileRegion
 
 
+@pytest.mark.invariant("I58")
 def test_a_leader_that_sent_damaged_bytes_looks_at_them_and_another_one_leads() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
@@ -59,6 +60,7 @@ def test_a_leader_that_sent_damaged_bytes_looks_at_them_and_another_one_leads() 
     live(5, main)
 
 
+@pytest.mark.invariant("I58")
 def test_a_corrupt_answer_is_asked_for_again_once_in_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -31,6 +31,7 @@ from tidelog.coordinator.controller.command_client import Submission
 from tidelog.wire.errors import RequestTimedOutError
 
 
+@pytest.mark.invariant("I9")
 def test_a_damaged_follower_leaves_is_refilled_and_comes_back() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
@@ -183,6 +184,7 @@ def test_a_broker_whose_files_were_damaged_while_it_was_down_mends_them_and_join
     live(3, main)
 
 
+@pytest.mark.invariant("I59")
 @pytest.mark.parametrize("minimum", [1, 2])
 def test_the_last_one_standing_leads_on_with_its_damage_until_another_one_is_back(
     minimum: int,
@@ -218,6 +220,7 @@ def test_the_last_one_standing_leads_on_with_its_damage_until_another_one_is_bac
     live(4, main)
 
 
+@pytest.mark.invariant("I9")
 def test_nothing_acknowledged_is_lost_while_replicas_rot_one_after_the_other() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         writer = Writer()

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -219,6 +220,7 @@ async def test_a_repair_is_over_when_the_log_is_closed_on_the_way(mock_clock: Mo
         assert world.told("replica_not_truncated") == []
 
 
+@pytest.mark.invariant("I61")
 def test_replicas_move_to_other_brokers_with_all_that_was_acknowledged() -> None:
     """I61: a reassignment is complete when all new replicas are in sync."""
 

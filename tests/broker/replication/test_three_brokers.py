@@ -101,6 +101,7 @@ def test_a_leader_that_stops_in_good_order_hands_over_at_once() -> None:
     live(2, main)
 
 
+@pytest.mark.invariant("I46")
 def test_a_leader_that_slept_through_its_replacement_acknowledges_nothing_more() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(writer: Writer) -> None:
@@ -132,6 +133,7 @@ def test_a_follower_that_lost_its_power_comes_back_and_catches_up() -> None:
     live(4, main)
 
 
+@pytest.mark.invariant("I35")
 def test_after_a_power_cut_of_all_everything_acknowledged_is_there() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(writer: Writer) -> None:

@@ -204,6 +204,7 @@ def test_a_batch_that_nobody_takes_fails_in_time_and_says_what_is_known(
     assert fate in str(batch.failure)
 
 
+@pytest.mark.invariant("I36")
 @pytest.mark.parametrize(
     ("refusals", "fate"),
     [

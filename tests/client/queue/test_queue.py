@@ -354,6 +354,7 @@ async def test_messages_of_many_receives_are_deleted_together(autojump_clock: Mo
         assert sum(counts.visible + counts.leased for counts in await queue.counts()) == 0
 
 
+@pytest.mark.statement("b80")
 async def test_of_two_who_end_a_message_at_the_same_time_one_is_told_that_the_other_did(
     autojump_clock: MockClock,
 ) -> None:
@@ -375,6 +376,7 @@ async def test_of_two_who_end_a_message_at_the_same_time_one_is_told_that_the_ot
         assert len(errors) == 1
 
 
+@pytest.mark.statement("b64")
 async def test_of_a_batch_a_message_that_is_too_large_fails_alone(
     autojump_clock: MockClock,
 ) -> None:

@@ -96,6 +96,7 @@ def test_brokers_are_let_in_soon_after_they_have_registered() -> None:
     play(story, has_brokers=True)
 
 
+@pytest.mark.invariant("I46")
 def test_a_broker_that_is_cut_off_stops_to_lead_before_others_begin() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
@@ -157,6 +158,7 @@ def test_a_node_that_was_deposed_while_it_stood_still_gives_its_broker_no_sessio
         play(story, seed=seed, has_brokers=True)
 
 
+@pytest.mark.invariant("I47")
 def test_a_broker_that_is_let_in_again_does_not_lead_before_it_knows_what_it_lost() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 from tests.coordinator.decoded_records import check_decodes_to_itself
 from tests.simulation.metadata.invariants import all_partitions, check_state, check_step
 from tidelog.coordinator.controller.log_entries import decode_entry, encode_entry
@@ -76,6 +78,7 @@ class Cluster:
         self.records += outcome.records
         return outcome.reply
 
+    @pytest.mark.invariant("I45")
     def _check_leaders(self) -> None:
         """Check that a leader epoch of a partition has one leader, for ever (I45)."""
         for key, partition in all_partitions(self.state).items():

@@ -103,6 +103,7 @@ def test_unfencing_again_does_nothing() -> None:
     assert cluster.handle(UnfenceBroker(1, cluster.broker(1).broker_epoch)).records == []
 
 
+@pytest.mark.invariant("I59")
 def test_the_last_replicas_in_sync_stay_eligible_when_they_go() -> None:
     """I59, I60, KIP-966: whoever leaves while too few are in sync has all that is committed."""
     cluster = three_replicas()
@@ -119,6 +120,7 @@ def test_the_last_replicas_in_sync_stay_eligible_when_they_go() -> None:
     assert partition.eligible_leader_replicas == (1, 2)
 
 
+@pytest.mark.invariant("I60")
 def test_an_eligible_replica_that_comes_back_leads_and_one_that_is_not_eligible_waits() -> None:
     cluster = three_replicas()
     cluster.fence(3, 2, 1)
@@ -133,6 +135,7 @@ def test_an_eligible_replica_that_comes_back_leads_and_one_that_is_not_eligible_
     assert partition.last_known_leader is None
 
 
+@pytest.mark.invariant("I59")
 def test_the_last_replica_standing_that_lost_its_memory_does_not_lead() -> None:
     """I59: in sync {1, 2, 3} became {1}; 1 crashes and loses its tail; 2 has the records."""
     cluster = three_replicas(REPLICATED)
@@ -155,6 +158,7 @@ def test_under_fsync_an_unclean_stop_costs_no_eligibility() -> None:
     assert cluster.partition().leader == 1
 
 
+@pytest.mark.invariant("I16")
 def test_a_clean_stop_of_a_process_that_never_registered_says_nothing_of_the_one_before() -> None:
     cluster = three_replicas(REPLICATED)
     cluster.fence(3, 2, 1)

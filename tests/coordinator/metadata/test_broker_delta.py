@@ -158,6 +158,7 @@ def test_other_settings_of_a_topic_are_said() -> None:
     assert list(follower.follow(cluster.records).altered_topics) == [topic_id]
 
 
+@pytest.mark.invariant("I65")
 def test_what_a_snapshot_does_not_mention_is_not_deleted() -> None:
     """I65: replicas are deleted when the log says that their topic is."""
     cluster = Cluster(1)

@@ -40,6 +40,7 @@ def test_the_users_of_a_dead_letter_queue_are_found_by_name() -> None:
     assert listed_queues(users["dead"]) == "a, b"
 
 
+@pytest.mark.statement("b58")
 def test_dead_letters_may_go_on_from_queue_to_queue_but_not_round() -> None:
     cluster = Cluster(1)
     names = ("d", "c", "b", "a")

@@ -68,6 +68,7 @@ def test_the_first_live_replica_in_sync_leads(
     assert after.last_known_leader == (1 if leader is None else None)
 
 
+@pytest.mark.invariant("I60")
 def test_one_in_sync_leads_before_one_that_is_eligible() -> None:
     partition = Partition((1, 2, 3), (3,), (1, 2), leader=3)
 
@@ -104,6 +105,7 @@ def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads
     assert (after.leader, after.in_sync_replicas) == (2, (2,))
 
 
+@pytest.mark.invariant("I60")
 def test_with_enough_in_sync_nobody_is_eligible() -> None:
     partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
 
@@ -112,6 +114,7 @@ def test_with_enough_in_sync_nobody_is_eligible() -> None:
     assert after.eligible_leader_replicas == ()
 
 
+@pytest.mark.invariant("I60")
 def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
     partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
 
@@ -136,6 +139,7 @@ def test_of_all_who_are_about_to_stop_the_leader_goes_on() -> None:
     assert next_partition(partition, NOTHING, facts(stopping=(1, 2), minimum=1)) is partition
 
 
+@pytest.mark.invariant("I60")
 def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None:
     partition = Partition((1, 2), (), (), last_known_leader=5)
 
@@ -152,6 +156,7 @@ def test_replicas_that_are_only_being_added_do_not_raise_the_minimum() -> None:
     assert after.eligible_leader_replicas == (), "one of one is enough"
 
 
+@pytest.mark.invariant("I60")
 @pytest.mark.parametrize(("dead", "leader"), [((), 2), ((2,), 1), ((1, 2), 3), ((1, 2, 3), None)])
 def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
     dead: tuple[int, ...], leader: int | None
@@ -192,6 +197,7 @@ def partitions(draw: st.DrawFn) -> Partition:
 NODES = st.sets(st.integers(1, 5))
 
 
+@pytest.mark.invariant("I60")
 @given(partitions(), NODES, NODES, st.sampled_from(Election))
 def test_whoever_is_offline_leads_only_after_a_start(
     partition: Partition, dead: set[int], offline: set[int], election: Election

@@ -90,6 +90,7 @@ def test_a_change_that_was_carried_out_already_succeeds_again() -> None:
     assert answer.partition.partition_epoch == 1
 
 
+@pytest.mark.invariant("I39")
 def test_to_ask_for_what_is_so_ends_all_that_was_asked_for_before() -> None:
     """I39: whoever lost an answer can find out for certain that nothing will come of it."""
     cluster = cluster_of(1, 2, 3)
@@ -104,6 +105,7 @@ def test_to_ask_for_what_is_so_ends_all_that_was_asked_for_before() -> None:
     refused(answer, StalePartitionEpochError, "its partition epoch is 2, not 1")
 
 
+@pytest.mark.invariant("I44")
 def test_a_change_that_was_decided_on_an_old_state_is_refused() -> None:
     """I44."""
     cluster = cluster_of(1, 2, 3)
@@ -116,6 +118,7 @@ def test_a_change_that_was_decided_on_an_old_state_is_refused() -> None:
     assert answer.partition == cluster.partition(), "the leader hears how it is"
 
 
+@pytest.mark.invariant("I44")
 def test_a_leader_that_was_deposed_is_refused() -> None:
     """I44."""
     cluster = cluster_of(1, 2, 3)
@@ -128,6 +131,7 @@ def test_a_leader_that_was_deposed_is_refused() -> None:
     refused(answer, FencedLeaderEpochError, "has leader epoch 1, later than 0")
 
 
+@pytest.mark.invariant("I44")
 def test_a_leader_that_knows_more_than_this_node_is_sent_to_the_one_that_leads_the_cluster() -> (
     None
 ):
@@ -158,6 +162,7 @@ def test_an_earlier_process_of_the_leader_is_not_heard_at_all() -> None:
         cluster.do(AlterPartitions(1, epoch, [change]))
 
 
+@pytest.mark.invariant("I42")
 def test_a_fenced_broker_is_not_brought_back_in_sync_by_a_late_change() -> None:
     """I42, KIP-841."""
     cluster = cluster_of(1, 2, 3)
@@ -168,6 +173,7 @@ def test_a_fenced_broker_is_not_brought_back_in_sync_by_a_late_change() -> None:
     refused(answer, IneligibleReplicaError, "broker 3 is fenced")
 
 
+@pytest.mark.invariant("I42")
 def test_a_broker_that_came_back_with_an_empty_disk_is_not_brought_in_sync_by_a_late_change() -> (
     None
 ):
@@ -187,6 +193,7 @@ def test_a_broker_that_came_back_with_an_empty_disk_is_not_brought_in_sync_by_a_
     refused(answer, IneligibleReplicaError, "broker 3 was started anew: its epoch is 4, not 3")
 
 
+@pytest.mark.invariant("I42")
 def test_a_broker_that_is_about_to_stop_does_not_come_in_sync() -> None:
     cluster = cluster_of(1, 2, 3)
     cluster.shut_down(3)
@@ -196,6 +203,7 @@ def test_a_broker_that_is_about_to_stop_does_not_come_in_sync() -> None:
     refused(answer, IneligibleReplicaError, "broker 3 is shutting down")
 
 
+@pytest.mark.invariant("I44")
 @pytest.mark.parametrize(
     ("in_sync", "reason"),
     [
@@ -329,6 +337,7 @@ def test_accepting_a_loss_loses_nothing_where_somebody_has_everything() -> None:
     assert list(cluster.state.data_losses) == []
 
 
+@pytest.mark.invariant("I60")
 def test_nobody_is_elected_who_is_not_alive() -> None:
     cluster = cluster_of(1, 2)
     cluster.fence(1, 2)
@@ -338,6 +347,7 @@ def test_nobody_is_elected_who_is_not_alive() -> None:
     refused(answer, LeaderNotAvailableError, "no replica of partition 0 is alive; it has replicas")
 
 
+@pytest.mark.invariant("I61")
 def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
     """I61, KIP-455."""
     cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4))
@@ -354,6 +364,7 @@ def test_a_replica_moves_when_the_new_one_is_in_sync() -> None:
     assert (partition.leader, partition.leader_epoch) == (4, 1)
 
 
+@pytest.mark.invariant("I61")
 def test_the_leader_epoch_rises_when_a_replica_is_removed_though_the_leader_stays() -> None:
     """I61: nothing that the removed replica still asks for is heard."""
     cluster = cluster_of(1, 2, 3)
@@ -397,6 +408,7 @@ def test_a_cancelled_reassignment_leaves_the_replicas_as_they_were() -> None:
     assert reassign(cluster, None).error is None, "there is none to cancel any more"
 
 
+@pytest.mark.invariant("I61")
 def test_a_reassignment_is_not_cancelled_when_the_new_replicas_have_the_only_copies() -> None:
     cluster = cluster_of(1, 2, 3, brokers=(1, 2, 3, 4, 5))
     reassign(cluster, [4, 5, 3])

@@ -116,6 +116,7 @@ def test_a_creation_that_is_given_again_is_one_queue_and_never_comes_back() -> N
     assert late == Outcome([], QueueAnswer(command.queue_id, b""))
 
 
+@pytest.mark.statement("b68")
 def test_a_queue_that_is_what_is_asked_for_is_taken_for_it() -> None:
     """Of queue semantics, statement 68."""
     cluster = Cluster(1)
@@ -129,6 +130,7 @@ def test_a_queue_that_is_what_is_asked_for_is_taken_for_it() -> None:
     assert same == QueueAnswer(journal.topic_id, journal.source_id)
 
 
+@pytest.mark.statement("b68")
 @pytest.mark.parametrize(
     ("topic", "fifo", "partitions", "overrides", "difference"),
     [
@@ -355,6 +357,7 @@ def test_a_queue_that_is_not_there_is_said_to_be_unknown() -> None:
             cluster.handle(command)
 
 
+@pytest.mark.statement("b37")
 def test_dead_letters_go_to_a_queue_of_the_same_kind() -> None:
     """Of queue semantics, statement 37."""
     cluster = Cluster(1)
@@ -370,6 +373,7 @@ def test_dead_letters_go_to_a_queue_of_the_same_kind() -> None:
         cluster.handle(creation(cluster, "r", fifo=True, dead_letter_queue="dead"))
 
 
+@pytest.mark.statement("b58")
 def test_dead_letters_do_not_come_back() -> None:
     cluster = Cluster(1)
     for topic in ("orders", "attic"):

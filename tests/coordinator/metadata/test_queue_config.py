@@ -45,6 +45,7 @@ def test_a_fifo_queue_fences_and_is_strict() -> None:
     assert not config.content_based_deduplication
 
 
+@pytest.mark.statement("b58")
 def test_receives_are_strict_with_a_dead_letter_queue_unless_somebody_says_otherwise() -> None:
     with_dead_letters = {"dead_letter_queue": "dead"}
 
@@ -141,6 +142,7 @@ def test_lanes_are_weights(text: str, lanes: tuple[int, ...]) -> None:
     assert queue_config({"lanes": text}, is_fifo=False).lanes == lanes
 
 
+@pytest.mark.statement("b44")
 @pytest.mark.parametrize(
     ("asked", "partition_count", "scope"),
     [({}, 1, "queue"), ({}, 3, "group"), ({"deduplication_scope": "group"}, 1, "group")],

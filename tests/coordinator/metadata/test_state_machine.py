@@ -10,6 +10,7 @@ from tests.simulation.metadata.moves import LIVES, Move, live
 from tidelog.coordinator.metadata.state_machine import ClusterMachine
 
 
+@pytest.mark.invariant("I45")
 @settings(max_examples=60)
 @given(LIVES)
 def test_whatever_happens_what_holds_always_holds(moves: list[Move]) -> None:

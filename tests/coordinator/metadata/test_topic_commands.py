@@ -84,6 +84,7 @@ def test_a_creation_that_comes_after_the_deletion_does_not_bring_the_topic_back(
     assert cluster.handle(creation()).records == []
 
 
+@pytest.mark.invariant("I64")
 def test_a_name_that_is_made_again_has_nothing_of_the_old_topic() -> None:
     """I64: a topic is its id."""
     cluster = Cluster(1, 2, 3)
@@ -205,6 +206,7 @@ def test_a_topic_grows_and_what_it_had_stays() -> None:
         cluster.do(AddPartitions("orders", 10_001))
 
 
+@pytest.mark.invariant("I60")
 def test_eligible_replicas_are_not_counted_on_when_fewer_are_enough_to_commit() -> None:
     """I60: once two of three are enough, the third may miss what those two committed."""
     cluster = Cluster(1, 2, 3)

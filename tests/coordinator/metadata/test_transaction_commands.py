@@ -168,6 +168,7 @@ def test_a_commit_of_nothing_is_remembered_like_any_other() -> None:
     assert commit(cluster, 7, 99) == DONE
 
 
+@pytest.mark.statement("s31")
 def test_a_lower_batch_than_the_last_one_is_refused_whatever_it_wants() -> None:
     cluster = Cluster(1)
     commit(cluster, 7, begin(cluster, 7).number)
@@ -203,6 +204,7 @@ def test_a_commit_under_the_number_of_another_transaction_is_refused() -> None:
     assert commit(cluster, 7, second).status == TransactionStatus.COMPLETE
 
 
+@pytest.mark.statement("s29")
 def test_an_abort_never_undoes_a_commit() -> None:
     cluster = Cluster(1)
     orders = cluster.create("orders", [1])

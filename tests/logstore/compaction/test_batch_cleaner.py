@@ -127,6 +127,7 @@ records = st.tuples(
 batches = st.lists(st.lists(records, min_size=1, max_size=4), min_size=1, max_size=12)
 
 
+@pytest.mark.invariant("I27")
 @given(batches, st.integers(0, 12), st.integers(0, 12), st.booleans())
 def test_compact_then_read_is_read_then_keep_the_newest(
     given_batches: list[list[tuple[bytes | None, bytes | None]]],
@@ -169,6 +170,7 @@ def test_to_clean_again_changes_nothing(
     assert cleaned(once, range_over(once)) == once
 
 
+@pytest.mark.invariant("I27")
 @given(batches)
 def test_rounds_that_each_cover_what_fits_come_to_the_same(
     given_batches: list[list[tuple[bytes | None, bytes | None]]],
@@ -227,6 +229,7 @@ def test_an_empty_batch_is_of_one_leader_epoch() -> None:
     ]
 
 
+@pytest.mark.invariant("I30")
 def test_what_is_known_of_producers_is_the_same_after_a_cleaning() -> None:
     """I30: the last batches of every live producer are kept, maybe without records."""
     log = [
@@ -249,6 +252,7 @@ def test_what_is_known_of_producers_is_the_same_after_a_cleaning() -> None:
     assert cleaned(left, range_over(left), is_header_needed=windows.__contains__) == left
 
 
+@pytest.mark.invariant("I31")
 def test_the_end_of_a_log_is_not_lost_with_its_records() -> None:
     """I31: the last batch is kept, maybe without records."""
     log = log_of([(b"a", b"1")], [(b"a", None)])
@@ -259,6 +263,7 @@ def test_the_end_of_a_log_is_not_lost_with_its_records() -> None:
     assert rows_of(left) == []
 
 
+@pytest.mark.invariant("I29")
 def test_a_tombstone_outlives_what_it_deletes() -> None:
     """I29: it goes in a later cleaning than the records before it."""
     log = log_of([(b"a", b"1")], [(b"a", None)])

@@ -56,6 +56,7 @@ def test_a_compacted_log_keeps_the_newest_of_each_key_and_all_without_one() -> N
     assert compact(again) is None
 
 
+@pytest.mark.invariant("I21")
 def test_who_has_begun_to_read_reads_the_old_file_to_its_end() -> None:
     opened = keyed_log()
     part = opened.log.read(0, bytes_max=1 << 20, high_watermark=opened.log.log_end_offset)
@@ -126,6 +127,7 @@ def close(opened: Opened) -> None:
     opened.log.close()
 
 
+@pytest.mark.invariant("I33")
 @pytest.mark.parametrize("change", [truncate, delete_records, retain, refill, note_damage, close])
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_what_changes_a_log_ends_its_cleaning_and_nothing_is_left_of_that(
@@ -159,6 +161,7 @@ def test_what_changes_a_log_ends_its_cleaning_and_nothing_is_left_of_that(
     assert not [name for name in names if "tmp" in name]
 
 
+@pytest.mark.invariant("I33")
 def test_after_a_refill_all_is_dirty() -> None:
     """What comes from another replica may have been superseded here, and not there."""
     opened = keyed_log()
@@ -229,6 +232,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.invariant("I27")
 @settings(max_examples=25, deadline=None)
 @given(steps)
 def test_compact_then_read_is_read_then_keep_the_newest(

@@ -1,6 +1,7 @@
 """Tests of what may be cleaned, when, and what becomes of segments. I28, I29 and I34."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,12 +38,14 @@ def count_cleanable(segments: list[SealedSegment], extent: LogExtent, lag_ms: in
     return len(cleanable(segments, extent, config, now_ms=10 * HOUR_MS))
 
 
+@pytest.mark.invariant("I28")
 def test_what_is_not_committed_is_not_cleaned() -> None:
     found = [count_cleanable(segments_of(10, 20, 30), LogExtent(0, end)) for end in (9, 10, 29, 30)]
 
     assert found == [0, 1, 2, 3]
 
 
+@pytest.mark.invariant("I28")
 def test_what_was_sealed_a_short_time_ago_is_not_cleaned() -> None:
     segments = segments_of(10, 20, 30)
 
@@ -51,6 +54,7 @@ def test_what_was_sealed_a_short_time_ago_is_not_cleaned() -> None:
     assert found == [3, 2, 1, 0]
 
 
+@pytest.mark.invariant("I28")
 def test_nothing_at_damage_or_behind_it_is_cleaned() -> None:
     segments = segments_of(10, 20, 30)
 
@@ -66,6 +70,7 @@ def test_nothing_behind_a_gap_is_cleaned() -> None:
     assert count_cleanable([second, third], WHOLE) == 2
 
 
+@pytest.mark.invariant("I34")
 def test_a_clean_offset_that_cannot_be_begins_anew() -> None:
     """I34: a place beyond the end of a log, or before its start, is no reason to stop."""
     extent = LogExtent(10, 20)
@@ -96,6 +101,7 @@ def test_what_has_waited_too_long_comes_first() -> None:
     assert urgency(segments, 40, config, now_ms=99 * HOUR_MS) == 0
 
 
+@pytest.mark.invariant("I29")
 def test_tombstones_stay_until_the_horizon_after_a_cleaning() -> None:
     (segment,) = segments_of(10)
     cleaned = msgspec.structs.replace(segment, cleaned_at_ms=HOUR_MS)

@@ -94,6 +94,7 @@ def crashed_restarts(offset: int) -> Iterator[Opened]:
         yield opened
 
 
+@pytest.mark.invariant("I14")
 @pytest.mark.parametrize("offset", [10, 45, OLD_COUNT, 1000])
 @pytest.mark.parametrize("seed", [None, *POWER_CUTS])
 def test_a_crash_on_the_way_leaves_a_shorter_log_or_the_new_one(

@@ -43,6 +43,7 @@ def newer(data: bytes, *, version_at: int, crc_at: int) -> bytes:
 # The beginning
 
 
+@pytest.mark.invariant("I18")
 def test_a_new_log_survives_a_power_cut_with_its_directories() -> None:
     opened = new_log()
     opened.append_many(3)
@@ -63,6 +64,7 @@ def test_a_directory_that_a_crash_left_empty_is_made_durable_too() -> None:
         assert read_all(opened.cut_power(seed).log) == expected(0, 3)
 
 
+@pytest.mark.invariant("I13")
 def test_what_a_crash_left_lying_about_is_removed() -> None:
     opened = new_log()
     opened.append_many(3)
@@ -116,6 +118,7 @@ def test_only_what_is_behind_the_checkpoint_is_scanned() -> None:
     assert read_all(again.log) == expected(0, 35)
 
 
+@pytest.mark.invariant("I30")
 def test_everything_is_as_it_was() -> None:
     opened = new_log(TINY)
     for number in range(40):
@@ -166,6 +169,7 @@ def test_without_a_checkpoint_the_whole_log_is_scanned(ruin: str) -> None:
     assert again.kill().report.scanned_bytes == 0
 
 
+@pytest.mark.invariant("I13")
 def test_footers_and_indexes_that_are_missing_are_made_again() -> None:
     opened = new_log(TINY)
     opened.append_many(50)
@@ -207,6 +211,7 @@ def test_a_scanned_segment_is_as_old_as_its_scan() -> None:
     assert scanned.log.segment_count == 2
 
 
+@pytest.mark.invariant("I15")
 def test_what_a_start_found_is_durable() -> None:
     opened = new_log(TINY)
     opened.append_many(30)
@@ -235,6 +240,7 @@ def test_a_start_keeps_all_that_is_durable_when_everything_older_is_deleted() ->
     assert not again.report.damage
 
 
+@pytest.mark.invariant("I23")
 def test_a_log_whose_files_are_lost_goes_on_where_its_start_was() -> None:
     """I23."""
     opened = new_log()
@@ -252,6 +258,7 @@ def test_a_log_whose_files_are_lost_goes_on_where_its_start_was() -> None:
 # What is not ours
 
 
+@pytest.mark.invariant("I64")
 def test_a_segment_of_another_partition_is_refused() -> None:
     opened = new_log()
     opened.append_many(3)

@@ -1,5 +1,6 @@
 """The oldest segments of all logs go first when a disk is to hold less."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_the_segments_that_grow_stay() -> None:
     assert surplus_counts([log(1, 2), log(3)], bytes_max=0) == [2, 1]
 
 
+@pytest.mark.invariant("I20")
 @given(
     st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=6),
     st.integers(0, 4000),

@@ -38,6 +38,7 @@ def count(
     )
 
 
+@pytest.mark.invariant("I20")
 def test_so_many_as_somebody_wants_go_but_nothing_that_is_not_committed() -> None:
     assert committed_count(sealed(0, 0, 0), 2, high_watermark=1000) == 2
     assert committed_count(sealed(0, 0, 0), 9, high_watermark=1000) == 3
@@ -76,6 +77,7 @@ def test_segments_go_while_the_log_stays_at_least_as_large_as_it_may_be(
     assert count(sealed(NOW_MS, NOW_MS, NOW_MS), config) == expected
 
 
+@pytest.mark.invariant("I20")
 @pytest.mark.parametrize(
     ("high_watermark", "expected"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 3)]
 )

@@ -54,6 +54,7 @@ def test_epochs_neither_fall_nor_pass_that_of_the_leader(epochs: tuple[int, ...]
         check(run_of(*epochs))
 
 
+@pytest.mark.invariant("I6")
 def test_a_flipped_bit_anywhere_is_found() -> None:
     data = run_of(3, 3)
     for position in range(len(data)):

@@ -143,6 +143,7 @@ def test_a_stored_index_is_read_as_it_was_written() -> None:
     assert copy.floor(1050) == (1050, 700)
 
 
+@pytest.mark.invariant("I12")
 def test_a_stored_index_that_lost_bytes_or_has_more_is_refused() -> None:
     data = SAMPLE.to_bytes()
 
@@ -151,6 +152,7 @@ def test_a_stored_index_that_lost_bytes_or_has_more_is_refused() -> None:
     assert read_back(data + b"\0") is None
 
 
+@pytest.mark.invariant("I12")
 def test_every_flipped_bit_of_a_stored_index_is_noticed() -> None:
     data = SAMPLE.to_bytes()
 

@@ -43,6 +43,7 @@ def test_every_truncation_is_noticed(data: bytes, parse: Callable[[bytes], objec
         assert parse(data[:size]) is None
 
 
+@pytest.mark.invariant("I7")
 @pytest.mark.parametrize(("data", "parse"), PARTS)
 def test_every_flipped_bit_is_noticed(data: bytes, parse: Callable[[bytes], object]) -> None:
     for bit in range(len(data) * 8):

@@ -86,6 +86,7 @@ def test_an_empty_segment_is_never_rolled() -> None:
     assert not segments.must_roll(100, 2, CONFIG)
 
 
+@pytest.mark.invariant("I5")
 def test_a_segment_is_rolled_before_its_offsets_outgrow_the_index() -> None:
     segments = new_segments(FaultyDisk(), count=1)
 

@@ -70,6 +70,7 @@ def test_in_a_good_log_nothing_is_found() -> None:
     assert [scrub.base_offset for scrub in scrubs(opened)] == [SEALED, ACTIVE]
 
 
+@pytest.mark.invariant("I6")
 @pytest.mark.parametrize("base", [SEALED, ACTIVE])
 def test_every_flipped_bit_of_a_segment_is_found(base: int) -> None:
     opened = tiny_log()
@@ -113,6 +114,7 @@ def test_a_lost_end_is_found() -> None:
     assert found(opened) == [(0, ACTIVE), "footer"]
 
 
+@pytest.mark.invariant("I13")
 @pytest.mark.parametrize("what", ["header", "footer", "index"])
 def test_what_can_be_made_anew_is_mended(what: str) -> None:
     opened = tiny_log()
@@ -140,6 +142,7 @@ def test_what_can_be_made_anew_is_mended(what: str) -> None:
         assert found(again) == [], "it does not come back"
 
 
+@pytest.mark.invariant("I13")
 def test_nothing_is_spoiled_by_power_cuts() -> None:
     for seed in range(60):
         opened = new_log(TINY)

@@ -3,6 +3,7 @@
 from hashlib import sha256
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_a_duplicate_within_the_window_is_answered_with_the_original() -> None:
     assert window.original_of(key_of("y"), now_ms=1000) is None
 
 
+@pytest.mark.statement("b41")
 def test_the_window_begins_with_the_first_accepted_send_and_duplicates_do_not_extend_it() -> None:
     """Statement 41."""
     window = DeduplicationWindow(window_ms=100)
@@ -51,17 +53,20 @@ def test_the_window_begins_with_the_first_accepted_send_and_duplicates_do_not_ex
     assert window.original_of(key_of("x"), now_ms=200) is None
 
 
+@pytest.mark.statement("b42")
 def test_with_the_scope_of_the_queue_the_group_does_not_matter() -> None:
     """Statement 42."""
     assert key_of("x", QUEUE, b"g1") == key_of("x", QUEUE, b"g2") == key_of("x", QUEUE, None)
 
 
+@pytest.mark.statement("b42")
 def test_with_the_scope_of_a_group_the_same_id_in_another_group_is_another_message() -> None:
     """Statement 42."""
     keys = {key_of("x", GROUP, b"g1"), key_of("x", GROUP, b"g2"), key_of("x", GROUP, None)}
     assert len(keys) == 3
 
 
+@pytest.mark.statement("b43")
 def test_the_same_id_in_two_groups_is_remembered_for_both() -> None:
     """Statement 43: g1/x, g2/x, g1/x, and the third is a duplicate."""
     window = DeduplicationWindow(WINDOW_MS)
@@ -78,6 +83,7 @@ def test_the_end_of_a_group_is_not_the_beginning_of_an_id() -> None:
     assert GROUP.key_of(None, forged, b"") != key_of("x", GROUP, b"a")
 
 
+@pytest.mark.statement("b45")
 def test_content_is_told_by_the_sha_256_of_the_value_and_by_nothing_else() -> None:
     """Statement 45."""
     by_content = CONTENT.key_of(b"g1", None, b"value")
@@ -87,6 +93,7 @@ def test_content_is_told_by_the_sha_256_of_the_value_and_by_nothing_else() -> No
     assert by_content == CONTENT.key_of(b"g1", sha256(b"value").hexdigest().encode(), b"")
 
 
+@pytest.mark.statement("b45")
 def test_an_explicit_id_wins_over_the_content() -> None:
     """Statement 45."""
     assert CONTENT.key_of(b"g", b"x", b"value") == CONTENT.key_of(b"g", b"x", b"other")
@@ -102,6 +109,7 @@ def test_an_empty_id_is_an_id() -> None:
     assert CONTENT.key_of(b"g", b"", b"value") == CONTENT.key_of(b"g", b"", b"other")
 
 
+@pytest.mark.statement("b47")
 def test_a_purge_clears_the_window() -> None:
     """Statement 47."""
     window = DeduplicationWindow(WINDOW_MS)
@@ -116,6 +124,7 @@ def test_a_purge_clears_the_window() -> None:
     assert window.original_of(key_of("x"), now_ms=3) == 6
 
 
+@pytest.mark.statement("b47")
 def test_a_window_made_from_the_log_after_a_purge_does_not_bring_ids_back() -> None:
     window = DeduplicationWindow(WINDOW_MS)
     window.forget_below(5)
@@ -147,6 +156,7 @@ def test_what_is_too_old_is_dropped_a_generation_at_a_time() -> None:
         assert len(window) <= 2 * 100 / 10
 
 
+@pytest.mark.statement("b49")
 def test_the_longest_window_and_the_widest_generation_fit_into_an_entry() -> None:
     window = DeduplicationWindow(window_ms=WINDOW_MS_MAX)
     window.appended(key_of("a"), 1, accepted_ms=0)
@@ -162,6 +172,7 @@ def test_the_longest_window_and_the_widest_generation_fit_into_an_entry() -> Non
     assert window.original_of(key_of("c"), now_ms=2 * WINDOW_MS_MAX - 1) is None
 
 
+@pytest.mark.statement("b41")
 @given(
     st.lists(st.tuples(st.integers(0, 60), st.integers(0, 5)), max_size=120),
     st.integers(1, 150),
@@ -182,6 +193,7 @@ def test_whatever_is_sent_each_id_is_accepted_once_in_a_window_that_begins_with_
             window.appended(key_of(str(name)), offset, accepted_ms=now_ms)
 
 
+@pytest.mark.statement("b41")
 def test_a_window_that_is_made_again_from_the_young_part_of_the_log_answers_the_same() -> None:
     random, window_ms = Random(3), 200
     window, log = DeduplicationWindow(window_ms=window_ms), list[tuple[int, int, int]]()

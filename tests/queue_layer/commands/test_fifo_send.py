@@ -66,12 +66,14 @@ def append(
     return decision
 
 
+@pytest.mark.statement("b38")
 def test_a_fifo_queue_takes_no_message_without_a_group() -> None:
     """Statement 38."""
     with pytest.raises(InvalidRequestError, match="needs a group"):
         sent_messages().decide([message(b"id"), message(b"id", group=None)], now_ms=0)
 
 
+@pytest.mark.statement("b33")
 def test_a_fifo_queue_takes_no_message_with_a_delay_or_priority_of_its_own() -> None:
     """Statement 33."""
     with pytest.raises(InvalidRequestError, match="delays of their own"):
@@ -86,6 +88,7 @@ def test_a_message_says_to_which_queue_it_is_sent(queue_id: bytes) -> None:
         sent_messages().decide([message(queue_id=queue_id)], now_ms=0)
 
 
+@pytest.mark.statement("b46")
 def test_a_message_without_an_id_is_no_duplicate_unless_the_content_makes_one() -> None:
     """Statement 46."""
     for rule, kept in ((BY_ID, [0, 1]), (BY_CONTENT, [0])):
@@ -98,6 +101,7 @@ def test_an_id_is_neither_empty_nor_long(size: int) -> None:
         sent_messages().decide([message(b"x" * size)], now_ms=0)
 
 
+@pytest.mark.statement("b48")
 def test_a_standard_queue_takes_groups_but_no_ids() -> None:
     """Statement 48."""
     check_standard([SentMessage(b"value", b"group"), SentMessage(b"value")])
@@ -105,6 +109,7 @@ def test_a_standard_queue_takes_groups_but_no_ids() -> None:
         check_standard([message(b"id")])
 
 
+@pytest.mark.statement("b39")
 def test_duplicates_are_found_in_the_log_and_in_the_same_send() -> None:
     """Statement 39."""
     messages = sent_messages()
@@ -119,6 +124,7 @@ def test_duplicates_are_found_in_the_log_and_in_the_same_send() -> None:
     assert decision.offsets(80) == [70, 80, 81, 80, 82, 83]
 
 
+@pytest.mark.statement("b40")
 def test_what_was_received_and_deleted_is_still_known_to_the_window() -> None:
     """Statement 40: the window is a memory of the log, and no queue tells it anything."""
     messages = sent_messages()
@@ -142,6 +148,7 @@ def test_a_window_is_that_of_one_queue() -> None:
     ]
 
 
+@pytest.mark.statement("b47")
 def test_a_purge_lets_everything_be_sent_again() -> None:
     """Statement 47."""
     messages = sent_messages()
@@ -254,6 +261,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.statement("b39", "q8")
 @given(_STEPS, st.sampled_from([BY_ID, BY_CONTENT, BY_GROUP]))
 def test_whatever_is_sent_and_whoever_leads_the_answers_are_those_of_a_naive_queue(
     steps: list[tuple[int, list[SentMessage], str]], rule: DeduplicationRule

@@ -13,6 +13,7 @@ from tidelog.wire.messages.queues import ReceivedRun, SettleAction
 DYING = QueueConfig(max_receive_count=2, dead_letter_target=TARGET)
 
 
+@pytest.mark.statement("b1", "b15")
 def test_a_received_message_is_invisible_until_its_deadline() -> None:
     """Statement 1."""
     driver = Driver(records=1)
@@ -27,6 +28,7 @@ def test_a_received_message_is_invisible_until_its_deadline() -> None:
     assert first.receipt != second.receipt
 
 
+@pytest.mark.statement("b2", "b3")
 def test_a_receive_without_timeout_shows_the_message_and_counts() -> None:
     """Statements 2 and 3."""
     driver = Driver(records=1)
@@ -38,6 +40,7 @@ def test_a_receive_without_timeout_shows_the_message_and_counts() -> None:
     assert driver.counts() == {"visible": 1}
 
 
+@pytest.mark.statement("b4")
 def test_a_timeout_of_one_receive_is_of_no_effect_on_the_next() -> None:
     """Statement 4."""
     driver = Driver(records=1)
@@ -48,6 +51,7 @@ def test_a_timeout_of_one_receive_is_of_no_effect_on_the_next() -> None:
     assert driver.take().deadline_ms == driver.now_ms + 30 * SECOND
 
 
+@pytest.mark.statement("b50")
 def test_the_receive_count_grows_by_one_with_each_delivery() -> None:
     """Statement 50."""
     driver = Driver(records=1)
@@ -58,6 +62,7 @@ def test_the_receive_count_grows_by_one_with_each_delivery() -> None:
         driver.wait(30 * SECOND)
 
 
+@pytest.mark.statement("b51", "b52")
 def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
     """Statement 51."""
     driver = Driver(DYING, records=1)
@@ -73,6 +78,7 @@ def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
     assert driver.offsets() == []
 
 
+@pytest.mark.statement("b57")
 def test_a_message_over_its_limit_stays_visible_until_somebody_asks_for_it() -> None:
     """Statement 57: the limit is looked at when a message would be delivered again."""
     driver = Driver(DYING, records=1)
@@ -83,6 +89,7 @@ def test_a_message_over_its_limit_stays_visible_until_somebody_asks_for_it() -> 
     assert driver.counts() == {"visible": 1}
 
 
+@pytest.mark.statement("b56")
 def test_a_lower_limit_applies_to_messages_that_are_there() -> None:
     """Statement 56."""
     driver = Driver(QueueConfig(max_receive_count=5, dead_letter_target=TARGET), records=1)
@@ -96,6 +103,7 @@ def test_a_lower_limit_applies_to_messages_that_are_there() -> None:
     assert driver.counts() == {"dead": 1}
 
 
+@pytest.mark.statement("b88")
 def test_without_a_dead_letter_queue_messages_are_delivered_on_and_on() -> None:
     """Statement 88."""
     driver = Driver(QueueConfig(max_receive_count=2), records=1)
@@ -105,6 +113,7 @@ def test_without_a_dead_letter_queue_messages_are_delivered_on_and_on() -> None:
         driver.wait(30 * SECOND)
 
 
+@pytest.mark.statement("b87")
 def test_the_last_chance_of_a_message_is_its_own() -> None:
     """Statement 87: nobody dies of what another message does."""
     driver = Driver(DYING, records=4)
@@ -114,6 +123,7 @@ def test_the_last_chance_of_a_message_is_its_own() -> None:
     assert [driver.offsets() for _ in range(4)] == [[0], [1], [2], [3]]
 
 
+@pytest.mark.statement("b87")
 def test_a_fresh_message_does_not_come_with_one_that_has_its_last_chance() -> None:
     """Statement 87."""
     driver = Driver(DYING, records=1)
@@ -132,6 +142,7 @@ def test_a_queue_of_single_deliveries_still_hands_out_batches() -> None:
     assert driver.offsets() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.statement("b19", "b83")
 def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> None:
     """Statements 19 and 83."""
     driver = Driver(QueueConfig(leased_max=3), records=1000)
@@ -148,6 +159,7 @@ def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> Non
     assert len(driver.offsets(1)) == 1
 
 
+@pytest.mark.statement("q9")
 def test_nobody_gets_a_message_before_its_time() -> None:
     """I9."""
     driver = Driver()
@@ -163,6 +175,7 @@ def test_nobody_gets_a_message_before_its_time() -> None:
     assert driver.offsets() == [1, 2]
 
 
+@pytest.mark.statement("b74")
 def test_a_delay_is_kept_when_another_broker_takes_over() -> None:
     driver = Driver()
     later = RecordFields(deliver_at_ms=START_MS + 10 * SECOND)
@@ -197,6 +210,7 @@ def test_whoever_reads_records_may_stop_when_they_are_enough() -> None:
     assert driver.counts() == {"visible": 93, "leased": 7}
 
 
+@pytest.mark.statement("b80")
 def test_of_an_old_plan_only_what_is_still_visible_is_handed_out() -> None:
     driver = Driver(records=10)
     plan = driver.queue.plan(ReceiveCommand(max_messages=10), now_ms=driver.now_ms)
@@ -255,6 +269,7 @@ def test_the_cursor_passes_delayed_messages_with_their_times() -> None:
     assert outcome.entries[0] == Delayed([(0, 2, START_MS + SECOND)])
 
 
+@pytest.mark.statement("b16")
 @pytest.mark.parametrize(
     "settings",
     [
@@ -285,6 +300,7 @@ def test_runs_that_touch_are_joined() -> None:
     assert joined([(5, 2), (0, 3), (3, 2), (9, 1)]) == [(0, 7), (9, 1)]
 
 
+@pytest.mark.statement("b76")
 @pytest.mark.parametrize("fails_over", [False, True])
 def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_over: bool) -> None:
     """Statement 76."""
@@ -301,6 +317,7 @@ def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_ov
     assert (again.first_offset, again.count, again.receive_count) == (0, 2, 2)
 
 
+@pytest.mark.statement("b76")
 def test_a_receive_that_was_never_written_costs_nothing() -> None:
     """Statement 76: the broker died before it was."""
     driver = Driver(records=2)

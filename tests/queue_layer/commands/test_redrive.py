@@ -33,6 +33,7 @@ def status(driver: Driver) -> tuple[RedriveStatus, int, int]:
     return redrive.status, redrive.taken, redrive.to_move
 
 
+@pytest.mark.statement("b59", "b60")
 def test_messages_go_where_each_of_them_came_from() -> None:
     """Statements 59 and 60: the oldest first, and what came after it began stays."""
     driver = Driver(records=6)
@@ -54,6 +55,7 @@ def test_messages_go_where_each_of_them_came_from() -> None:
     assert driver.offsets() == [3, 6, 7]
 
 
+@pytest.mark.statement("b61")
 def test_a_redrive_goes_on_where_another_broker_left_it() -> None:
     driver = Driver(records=6)
     start(driver)
@@ -68,6 +70,7 @@ def test_a_redrive_goes_on_where_another_broker_left_it() -> None:
     assert status(driver) == (RedriveStatus.RUNNING, 2, 6)
 
 
+@pytest.mark.statement("b61")
 def test_a_cancelled_redrive_leaves_the_rest_where_it_is() -> None:
     """Statement 61."""
     driver = Driver(records=6)
@@ -84,6 +87,7 @@ def test_a_cancelled_redrive_leaves_the_rest_where_it_is() -> None:
     assert len(driver.journal) == entries
 
 
+@pytest.mark.statement("b59")
 def test_there_is_one_redrive_at_a_time() -> None:
     """Statement 59."""
     driver = Driver(records=2)

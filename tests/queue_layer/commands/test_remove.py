@@ -13,6 +13,7 @@ from tidelog.wire.messages.queues import Refused, Run, SettleAction
 SHORT = QueueConfig(retention_ms=MINUTE_MS, dead_letter_target=TARGET)
 
 
+@pytest.mark.statement("b13", "b14")
 def test_what_is_too_old_is_gone_leased_or_not() -> None:
     """Statements 13 and 14: neither receives nor extensions make a message younger."""
     driver = Driver(SHORT, records=10)
@@ -30,6 +31,7 @@ def test_what_is_too_old_is_gone_leased_or_not() -> None:
     assert driver.offsets() == [8, 9]
 
 
+@pytest.mark.statement("b14")
 def test_a_scheduled_message_is_kept_for_as_long_as_others_from_its_time_on() -> None:
     driver = Driver(SHORT, records=1)
     driver.came(1, deliver_at_ms=START_MS + 2 * MINUTE_MS)
@@ -47,6 +49,7 @@ def test_a_scheduled_message_is_kept_for_as_long_as_others_from_its_time_on() ->
     assert driver.counts() == {}
 
 
+@pytest.mark.statement("b14")
 def test_a_scheduled_message_that_waits_behind_others_is_kept_too() -> None:
     driver = Driver(SHORT, records=1)
     driver.came(1, deliver_at_ms=START_MS + MINUTE_MS)
@@ -60,6 +63,7 @@ def test_a_scheduled_message_that_waits_behind_others_is_kept_too() -> None:
     assert driver.offsets() == [1]
 
 
+@pytest.mark.statement("b14")
 def test_dead_letters_do_not_expire() -> None:
     driver = Driver(SHORT, records=2)
     driver.settle(driver.take(1), SettleAction.REJECT)
@@ -197,6 +201,7 @@ def test_where_each_message_costs_something_a_part_has_so_many_of_them(
     assert driver.queue.removal_end(0, 20) == 20
 
 
+@pytest.mark.statement("b70")
 def test_a_purge_spares_what_comes_behind_its_end() -> None:
     driver = Driver(records=10)
     driver.take(4)

@@ -27,6 +27,7 @@ def refusals(settled: Settled) -> dict[int, ErrorCode]:
     }
 
 
+@pytest.mark.statement("q1")
 @any_queue
 def test_a_deleted_message_never_comes_again(config: QueueConfig) -> None:
     driver = Driver(config, records=3)
@@ -38,6 +39,7 @@ def test_a_deleted_message_never_comes_again(config: QueueConfig) -> None:
     assert driver.offsets() == [0, 2]
 
 
+@pytest.mark.statement("b11")
 @any_queue
 def test_deleting_twice_is_success(config: QueueConfig) -> None:
     """Statement 11."""
@@ -50,6 +52,7 @@ def test_deleting_twice_is_success(config: QueueConfig) -> None:
     assert len(driver.journal) == entries
 
 
+@pytest.mark.statement("b77")
 def test_a_deletion_lasts_over_many_takeovers_and_holes() -> None:
     """Statement 77: any number of holes."""
     driver = Driver(records=25_000)
@@ -69,6 +72,7 @@ def test_a_deletion_lasts_over_many_takeovers_and_holes() -> None:
     assert all(offset % 2 for _ in range(12) for offset in driver.offsets(1000))
 
 
+@pytest.mark.statement("b5")
 @any_queue
 def test_extending_counts_from_now_on(config: QueueConfig) -> None:
     """Statement 5."""
@@ -84,6 +88,7 @@ def test_extending_counts_from_now_on(config: QueueConfig) -> None:
     assert driver.counts() == {"visible": 1}
 
 
+@pytest.mark.statement("b6")
 def test_nobody_hides_a_message_for_more_than_twelve_hours() -> None:
     """Statement 6."""
     driver = Driver(records=1)
@@ -98,6 +103,7 @@ def test_nobody_hides_a_message_for_more_than_twelve_hours() -> None:
     assert refusals(settled) == {}
 
 
+@pytest.mark.statement("b7")
 @pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
 def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: QueueConfig) -> None:
     """Statement 7."""
@@ -110,6 +116,7 @@ def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: Q
     assert driver.counts() == {"leased": 1}
 
 
+@pytest.mark.statement("b8")
 @any_queue
 @pytest.mark.parametrize(
     "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
@@ -129,6 +136,7 @@ def test_an_older_receipt_does_nothing_to_what_another_one_holds(
     assert driver.counts() == {"leased": 1}
 
 
+@pytest.mark.statement("b9")
 @pytest.mark.parametrize("config", [QueueConfig(), FENCED], ids=["standard", "fenced"])
 def test_the_last_receipt_deletes_a_message_whose_time_is_over(config: QueueConfig) -> None:
     """Statement 9."""
@@ -140,6 +148,7 @@ def test_the_last_receipt_deletes_a_message_whose_time_is_over(config: QueueConf
     assert driver.counts() == {}
 
 
+@pytest.mark.statement("b10")
 def test_an_older_receipt_deletes_a_message_of_a_queue_without_fencing() -> None:
     """Statement 10."""
     driver = Driver(records=1)
@@ -152,6 +161,7 @@ def test_an_older_receipt_deletes_a_message_of_a_queue_without_fencing() -> None
     assert refusals(driver.delete(new)) == {}
 
 
+@pytest.mark.statement("b10", "b91")
 @pytest.mark.parametrize("config", [FENCED, FIFO], ids=["fenced", "fifo"])
 def test_an_older_receipt_deletes_nothing_of_a_fenced_queue(config: QueueConfig) -> None:
     """Statements 10 and 91."""
@@ -175,6 +185,7 @@ def test_a_receipt_of_a_fifo_queue_is_good_while_its_lease_lasts() -> None:
     assert driver.counts() == {"visible": 1}
 
 
+@pytest.mark.statement("b12")
 @any_queue
 @pytest.mark.parametrize(
     "action", [SettleAction.EXTEND, SettleAction.RELEASE, SettleAction.REJECT, SettleAction.RETURN]
@@ -192,6 +203,7 @@ def test_nothing_but_deleting_can_be_done_to_what_is_gone(
     assert refusals(settled) == {0: ErrorCode.MESSAGE_GONE}
 
 
+@pytest.mark.statement("b12")
 def test_bytes_that_are_no_receipt_are_refused() -> None:
     """Statement 12."""
     driver = Driver(records=1)
@@ -204,6 +216,7 @@ def test_bytes_that_are_no_receipt_are_refused() -> None:
     assert settled.error.code == ErrorCode.INVALID_RECEIPT
 
 
+@pytest.mark.statement("b12")
 def test_a_receipt_is_good_for_its_own_messages_only() -> None:
     driver = Driver(records=10)
     received = driver.take(3)
@@ -217,6 +230,7 @@ def test_a_receipt_is_good_for_its_own_messages_only() -> None:
     assert driver.counts() == {"visible": 4, "leased": 4}
 
 
+@pytest.mark.statement("b80")
 def test_of_one_settlement_some_messages_may_be_refused() -> None:
     driver = Driver(FENCED, records=4)
     received = driver.take(4)
@@ -231,6 +245,7 @@ def test_of_one_settlement_some_messages_may_be_refused() -> None:
     assert driver.counts() == {"leased": 3}
 
 
+@pytest.mark.statement("b85")
 @any_queue
 def test_a_released_message_is_visible_after_its_delay(config: QueueConfig) -> None:
     """Statement 85: exactly then, whatever the visibility timeout and the backoff are."""
@@ -247,6 +262,7 @@ def test_a_released_message_is_visible_after_its_delay(config: QueueConfig) -> N
     assert driver.counts() == {"visible": 2}
 
 
+@pytest.mark.statement("b85")
 def test_a_message_released_without_a_delay_waits_as_long_as_the_queue_says() -> None:
     config = QueueConfig(retry_backoff=FixedBackoff((SECOND, 10 * SECOND)))
     driver = Driver(config, records=1)
@@ -284,6 +300,7 @@ def test_a_release_can_be_repeated() -> None:
     assert driver.counts() == {"delayed": 1}
 
 
+@pytest.mark.statement("b7")
 @any_queue
 @pytest.mark.parametrize("delay_ms", [0, 9 * SECOND])
 def test_an_extension_that_comes_after_the_release_does_not_hide_the_message(
@@ -302,6 +319,7 @@ def test_an_extension_that_comes_after_the_release_does_not_hide_the_message(
     assert driver.offsets() == [0]
 
 
+@pytest.mark.statement("b50")
 @any_queue
 def test_a_returned_message_was_not_delivered(config: QueueConfig) -> None:
     driver = Driver(config, records=1)
@@ -312,6 +330,7 @@ def test_a_returned_message_was_not_delivered(config: QueueConfig) -> None:
     assert driver.take().runs[0].receive_count == 1
 
 
+@pytest.mark.statement("b50")
 @any_queue
 def test_a_message_can_be_returned_once(config: QueueConfig) -> None:
     driver = Driver(config, records=1)
@@ -345,6 +364,7 @@ def test_a_rejected_message_is_dead_at_once(config: QueueConfig) -> None:
     assert refusals(driver.delete(received, 0)) == {0: ErrorCode.MESSAGE_GONE}
 
 
+@pytest.mark.statement("b88")
 def test_a_rejected_message_is_kept_where_there_is_no_dead_letter_queue() -> None:
     driver = Driver(records=1)
 
@@ -355,6 +375,7 @@ def test_a_rejected_message_is_kept_where_there_is_no_dead_letter_queue() -> Non
     assert driver.queue.next_move(NO_TARGET) is not None
 
 
+@pytest.mark.statement("b73", "b74", "b75")
 def test_every_leader_knows_the_receipts_of_the_others() -> None:
     """Statements 74 and 75."""
     driver = Driver(records=2)
@@ -393,6 +414,7 @@ def test_a_settlement_that_makes_no_sense_is_refused(
     assert settled.error.code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.statement("b80")
 @any_queue
 @pytest.mark.parametrize("first", [SettleAction.DELETE, SettleAction.REJECT])
 def test_of_two_endings_of_one_message_the_first_wins_and_the_other_is_told(
@@ -409,6 +431,7 @@ def test_of_two_endings_of_one_message_the_first_wins_and_the_other_is_told(
     assert driver.counts() == ({"dead": 1} if first is SettleAction.REJECT else {})
 
 
+@pytest.mark.statement("b81")
 @any_queue
 def test_a_deletion_that_is_on_its_way_to_the_replicas_holds_though_the_lease_ends_meanwhile(
     config: QueueConfig,
@@ -429,6 +452,7 @@ def test_a_deletion_that_is_on_its_way_to_the_replicas_holds_though_the_lease_en
     assert driver.offsets() == [1]
 
 
+@pytest.mark.statement("b81")
 def test_a_deletion_whose_leader_is_lost_with_it_was_none() -> None:
     """Statement 81: and what is not committed does not count, so the message comes again."""
     driver = Driver(records=1)

@@ -1,5 +1,6 @@
 """Nobody's messages keep those of others waiting. Numbers: docs/queue-statements.md."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def fair(groups: str) -> Driver:
     return driver
 
 
+@pytest.mark.statement("b90")
 def test_a_noisy_group_waits_behind_quiet_ones() -> None:
     """Statement 90."""
     made = order("a" * 100 + "bc")
@@ -37,6 +39,7 @@ def test_a_noisy_group_waits_behind_quiet_ones() -> None:
     assert chosen(made, 4) == [100, 101, 30, 31]
 
 
+@pytest.mark.statement("b90")
 def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
     """Statement 90: 30 at least."""
     made = order("a" * 100 + "bc")
@@ -45,6 +48,7 @@ def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
     assert chosen(made, 4) == [29, 30, 31, 32]
 
 
+@pytest.mark.statement("b90")
 def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None:
     """Statement 90: more than a tenth."""
     made = order("." * 270 + "a" * 100 + "b")
@@ -56,6 +60,7 @@ def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None
     assert chosen(made, 1) == [370]
 
 
+@pytest.mark.statement("b90")
 def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() -> None:
     """Statement 90."""
     made = order("a" * 60 + "b" * 60)
@@ -65,6 +70,7 @@ def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() 
     assert chosen(made, 3) == [100, 101, 102]
 
 
+@pytest.mark.statement("b90")
 def test_a_group_is_quiet_again_when_its_messages_are_settled() -> None:
     """Statement 90."""
     made = order("a" * 100 + "bb")

@@ -65,6 +65,7 @@ def test_a_receive_takes_all_it_can_of_one_group_and_goes_on_with_others() -> No
     assert deliverable(order, 2) == [0, 2]
 
 
+@pytest.mark.statement("b20")
 def test_what_stands_behind_a_leased_message_of_its_group_is_blocked() -> None:
     """Statement 20."""
     order = order_of("aaabb")
@@ -74,6 +75,7 @@ def test_what_stands_behind_a_leased_message_of_its_group_is_blocked() -> None:
     assert blocked(order, 0, 5) == [1, 2]
 
 
+@pytest.mark.statement("b20")
 def test_the_longest_visible_beginning_of_a_group_is_handed_out() -> None:
     """Statement 20."""
     order = order_of("aaaa")
@@ -140,6 +142,7 @@ def test_a_group_that_was_served_goes_behind_the_others_even_if_it_was_only_show
     assert deliverable(order) == [2, 3, 4, 0, 1]
 
 
+@pytest.mark.statement("b29")
 def test_a_group_that_became_empty_works_again_when_something_comes() -> None:
     """Statement 29."""
     order = order_of("ab")
@@ -222,6 +225,7 @@ def test_a_delayed_message_holds_back_what_is_behind_it_in_its_group() -> None:
     assert deliverable(order) == [2]
 
 
+@pytest.mark.statement("b38")
 def test_messages_without_a_key_are_groups_of_their_own() -> None:
     order = order_of("---")
     lease(order, 0)
@@ -367,6 +371,7 @@ def follow(steps: Iterable[Step], names: Sequence[str]) -> None:
         assert order.group_count == len(model.groups())
 
 
+@pytest.mark.statement("b20")
 @given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 30)), max_size=80))
 def test_whatever_is_told_the_order_is_what_lists_say(steps: list[Step]) -> None:
     follow(steps, "aab-")
@@ -397,6 +402,7 @@ def with_groups(count: int, rounds: int) -> tuple[FifoOrder, CountingLinks]:
     return order, links
 
 
+@pytest.mark.statement("b37")
 def test_waiting_groups_cost_a_receive_nothing() -> None:
     few = looks_of_a_thousand_receives(*with_groups(1000, 2))
     many = looks_of_a_thousand_receives(*with_groups(30_000, 2))
@@ -404,6 +410,7 @@ def test_waiting_groups_cost_a_receive_nothing() -> None:
     assert many == few
 
 
+@pytest.mark.statement("b37")
 def test_a_blocked_group_of_any_length_costs_a_receive_nothing() -> None:
     order, links = with_groups(1000, 2)
     alone = looks_of_a_thousand_receives(order, links)

@@ -2,6 +2,7 @@
 
 from itertools import islice
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ def test_messages_that_are_invisible_are_no_candidates() -> None:
     assert chosen(made, 10) == [2, 3, 4, 7, 9]
 
 
+@pytest.mark.statement("b62")
 def test_messages_that_are_back_come_in_the_order_of_their_time() -> None:
     made = order(3)
     made.on_invisible(0, 3, is_leased=True)
@@ -46,6 +48,7 @@ def test_messages_that_are_back_come_in_the_order_of_their_time() -> None:
     assert chosen(made, 10) == [2, 1, 0]
 
 
+@pytest.mark.statement("b62")
 def test_messages_that_are_back_and_fresh_ones_share_a_receive() -> None:
     made = order(100)
     made.on_invisible(0, 10, is_leased=True)
@@ -65,6 +68,7 @@ def test_a_share_that_is_not_needed_goes_to_the_other_kind() -> None:
     assert chosen(made, 10, EVEN) == [10, 11, 0, 1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.statement("b62")
 def test_receives_of_one_message_take_turns() -> None:
     made = order(100)
     made.on_invisible(0, 10, is_leased=True)

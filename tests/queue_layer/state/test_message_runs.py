@@ -1,5 +1,7 @@
 """Runs of messages are counted by what they are now."""
 
+import pytest
+
 from tidelog.queue_layer.state.message_runs import MessageRuns
 from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
 
@@ -17,6 +19,7 @@ def all_kinds() -> MessageRuns:
     return runs
 
 
+@pytest.mark.statement("b72")
 def test_messages_are_counted_by_state() -> None:
     runs = all_kinds()
 
@@ -24,6 +27,7 @@ def test_messages_are_counted_by_state() -> None:
     assert (len(runs), runs.first) == (4, 0)
 
 
+@pytest.mark.statement("b72")
 def test_time_makes_messages_visible_once() -> None:
     runs = all_kinds()
 
@@ -36,6 +40,7 @@ def test_time_makes_messages_visible_once() -> None:
     assert runs.next_deadline_ms() is None
 
 
+@pytest.mark.statement("b84")
 def test_time_never_runs_backwards() -> None:
     runs = all_kinds()
     runs.advance(150)

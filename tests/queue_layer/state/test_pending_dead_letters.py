@@ -1,5 +1,7 @@
 """Moves happen in order, in batches that can be repeated, and a gap begins a new epoch."""
 
+import pytest
+
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch, PendingMoves
 from tidelog.wire.messages.queue_journal import NO_TARGET
 
@@ -7,6 +9,7 @@ DEAD = (b"dead", 0)
 OTHER = (b"other", 1)
 
 
+@pytest.mark.statement("b55")
 def test_a_batch_is_what_one_entry_gave() -> None:
     moves = PendingMoves()
     moves.add(DEAD, [(5, 2), (9, 1)])
@@ -42,6 +45,7 @@ def test_only_what_is_next_can_be_moved() -> None:
     assert moves.next_if(OTHER, 0, 0, count=1) is None
 
 
+@pytest.mark.statement("b55")
 def test_the_rest_begins_anew_when_something_cannot_be_moved() -> None:
     moves = PendingMoves()
     moves.add(DEAD, [(5, 3)])

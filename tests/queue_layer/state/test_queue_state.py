@@ -32,6 +32,7 @@ def test_the_low_water_mark_is_where_the_first_message_is_that_is_not_done() -> 
     assert driver.queue.low_water_mark == 3
 
 
+@pytest.mark.statement("b55")
 def test_a_dead_letter_holds_the_low_water_mark_until_it_is_moved() -> None:
     driver = with_dead_letters(3)
     batch = driver.queue.next_move(TARGET)
@@ -44,6 +45,7 @@ def test_a_dead_letter_holds_the_low_water_mark_until_it_is_moved() -> None:
     assert driver.counts() == {"dead": 1}
 
 
+@pytest.mark.statement("b55", "b80")
 def test_a_move_that_was_told_twice_happens_once() -> None:
     """Statement 80."""
     driver = with_dead_letters(3)
@@ -87,6 +89,7 @@ def test_a_message_that_cannot_be_moved_may_wait_before_it_is_tried_again(
     assert driver.counts() == {"dead": 1}
 
 
+@pytest.mark.statement("b55")
 def test_a_pending_move_is_the_same_after_a_takeover() -> None:
     driver = with_dead_letters(3)
     batch = driver.queue.next_move(TARGET)
@@ -97,6 +100,7 @@ def test_a_pending_move_is_the_same_after_a_takeover() -> None:
     assert driver.queue.move_targets == [TARGET]
 
 
+@pytest.mark.statement("b71")
 def test_a_purge_stops_pending_moves() -> None:
     """Statement 71."""
     driver = with_dead_letters(3)
@@ -113,6 +117,7 @@ def test_a_purge_stops_pending_moves() -> None:
     assert (batch.epoch, batch.sequence) == (1, 0)
 
 
+@pytest.mark.statement("b88")
 def test_dead_letters_that_were_kept_go_where_the_queue_says_now() -> None:
     driver = Driver(records=1)
     driver.settle(driver.take(), SettleAction.REJECT)

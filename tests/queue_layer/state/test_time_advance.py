@@ -24,6 +24,7 @@ def busy(config: QueueConfig) -> Driver:
     return driver
 
 
+@pytest.mark.statement("b86")
 @pytest.mark.parametrize("config", [QueueConfig(), QueueConfig(is_fifo=True)])
 @pytest.mark.parametrize("ended_max", [1, 2, 5])
 def test_the_order_is_the_same_however_many_parts_there_are(
@@ -54,6 +55,7 @@ def test_who_asks_before_all_has_passed_is_answered_as_of_now() -> None:
     assert sum(run.count for run in received.runs) == 12
 
 
+@pytest.mark.statement("b86")
 def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 2)
     driver = Driver(QueueConfig(is_fifo=True), records=5, make_order=FifoOrder)
@@ -65,6 +67,7 @@ def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPa
     assert driver.queue.counts() == (5, 0, 0, 0)
 
 
+@pytest.mark.statement("b86")
 def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from math import inf
 from typing import final
 
+import pytest
+
 from tests.simulation.checkers.book import (
     Acknowledged,
     Checker,
@@ -26,6 +28,7 @@ from tidelog.wire.errors import (
 )
 
 
+@pytest.mark.invariant("I15")
 @final
 class DurableStays(Checker):
     """A log that is opened has everything that was once said to be on its disk.
@@ -54,6 +57,7 @@ class DurableStays(Checker):
             self.durable_ends[partition] = end
 
 
+@pytest.mark.invariant("I16")
 @final
 class CleanStopKeeps(Checker):
     """A clean stop loses nothing, however little a topic asks for: not even if the power goes.
@@ -119,6 +123,7 @@ class CleanStopKeeps(Checker):
                 )
 
 
+@pytest.mark.invariant("I19")
 @final
 class LogStartRises(Checker):
     """No reader sees the log start fall as long as a broker runs.
@@ -168,6 +173,7 @@ class LogStartRises(Checker):
         self._seen.pop(partition, None)
 
 
+@pytest.mark.invariant("I9")
 @final
 class DamageIsReal(Checker):
     """Damage is reported only where the world has damaged something."""

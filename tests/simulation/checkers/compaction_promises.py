@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import final
 
+import pytest
+
 from tests.simulation.broker.keys import Superseded, is_tombstone, key_of
 from tests.simulation.checkers.book import (
     Acknowledged,
@@ -15,6 +17,7 @@ from tests.simulation.checkers.book import (
 )
 
 
+@pytest.mark.invariant("I3", "I27")
 @final
 class OnlySupersededGoes(Checker):
     """Of a compacted topic a reader misses only what has a later record of the same key.

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import final
 
+import pytest
+
 from tests.simulation.broker.keys import Superseded
 from tests.simulation.checkers.book import (
     DURABLE_LEVELS,
@@ -20,6 +22,7 @@ from tests.simulation.checkers.book import (
 )
 
 
+@pytest.mark.invariant("I1")
 @final
 class StableOffsets(Checker):
     """One offset, one value: for all readers, for ever, across reboots.
@@ -56,6 +59,7 @@ class StableOffsets(Checker):
             self.fail(f"{place} was {_short(known)} and is {_short(value)} as {how}")
 
 
+@pytest.mark.invariant("I2")
 @final
 class NoDuplicates(Checker):
     """A record stands at one offset at most, if its producer cannot have sent it twice unseen.
@@ -134,6 +138,7 @@ TRESPASS = b"/must be refused"
 """What the value of a record ends with that must never be kept."""
 
 
+@pytest.mark.invariant("I64")
 @final
 class NoTrespass(Checker):
     """What leaves a gap behind its producer's last batch, or is of an old epoch, is refused.
@@ -325,6 +330,7 @@ class ProducerOrder(Checker):
                     last[producer] = number
 
 
+@pytest.mark.invariant("I3")
 @final
 class Contiguous(Checker):
     """A reader gets every offset: nothing is skipped but damage and what the log start passed.
@@ -373,6 +379,7 @@ class Contiguous(Checker):
             expected = offset + 1
 
 
+@pytest.mark.invariant("I24")
 @final
 class TimeIsFound(Checker):
     """A time leads to the first record that is as young as it or younger.
@@ -395,6 +402,7 @@ class TimeIsFound(Checker):
             )
 
 
+@pytest.mark.invariant("I37")
 @final
 class BelowHighWatermark(Checker):
     """Nobody reads a record at or above the high watermark of the same reply."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import final
 
+import pytest
+
 from tests.simulation.cluster.minutes import Applied, Elected, NodeChecker, Voted
 
 
@@ -21,6 +23,7 @@ class ElectionSafety(NodeChecker):
             self.fail(f"nodes {known} and {elected.node_id} both lead term {elected.term}")
 
 
+@pytest.mark.invariant("I62")
 @final
 class LeaderCompleteness(NodeChecker):
     """Whoever is elected has everything that was ever committed in earlier terms (I68).

@@ -3,6 +3,8 @@
 from math import inf
 from typing import final
 
+import pytest
+
 from tests.simulation.cluster import minutes
 from tests.simulation.cluster.minutes import NodeChecker
 from tests.simulation.cluster.replica_log import (
@@ -19,6 +21,7 @@ from tests.simulation.cluster.replica_log import (
 )
 
 
+@pytest.mark.invariant("I35", "I46", "I62")
 @final
 class CommittedIsEverywhere(NodeChecker):
     """What is committed is on every replica that is in sync, or eligible to lead (I35).
@@ -55,6 +58,7 @@ class CommittedIsEverywhere(NodeChecker):
                 )
 
 
+@pytest.mark.invariant("I1", "I45")
 @final
 class LogsMatch(NodeChecker):
     """Where two replicas have a record of one leader epoch, their logs agree up to there (I48).
@@ -107,6 +111,7 @@ class LogsMatch(NodeChecker):
                     )
 
 
+@pytest.mark.invariant("I37")
 @final
 class HighWatermarkStays(NodeChecker):
     """In one leader epoch no leader shows a lower high watermark than before (I37)."""
@@ -170,6 +175,7 @@ class TooFewIsSaid(NodeChecker):
             )
 
 
+@pytest.mark.invariant("I41")
 @final
 class JoinersHaveAll(NodeChecker):
     """Whom a leader asks the cluster to take for in sync has all that is committed (I41).
@@ -192,6 +198,7 @@ class JoinersHaveAll(NodeChecker):
                 )
 
 
+@pytest.mark.invariant("I42")
 @final
 class JoinersAreKnown(NodeChecker):
     """Who joins those in sync is the process whose reports a leader has seen (I42, KIP-903).
@@ -218,6 +225,7 @@ class JoinersAreKnown(NodeChecker):
             )
 
 
+@pytest.mark.invariant("I52")
 @final
 class CommittedIsNotCut(NodeChecker):
     """A follower cuts off nothing that it takes for committed (I52).
@@ -245,6 +253,7 @@ class CommittedIsNotCut(NodeChecker):
             )
 
 
+@pytest.mark.invariant("I15")
 @final
 class ReplicaStays(NodeChecker):
     """A replica that is opened has everything that was on its disk.
@@ -292,6 +301,7 @@ class LossIsAccepted(NodeChecker):
             )
 
 
+@pytest.mark.invariant("I47")
 @final
 class LatestRises(NodeChecker):
     """Who asks for the end of a partition is never told less than anybody was told before it asked.

@@ -209,21 +209,25 @@ MUTANTS: Final = (
         "truncate only what is too long",
         "a follower keeps what is not longer than the leader's log",
         (PartitionFollower, "answered", _keep_all_up_to_the_leaders_end),
+        shows=("I48",),
     ),
     Mutant(
         "high watermark before truncation",
         "a follower believes the leader's high watermark before it truncates (KAFKA-14704)",
         (PartitionFollower, "answered", _high_watermark_before_truncation),
+        shows=("I52",),
     ),
     Mutant(
         "old answers count",
         "a follower takes answers to questions that were overtaken",
         (PartitionFollower, "answered", _take_old_answers),
+        shows=("I57",),
     ),
     Mutant(
         "epoch lookup off by one",
         "an unknown epoch is taken for the next later one (KIP-279)",
         (LeaderEpochs, "end_offset_for", _off_by_one),
+        shows=("I49",),
     ),
     Mutant(
         "compare offsets only",
@@ -234,11 +238,13 @@ MUTANTS: Final = (
         "high watermark over the committed ISR",
         "who was asked for does not count as in sync until the leader hears of it (KIP-497)",
         (Followers, "_gather_members", _members_that_are_committed),
+        shows=("I39",),
     ),
     Mutant(
         "high watermark over the wished ISR",
         "who shall leave does not count any more, though the cluster has not agreed yet",
         (Followers, "_gather_members", _members_as_wished),
+        shows=("I39",),
     ),
     Mutant(
         "a lost answer is never settled",
@@ -249,6 +255,7 @@ MUTANTS: Final = (
         "no answer is a refusal",
         "who was asked for counts no more when no answer comes; the request may still arrive",
         (Followers, "refused", _no_answer_is_a_refusal),
+        shows=("I39",),
     ),
     Mutant(
         "settled without another partition epoch",
@@ -260,21 +267,25 @@ MUTANTS: Final = (
         "the leader asks for a process whose reports it has not seen (KIP-903)",
         (Followers, "_may_join", _whoever_it_is),
         (Followers, "_broker_epoch", _epoch_of_the_metadata),
+        shows=("I42",),
     ),
     Mutant(
         "join below the leader epoch",
         "a follower joins that lacks what earlier leaders may have acknowledged",
         (Followers, "_wanted", _wanted_below_the_epoch),
+        shows=("I41",),
     ),
     Mutant(
         "join wherever it is",
         "a follower joins that lacks what is committed",
         (Followers, "_wanted", _wanted_wherever_they_are),
+        shows=("I41",),
     ),
     Mutant(
         "commit with too few in sync",
         "the high watermark moves while fewer than min_in_sync_replicas are in sync",
         (PartitionLeader, "_advance", _advance_with_too_few),
+        shows=("I38",),
     ),
     Mutant(
         "commit alone",

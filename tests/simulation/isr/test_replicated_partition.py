@@ -28,6 +28,7 @@ def live_all(seeds: Iterable[int]) -> None:
         live(seed)
 
 
+@pytest.mark.invariant("I35", "I59", "I62")
 def test_in_random_lives_nothing_acknowledged_is_lost_and_nothing_else_is_shown() -> None:
     counts: dict[str, int] = {}
     for seed in range(100):

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import pytest
+
 from tidelog.coordinator.metadata.catalog import AlterTopic, QueueSpec, Topic
 from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
 from tidelog.coordinator.metadata.commands import (
@@ -246,6 +248,7 @@ def _check_given_up(
     assert have <= left | {node}, "somebody is counted on who was not"
 
 
+@pytest.mark.invariant("I61")
 def _check_copies(
     state: ClusterState, key: tuple[bytes, int], was: Partition, *, now: Partition
 ) -> None:

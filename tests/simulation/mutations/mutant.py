@@ -15,11 +15,12 @@ Patch = tuple[Any, str, Any]
 class Mutant:
     """A bug, with a name and a sentence that says what is wrong."""
 
-    def __init__(self, name: str, about: str, *patches: Patch) -> None:
-        """Consist of `patches`."""
+    def __init__(self, name: str, about: str, *patches: Patch, shows: tuple[str, ...] = ()) -> None:
+        """Consist of `patches`; break the invariants or statements that `shows` lists."""
         self.name = name
         self.about = about
         self.patches = patches
+        self.shows = shows
 
     @contextmanager
     def planted(self) -> Generator[None]:

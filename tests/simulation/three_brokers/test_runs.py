@@ -22,6 +22,7 @@ def live_all() -> None:
         live_and_suffer(seed)
 
 
+@pytest.mark.invariant("I2", "I35")
 def test_nothing_acknowledged_is_lost_or_there_twice() -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEEDS_MAX):

@@ -109,6 +109,7 @@ def test_what_compaction_took_out_is_in_no_row() -> None:
     }
 
 
+@pytest.mark.statement("s2")
 def test_the_types_are_those_that_spark_makes_of_its_own() -> None:
     pytest.importorskip("pyspark")
     from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415

@@ -22,6 +22,7 @@ def test_two_at_a_time_get_one_each(town: Town) -> None:
         assert first is not second
 
 
+@pytest.mark.statement("s38")
 def test_who_fails_with_an_answer_on_its_way_leaves_nothing_behind(town: Town) -> None:
     close_idle()
 

@@ -32,6 +32,7 @@ def test_all_is_read_by_default_and_empty_partitions_cost_no_task(town: Town) ->
     assert len(ranges(town, minPartitions="6")) >= 6
 
 
+@pytest.mark.statement("s7")
 def test_a_start_at_its_end_is_nothing_and_behind_it_an_error(town: Town) -> None:
     town.create()
     town.write([b""] * 5)

@@ -50,6 +50,7 @@ def test_some_columns_are_read_in_the_order_asked_for() -> None:
     assert check_projection(wanted, options()) == ("offset", "value")
 
 
+@pytest.mark.statement("s35")
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [

@@ -35,6 +35,7 @@ def read(town: Town, wanted: Slice, *, fail: bool = True) -> list[tuple[int, byt
             found.close()
 
 
+@pytest.mark.statement("s9")
 def test_every_range_within_batches_has_exactly_its_records(town: Town) -> None:
     topic_id = town.create()
     expected: list[tuple[int, bytes]] = []
@@ -59,6 +60,7 @@ def test_more_than_one_answer_can_bring_is_read_with_any_compression(
     assert read(town, town.whole(topic_id, 16)) == list(enumerate(values))
 
 
+@pytest.mark.statement("s13")
 def test_the_first_records_are_gone(town: Town) -> None:
     topic_id = town.create()
     for number in range(6):
@@ -70,6 +72,7 @@ def test_the_first_records_are_gone(town: Town) -> None:
     assert read(town, town.whole(topic_id, 6, 1), fail=False) == [(4, b"4"), (5, b"5")]
 
 
+@pytest.mark.statement("s14")
 def test_all_records_are_gone(town: Town) -> None:
     topic_id = town.create()
     town.write([b"a", b"b", b"c"])
@@ -116,6 +119,7 @@ def test_records_that_do_not_come_are_not_waited_for_for_ever(town: Town) -> Non
         found.close()
 
 
+@pytest.mark.statement("s41")
 def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: Town) -> None:
     topic_id = town.create()
     town.write([b"good"])
@@ -132,6 +136,7 @@ def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: Town) -> N
         read(town, town.whole(topic_id, 2))
 
 
+@pytest.mark.statement("s38")
 def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: Town) -> None:
     topic_id = town.create()
     for number in range(12):
@@ -164,6 +169,7 @@ def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: Town) -> N
     assert seen == values
 
 
+@pytest.mark.statement("s12")
 @pytest.mark.parametrize("size", [0, 1, 1_000_000, FETCH_BYTES + 1_000_000])
 def test_a_value_of_any_size_comes_even_if_one_answer_is_to_bring_less(
     town: Town, size: int

@@ -38,6 +38,7 @@ def with_a_large_one(town: Town) -> int:
     return receipt.offset
 
 
+@pytest.mark.statement("s12")
 def test_a_large_message_is_one_row(town: Town) -> None:
     offset = with_a_large_one(town)
 

@@ -33,6 +33,7 @@ slices = st.lists(
 )
 
 
+@pytest.mark.statement("s24")
 @given(offsets, st.randoms(use_true_random=False))
 def test_equal_positions_are_equal_texts_whatever_the_order(
     found: dict[TopicPartition, int], order: random.Random
@@ -75,6 +76,7 @@ def test_an_offset_that_another_source_wrote_is_refused(found: dict[str, Any]) -
         Position.from_json(found)
 
 
+@pytest.mark.statement("s8")
 @given(slices, st.none() | st.integers(1, 3000), st.none() | st.integers(1, 40))
 def test_all_parts_together_are_the_whole_once(
     whole: list[Slice], records_max: int | None, min_partitions: int | None
@@ -113,6 +115,7 @@ def test_small_ranges_are_left_whole_and_large_ones_cut() -> None:
     assert describe(parts * 2).endswith("and 5 more")
 
 
+@pytest.mark.statement("s19", "s20")
 @given(offsets, st.data(), st.integers(1, 1 << 20))
 def test_a_limited_batch_moves_every_backlog_and_exceeds_its_limit_by_one_each_at_most(
     end: dict[TopicPartition, int], data: st.DataObject, limit: int

@@ -33,6 +33,7 @@ def timed(town: Town) -> Town:
     return town
 
 
+@pytest.mark.statement("s10")
 @pytest.mark.parametrize(
     ("time_ms", "offset"), [(0, 0), (1000, 0), (1001, 1), (2500, 1), (3000, 1)]
 )
@@ -47,6 +48,7 @@ def test_a_time_is_the_first_record_of_that_time_or_later(
     assert ends(timed, endingTimestamp=str(time_ms)) == {at: offset}
 
 
+@pytest.mark.statement("s10")
 def test_a_time_that_no_record_has_reached(timed: Town) -> None:
     at = TopicPartition(timed.topic, 0)
 
@@ -70,6 +72,7 @@ def test_words_and_numbers(timed: Town) -> None:
     assert ends(timed) == {at: 4}
 
 
+@pytest.mark.statement("s5")
 @pytest.mark.parametrize(
     ("offsets", "message"),
     [
@@ -85,6 +88,7 @@ def test_offsets_name_exactly_the_partitions_that_are_read(
         starts(timed, startingOffsets=offsets.replace("TOPIC", timed.topic))
 
 
+@pytest.mark.statement("s5")
 def test_a_partition_without_an_offset_is_named(town: Town) -> None:
     town.create(2)
 

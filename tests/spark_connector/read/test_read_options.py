@@ -60,6 +60,7 @@ def test_one_thing_is_read(given: dict[str, str], expected: Selection) -> None:
     assert str(selection)
 
 
+@pytest.mark.statement("s3")
 @pytest.mark.parametrize(
     "given",
     [
@@ -108,6 +109,7 @@ def test_a_time_wins_over_times_and_times_win_over_offsets() -> None:
     assert parse(endingTimestamp="9").ending.time_ms == 9
 
 
+@pytest.mark.statement("s4")
 @pytest.mark.parametrize(
     "given",
     [
@@ -142,6 +144,7 @@ def test_a_batch_refuses_what_makes_no_sense_and_names_the_option(given: dict[st
         parse(False, **given)
 
 
+@pytest.mark.statement("s6")
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     text = {"endingOffsets": "latest", "endingTimestamp": "5"}.get(name, '{"orders":{"0":5}}')

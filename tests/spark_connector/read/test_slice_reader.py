@@ -37,6 +37,7 @@ def test_an_empty_slice_has_no_batch(town: Town) -> None:
     assert list(read_slice(town.options(), SCHEMA, town.whole(topic_id, 0))) == []
 
 
+@pytest.mark.statement("s39")
 def test_who_wants_no_more_gets_no_more(town: Town) -> None:
     close_idle()
     topic_id = town.create()

@@ -38,6 +38,7 @@ def test_it_reaches_the_end_of_every_partition() -> None:
     assert (found.begin, found.losses) == ({A0: 3, A1: 5}, [])
 
 
+@pytest.mark.statement("s17")
 def test_a_new_partition_is_read_from_its_first_record() -> None:
     found = reach(position({A0: 3}), {A0: extent(0, 3), A1: extent(0, 4)})
 
@@ -46,6 +47,7 @@ def test_a_new_partition_is_read_from_its_first_record() -> None:
     assert [str(part) for part in slices_between(position({A0: 3}), found.end)] == ["a/1 [0, 4)"]
 
 
+@pytest.mark.statement("s17")
 def test_a_new_partition_that_has_lost_records_is_reported() -> None:
     found = reach(position({A0: 3}), {A0: extent(0, 3), A1: extent(2, 4)})
 
@@ -67,6 +69,7 @@ def test_a_log_that_ends_before_the_stream_is_reported_and_the_stream_stays() ->
     assert found.end == position({A0: 8})
 
 
+@pytest.mark.statement("s18")
 def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> None:
     found = reach(
         position({A0: 3, A1: 4}),
@@ -77,6 +80,7 @@ def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> Non
     assert found.losses == []
 
 
+@pytest.mark.statement("s18")
 def test_an_empty_answer_moves_nothing() -> None:
     found = reach(position({A0: 3, B0: 4}), {})
 
@@ -84,6 +88,7 @@ def test_an_empty_answer_moves_nothing() -> None:
     assert found.losses == ["topic a is gone", "topic b is gone"]
 
 
+@pytest.mark.statement("s16")
 @pytest.mark.parametrize("count", [2, 9])
 def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(count: int) -> None:
     start = position({A0: 5, A1: 2, B0: 1})

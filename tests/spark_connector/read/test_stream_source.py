@@ -73,6 +73,7 @@ def requests_sent(town: Town) -> int:
         return brokers.sent_count
 
 
+@pytest.mark.statement("s40")
 def test_an_idle_query_sends_four_requests_a_second_however_often_it_is_asked(
     town: Town,
 ) -> None:
@@ -111,6 +112,7 @@ def test_an_idle_query_of_a_queue_sends_five_requests_a_second_at_most(
     assert 30 <= requests_sent(town) - sent_before <= 50
 
 
+@pytest.mark.statement("s25")
 def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
     town: Town,
 ) -> None:
@@ -127,6 +129,7 @@ def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_c
     assert read(again.latest(begin, Limit())) == [3]
 
 
+@pytest.mark.statement("s21")
 def test_too_little_is_held_back_until_the_delay_is_over(town: Town) -> None:
     town.create()
     town.write([b""] * 3)

@@ -36,6 +36,7 @@ def rows(batch: pa.RecordBatch, sticky: int = 0, **given: str) -> list[Outgoing]
     )
 
 
+@pytest.mark.statement("s33")
 @pytest.mark.parametrize(
     ("fields", "given", "complaint"),
     [
@@ -102,6 +103,7 @@ def test_each_row_may_have_a_topic_of_its_own() -> None:
     ]
 
 
+@pytest.mark.statement("s32")
 def test_a_row_without_a_topic_or_with_a_partition_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match="topic is null"):
         topics_of(

@@ -25,6 +25,7 @@ def batches(*rows: list[str]) -> Iterator[pa.RecordBatch]:
     return iter([pa.record_batch({"value": pa.array(values)}) for values in rows])
 
 
+@pytest.mark.statement("s28", "s30")
 def test_a_job_writes_what_its_winning_tasks_have_once(town: Town) -> None:
     town.create()
     writer = BatchWriter(options(town))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 import trio
 
 import tidelog
@@ -51,6 +52,7 @@ class Work:
             await self.progressed.wait()
 
 
+@pytest.mark.statement("b73", "b78")
 async def test_every_message_of_a_queue_is_accounted_for_in_spite_of_kills(tmp_path: Path) -> None:
     work = Work()
     values = [b"%d" % number for number in range(MESSAGES)]
@@ -91,6 +93,7 @@ async def wait_until_empty(queue: tidelog.Queue) -> None:
         await trio.sleep(0.2)
 
 
+@pytest.mark.statement("b73", "b77")
 async def test_more_holes_than_others_remember_outlive_a_kill(tmp_path: Path) -> None:
     """Statement 77: Pulsar keeps 10,000 of them."""
     holes = 11_000

@@ -3,6 +3,7 @@
 from pathlib import Path
 from random import Random
 
+import pytest
 import trio
 
 from tests.system.integration.processes import DEADLINE_S
@@ -10,6 +11,7 @@ from tests.system.queue_trials.ledger import Fate
 from tests.system.queue_trials.life import QUEUES, Plan, live
 
 
+@pytest.mark.statement("b73", "b74", "b78")
 async def test_every_message_is_accounted_for_when_leaders_are_killed_and_stopped(
     tmp_path: Path,
 ) -> None:

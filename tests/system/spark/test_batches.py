@@ -8,6 +8,7 @@ from pyspark.errors import PySparkException
 from tests.system.spark.world import World
 
 
+@pytest.mark.statement("s1", "s2", "s11")
 def test_it_is_found_without_registration_and_has_the_columns_of_a_kafka_topic(
     world: World,
 ) -> None:
@@ -39,6 +40,7 @@ def test_it_is_found_without_registration_and_has_the_columns_of_a_kafka_topic(
     assert [row.headers for row in rows[1:]] == [None, None]
 
 
+@pytest.mark.statement("s7")
 def test_a_range_is_read_exactly_and_an_empty_one_has_no_rows(world: World) -> None:
     world.create()
     world.write([b"%d" % number for number in range(20)])
@@ -51,6 +53,7 @@ def test_a_range_is_read_exactly_and_an_empty_one_has_no_rows(world: World) -> N
     assert (many.rdd.getNumPartitions(), many.count()) == (7, 20)
 
 
+@pytest.mark.statement("s35")
 def test_a_count_needs_no_column_and_two_columns_can_be_asked_for(world: World) -> None:
     world.create()
     world.write([b"a", b"bb"])
@@ -64,6 +67,7 @@ def test_a_count_needs_no_column_and_two_columns_can_be_asked_for(world: World) 
         world.load("values binary").collect()
 
 
+@pytest.mark.statement("s6")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -96,6 +100,7 @@ def test_what_makes_no_sense_for_a_batch_is_refused_when_it_is_read(
         world.load(**options).count()
 
 
+@pytest.mark.statement("s36")
 def test_a_table_stays_what_it_was_and_a_new_one_has_what_came(world: World) -> None:
     world.create()
     world.write([b"a"])
@@ -107,6 +112,7 @@ def test_a_table_stays_what_it_was_and_a_new_one_has_what_came(world: World) -> 
     assert world.load().count() == 2
 
 
+@pytest.mark.statement("s37")
 def test_filters_of_two_queries_over_one_table_do_not_mix(world: World) -> None:
     world.create(2)
     world.write([b"a", b"b"], partition=0)
@@ -118,6 +124,7 @@ def test_filters_of_two_queries_over_one_table_do_not_mix(world: World) -> None:
     assert sorted(bytes(row.value) for row in both.collect()) == [b"a", b"b", b"c"]
 
 
+@pytest.mark.statement("s39")
 def test_a_limit_is_reached_without_reading_all(world: World) -> None:
     world.create()
     for _ in range(30):
@@ -127,6 +134,7 @@ def test_a_limit_is_reached_without_reading_all(world: World) -> None:
     assert world.load("value binary").count() == 15_000
 
 
+@pytest.mark.statement("s41")
 def test_a_damaged_batch_fails_the_task_and_is_named(world: World) -> None:
     world.create()
     world.write([b"good"])

@@ -15,6 +15,7 @@ COUNT = 20_000
 """Of a thousand bytes each: more than buffers hold, so the task is in the middle of its range."""
 
 
+@pytest.mark.statement("s38")
 def test_a_cancelled_job_frees_its_connections_and_the_next_one_works(
     world: World, tmp_path: Path
 ) -> None:

@@ -48,6 +48,7 @@ def numbers(*bounds: int) -> list[bytes]:
     return [b"%d" % number for number in range(*bounds)]
 
 
+@pytest.mark.statement("s22")
 def test_batches_are_limited_and_what_comes_later_is_left_for_the_next_run(
     world: World, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_batches_are_limited_and_what_comes_later_is_left_for_the_next_run(
     assert sink.values == [*numbers(10), b"late", b"late", b"late"]
 
 
+@pytest.mark.statement("s23")
 def test_a_query_that_is_triggered_once_reads_everything_at_once(
     world: World, tmp_path: Path
 ) -> None:
@@ -82,6 +84,7 @@ def test_a_query_that_is_triggered_once_reads_everything_at_once(
     assert sink.batches == {0: numbers(10)}
 
 
+@pytest.mark.statement("s15")
 def test_retention_that_passes_a_checkpoint_ends_the_query_or_is_passed_over(
     world: World, tmp_path: Path
 ) -> None:
@@ -99,6 +102,7 @@ def test_retention_that_passes_a_checkpoint_ends_the_query_or_is_passed_over(
     assert sink.values == [*numbers(2), *numbers(4, 6)]
 
 
+@pytest.mark.statement("s16")
 def test_a_topic_that_was_made_anew_ends_the_query_or_is_read_from_its_first_record(
     world: World, tmp_path: Path
 ) -> None:
@@ -116,6 +120,7 @@ def test_a_topic_that_was_made_anew_ends_the_query_or_is_read_from_its_first_rec
     assert sink.values == [*numbers(3), b"new"]
 
 
+@pytest.mark.statement("s25")
 def test_a_stream_from_the_end_on_begins_where_it_was_started(world: World, tmp_path: Path) -> None:
     world.create()
     world.write([b"before"])
@@ -155,6 +160,7 @@ with session(Path(folder)) as spark:
 """
 
 
+@pytest.mark.statement("s26")
 def test_a_batch_in_which_the_driver_is_killed_has_the_same_rows_when_it_is_run_again(
     world: World, tmp_path: Path
 ) -> None:

@@ -28,6 +28,7 @@ def numbers(world: World, count: int) -> DataFrame:
     return rows.selectExpr("cast(id as string) as value", "cast(id % 7 as string) as key")
 
 
+@pytest.mark.statement("s33")
 def test_rows_come_back_as_they_were_written(world: World) -> None:
     world.create(2)
     header = "named_struct('key', 'h', 'value', cast('%s' as binary))"
@@ -50,6 +51,7 @@ def test_rows_come_back_as_they_were_written(world: World) -> None:
     ]
 
 
+@pytest.mark.statement("s28", "s31")
 def test_a_job_that_fails_leaves_nothing_and_one_that_is_run_again_adds_nothing(
     world: World,
 ) -> None:
@@ -67,6 +69,7 @@ def test_a_job_that_fails_leaves_nothing_and_one_that_is_run_again_adds_nothing(
     assert sorted(int(value or b"") for value in world.values()) == list(range(1000))
 
 
+@pytest.mark.statement("s32", "s33")
 @pytest.mark.parametrize(
     ("select", "given", "complaint"),
     [
@@ -89,6 +92,7 @@ def test_what_cannot_be_written_is_refused_in_one_line(
     assert world.values() == []
 
 
+@pytest.mark.statement("s32")
 def test_a_null_topic_and_a_missing_one_are_refused(world: World) -> None:
     world.create()
     rows = numbers(world, 10)
@@ -103,6 +107,7 @@ def test_a_null_topic_and_a_missing_one_are_refused(world: World) -> None:
     assert world.values() == []
 
 
+@pytest.mark.statement("s34")
 def test_a_topic_is_only_appended_to(world: World) -> None:
     world.create()
     rows = numbers(world, 10)
@@ -137,6 +142,7 @@ def test_a_stream_writes_each_row_once_over_several_runs(world: World, tmp_path:
     assert sorted(int(value or b"") for value in target.values()) == list(range(400))
 
 
+@pytest.mark.statement("s29")
 def test_a_commit_that_took_effect_and_failed_is_neither_undone_nor_done_twice(
     world: World, tmp_path: Path
 ) -> None:

@@ -1,5 +1,7 @@
 """Tasks that are done twice at the same time."""
 
+import pytest
+
 from tests.system.spark_trials import jobs
 from tests.system.spark_trials.trial import ROW_COUNT, Trial, is_each_once
 
@@ -11,6 +13,7 @@ _SPECULATION = {
 }
 
 
+@pytest.mark.statement("s30")
 def test_a_second_attempt_beside_a_slow_one_adds_no_row(trial: Trial) -> None:
     trial.create()
     gate = trial.gate(ROW_COUNT // 8)

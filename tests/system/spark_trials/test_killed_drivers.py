@@ -22,6 +22,7 @@ def test_a_job_whose_driver_is_killed_leaves_nothing_and_can_be_run_again(trial:
     assert is_each_once(trial.numbers(trial.topic))
 
 
+@pytest.mark.statement("s26")
 def test_a_stream_whose_driver_is_killed_goes_on_from_its_checkpoint(trial: Trial) -> None:
     trial.fill()
     copied = f"{trial.topic}-copy"

@@ -1,5 +1,7 @@
 """Executors and drivers are killed, tasks fail and are done twice: each row is there once."""
 
+import pytest
+
 from tests.system.spark_trials import jobs
 from tests.system.spark_trials.trial import ROW_COUNT, Trial, is_each_once
 
@@ -39,6 +41,7 @@ def test_a_streaming_write_whose_executor_is_killed_has_each_row_once(trial: Tri
     assert is_each_once(trial.numbers(copied))
 
 
+@pytest.mark.statement("s28")
 def test_a_task_that_fails_when_it_has_staged_is_done_again_and_each_row_is_there_once(
     trial: Trial,
 ) -> None:

@@ -202,6 +202,7 @@ def test_no_flipped_bit_of_a_produced_batch_goes_unnoticed(codec: Codec) -> None
         pytest.fail(f"bit {bit} was flipped and nobody noticed")
 
 
+@pytest.mark.invariant("I7")
 def test_no_flipped_bit_of_a_stored_batch_goes_unnoticed() -> None:
     batch = stored_batch()
 

@@ -2,6 +2,7 @@
 
 import errno
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, delete_records, fetch_all, list_offset, produce
@@ -52,6 +53,7 @@ async def test_a_dead_letter_goes_with_its_chunks(
         assert headers["kept"] == b"yes"
 
 
+@pytest.mark.statement("b54")
 async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:

@@ -3,6 +3,7 @@
 import errno
 from itertools import pairwise
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import (
@@ -99,6 +100,7 @@ async def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_que
         assert found[REASON_HEADER] == b"max_receive_count"
 
 
+@pytest.mark.statement("b54")
 async def test_what_is_too_old_for_a_queue_is_new_to_its_dead_letter_queue(
     mock_clock: MockClock,
 ) -> None:
@@ -141,6 +143,7 @@ async def test_dead_letters_wait_for_a_target_that_has_no_room(mock_clock: MockC
         assert [r.value for r in await fetch_all(client, topic_of(broker, "dead"))] == [b"a", b"b"]
 
 
+@pytest.mark.statement("b55")
 async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
@@ -163,6 +166,7 @@ async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) 
         assert values == [b"a", b"b"]
 
 
+@pytest.mark.statement("b55")
 async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
     mock_clock: MockClock,
 ) -> None:
@@ -191,6 +195,7 @@ async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
         assert values == [b"a", b"b"]
 
 
+@pytest.mark.statement("b55")
 async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_goes_on(
     mock_clock: MockClock,
 ) -> None:

@@ -1,5 +1,6 @@
 """Tests of bringing dead letters back."""
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, create_topic, fetch_all, produce, raise_if, submit
@@ -59,6 +60,7 @@ async def reject(client: RpcConnection, queue: bytes, world: World, *, max_messa
     await let_move(world)
 
 
+@pytest.mark.statement("b59")
 async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -82,6 +84,7 @@ async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: Mock
         assert [each.value for each in await receive(client, bills)] == [b"c"]
 
 
+@pytest.mark.statement("b60")
 async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -98,6 +101,7 @@ async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClo
         assert [each.value for each in await receive(client, orders)] == [b"a"]
 
 
+@pytest.mark.statement("b59")
 async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -119,6 +123,7 @@ async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) ->
         assert [each.value for each in await receive(client, dead)] == [b"a"]
 
 
+@pytest.mark.statement("b60", "b61")
 async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -142,6 +147,7 @@ async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock
         assert await states(client, dead) == (5 - moved, 0, 0, 0)
 
 
+@pytest.mark.statement("b61")
 async def test_a_redrive_goes_on_after_a_start(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:

@@ -5,6 +5,7 @@
 
 import errno
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, fetch_all, produce, submit
@@ -86,6 +87,7 @@ async def test_dead_letters_that_were_on_their_way_go_on_though_nobody_asks(
         assert await values_of(client, topic_of(broker, "dead")) == [b"a", b"b"]
 
 
+@pytest.mark.statement("b61")
 async def test_a_redrive_goes_on_though_nobody_asks(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:

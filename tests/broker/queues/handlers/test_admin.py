@@ -57,6 +57,7 @@ async def test_a_purge_does_away_with_everything(mock_clock: MockClock) -> None:
         assert [each.value for each in await receive(client, queue)] == [b"d"]
 
 
+@pytest.mark.statement("b70")
 async def test_a_purge_spares_what_is_sent_after_it_was_asked_for(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
@@ -94,6 +95,7 @@ async def test_very_much_is_cancelled_and_purged_in_parts(
         assert await states(client, queue) == (0, 0, 0, 0)
 
 
+@pytest.mark.statement("b18")
 async def test_a_seek_hands_out_again_what_is_in_the_log(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:

@@ -1,5 +1,6 @@
 """Tests of receiving and settling over the wire, with one broker."""
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, produce
@@ -42,6 +43,7 @@ async def test_what_was_received_nobody_else_gets_until_its_time_is_over(
         ]
 
 
+@pytest.mark.statement("b17")
 async def test_a_receive_that_waits_gets_what_is_sent(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -56,6 +58,7 @@ async def test_a_receive_that_waits_gets_what_is_sent(mock_clock: MockClock) -> 
         assert broker.statistics().waiting_count == 0
 
 
+@pytest.mark.statement("b18")
 async def test_a_send_wakes_as_many_receives_as_there_are_messages_for(
     mock_clock: MockClock,
 ) -> None:

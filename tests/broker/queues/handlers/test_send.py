@@ -33,6 +33,7 @@ from tidelog.wire.protocol import api
 WINDOW_S = 300
 
 
+@pytest.mark.statement("b39")
 async def test_a_duplicate_is_answered_with_the_original_and_not_appended(
     mock_clock: MockClock,
 ) -> None:
@@ -51,6 +52,7 @@ async def test_a_duplicate_is_answered_with_the_original_and_not_appended(
         assert len(await fetch_all(client, topic_of(broker))) == 3
 
 
+@pytest.mark.statement("b40", "b41")
 async def test_the_window_begins_with_the_original_and_outlives_its_deletion(
     mock_clock: MockClock,
 ) -> None:
@@ -68,6 +70,7 @@ async def test_the_window_begins_with_the_original_and_outlives_its_deletion(
         assert (await send(client, queue, (b"a", "1"))).offsets == [1]
 
 
+@pytest.mark.statement("b49")
 async def test_a_message_that_is_not_visible_yet_is_known_for_as_long_as_the_queue_says(
     mock_clock: MockClock,
 ) -> None:
@@ -86,6 +89,7 @@ async def test_a_message_that_is_not_visible_yet_is_known_for_as_long_as_the_que
         assert (await send(client, queue, (b"a", "1"))).offsets == [1]
 
 
+@pytest.mark.statement("b45", "b46")
 async def test_the_same_content_is_kept_once_where_the_content_counts(
     mock_clock: MockClock,
 ) -> None:
@@ -102,6 +106,7 @@ async def test_the_same_content_is_kept_once_where_the_content_counts(
         assert (await send(client, queue, (b"b", None), (b"b", "id"))).offsets == [2, 3]
 
 
+@pytest.mark.statement("b42")
 async def test_of_two_queues_on_one_topic_each_has_a_window_of_its_own(
     mock_clock: MockClock,
 ) -> None:
@@ -119,6 +124,7 @@ async def test_of_two_queues_on_one_topic_each_has_a_window_of_its_own(
             assert [found.value for found in await receive(client, each)] == [b"a", b"b"]
 
 
+@pytest.mark.statement("b42", "b43")
 async def test_within_groups_an_id_is_kept_once_in_each(mock_clock: MockClock) -> None:
     """Statements 42 and 43: g1/x, g2/x, g1/x."""
     world = World(mock_clock)
@@ -132,6 +138,7 @@ async def test_within_groups_an_id_is_kept_once_in_each(mock_clock: MockClock) -
         assert found == [0, 1, 0]
 
 
+@pytest.mark.statement("b47")
 async def test_a_purge_lets_what_was_there_be_sent_again(mock_clock: MockClock) -> None:
     """Statement 47."""
     world = World(mock_clock)
@@ -150,6 +157,7 @@ async def test_a_purge_lets_what_was_there_be_sent_again(mock_clock: MockClock) 
         assert (await send(client, queue, (b"a", "1"))).offsets == [2]
 
 
+@pytest.mark.statement("b39")
 async def test_a_new_process_knows_what_was_sent_to_the_old_one(mock_clock: MockClock) -> None:
     """Statements 39 and 41, from the log."""
     world = World(mock_clock)
@@ -167,6 +175,7 @@ async def test_a_new_process_knows_what_was_sent_to_the_old_one(mock_clock: Mock
         assert (await send(client, queue, (b"a", "1"), (b"b", "2"))).offsets == [3, 1]
 
 
+@pytest.mark.statement("b39")
 async def test_two_sends_of_one_id_at_the_same_time_are_one_message(
     mock_clock: MockClock,
 ) -> None:
@@ -212,6 +221,7 @@ async def test_sends_that_come_while_the_window_is_read_wait_for_it(
         assert [(await each.reply()).offsets for each in pending] == [[0], [0], [1]]
 
 
+@pytest.mark.statement("b39", "b46")
 async def test_a_repeated_request_is_the_same_send_however_late(mock_clock: MockClock) -> None:
     """Also without ids, and when the window is over."""
     world = World(mock_clock)
@@ -263,6 +273,7 @@ async def test_messages_have_the_time_at_which_the_broker_took_them(
         assert START_MS + 7000 <= reply.timestamp_ms <= START_MS + 8000
 
 
+@pytest.mark.statement("b65")
 @pytest.mark.parametrize(
     ("batch", "error"),
     [

@@ -40,6 +40,7 @@ async def test_what_was_deleted_is_gone_and_stays_in_the_log(mock_clock: MockClo
         assert [message.value for message in await receive(client, other)] == [b"a", b"b"]
 
 
+@pytest.mark.statement("b18")
 async def test_a_release_wakes_a_receive_that_waits(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -54,6 +55,7 @@ async def test_a_release_wakes_a_receive_that_waits(mock_clock: MockClock) -> No
         assert [message.receive_count for message in await received(pending)] == [2]
 
 
+@pytest.mark.statement("b18")
 async def test_a_message_that_was_released_with_a_delay_comes_back_after_it(
     mock_clock: MockClock,
 ) -> None:

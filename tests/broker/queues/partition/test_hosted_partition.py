@@ -1,5 +1,6 @@
 """Tests of a partition of a queue, from when it is loaded."""
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, delete_records, produce, submit
@@ -79,6 +80,7 @@ async def test_what_the_log_lost_is_gone(mock_clock: MockClock) -> None:
         assert await states(client, queue) == (0, 1, 0, 0)
 
 
+@pytest.mark.statement("b13")
 async def test_what_is_too_old_is_handed_out_no_more(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:

@@ -37,6 +37,7 @@ def journal(broker: Broker, queue_id: bytes) -> Partition:
     return found
 
 
+@pytest.mark.statement("b78")
 async def test_no_reply_overtakes_the_sync_that_it_speaks_of(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -164,6 +165,7 @@ async def test_what_one_receive_writes_may_be_more_than_a_journal_takes_at_once(
         assert await states(client, queue) == (0, 0, 100, 0)
 
 
+@pytest.mark.statement("b82")
 async def test_nothing_has_happened_when_the_disk_is_full(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:

@@ -55,6 +55,7 @@ async def test_who_looked_in_vain_hears_of_the_next_record_and_of_the_next_time(
         assert [each.value for each in await received(pending)] == [b"first", b"second"]
 
 
+@pytest.mark.statement("b86")
 async def test_very_many_leases_that_have_ended_are_taken_note_of_in_parts(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

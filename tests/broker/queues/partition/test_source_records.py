@@ -1,5 +1,6 @@
 """Tests of what is handed out when: groups, priorities, delays, and what people see of it."""
 
+import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import produce
@@ -39,6 +40,7 @@ def with_headers(*records: tuple[bytes, Headers]) -> bytearray:
     return encode_batch(columns, first_timestamp_ms=START_MS)
 
 
+@pytest.mark.statement("b18")
 async def test_a_group_goes_on_when_what_was_taken_of_it_is_settled(
     mock_clock: MockClock,
 ) -> None:
@@ -76,6 +78,7 @@ async def test_groups_are_in_order_after_a_start(mock_clock: MockClock) -> None:
         assert [each.value for each in await receive(client, queue)] == [b"a1", b"a2"]
 
 
+@pytest.mark.statement("b18")
 async def test_a_delayed_message_is_handed_out_when_its_time_has_come(
     mock_clock: MockClock,
 ) -> None:

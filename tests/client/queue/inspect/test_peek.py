@@ -107,6 +107,7 @@ async def test_a_dead_letter_tells_where_it_comes_from_and_goes_back_there(
             await dead.redrive(to_topic="nope")
 
 
+@pytest.mark.statement("b55")
 async def test_a_dead_letter_that_moves_meanwhile_is_seen_once(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

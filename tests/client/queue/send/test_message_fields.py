@@ -78,6 +78,7 @@ def test_group_and_key_are_the_same_thing() -> None:
         record_of(OutgoingMessage(value=b"v", key=b"k", group=b"g"), "orders", now_ms=1)
 
 
+@pytest.mark.statement("b33")
 def test_a_message_of_a_fifo_queue_that_asks_for_no_delay_gets_that_of_the_queue() -> None:
     """Statement 33."""
     message = OutgoingMessage(value=b"v", group=b"g", delay=0)
