@@ -103,7 +103,7 @@ class Broker:
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )
         self._waiting = Waiting()
-        self._flusher = Flusher(env, nursery, is_alone=lambda: self._is_alone)
+        self._flusher = Flusher(env, nursery)
         self._coordinating = trio.CancelScope()
         self._registering = trio.CancelScope()
         self._has_left_cluster = trio.Event()
@@ -127,16 +127,6 @@ class Broker:
     def cluster_id(self) -> str:
         """Identity of the cluster that this broker is in; empty as long as it is in none."""
         return self._directory.cluster_id
-
-    @property
-    def _is_alone(self) -> bool:
-        """Whether no other broker of the cluster would miss this one."""
-        cluster = self._cluster
-        return (
-            cluster is not None
-            and cluster.raft.is_only_voter
-            and len(cluster.metadata.state.brokers) <= 1
-        )
 
     def statistics(self) -> BrokerStatistics:
         """Return what is held for clients now."""
@@ -320,6 +310,11 @@ class Broker:
         answer(found.status)
         cluster = ClusterNode(self._env, found, addresses, nursery=self._nursery)
         self._cluster = cluster
+
+        def note_alone() -> None:
+            self._flusher.is_alone = cluster.is_alone
+
+        cluster.on_alone(note_alone)
         handler = RaftHandler(cluster.raft)
         self._dispatcher.serve_brokers(
             {

@@ -3,7 +3,7 @@
 Shell: owns the tasks that keep a node a part of its cluster.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Final, final
 
@@ -14,6 +14,7 @@ from tidelog.coordinator.controller.address_book import AddressBook
 from tidelog.coordinator.controller.command_client import Submission
 from tidelog.coordinator.controller.controller import Controller
 from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.metadata.broker_delta import Delta
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft_node.peer_client import Peers
@@ -85,6 +86,22 @@ class ClusterNode:
         self.submission = Submission(
             self.raft, self.metadata, self.controller, peers=self.peers, addresses=self.addresses
         )
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other broker of the cluster would miss this one."""
+        return self.raft.is_only_voter and len(self.metadata.state.brokers) <= 1
+
+    def on_alone(self, listener: Callable[[], None]) -> None:
+        """Call `listener` now, and whenever `is_alone` may have changed."""
+
+        def committed(delta: Delta) -> None:
+            if delta.has_changed_brokers:
+                listener()
+
+        self.raft.on_membership(listener)
+        self.metadata.subscribe(committed)
+        listener()
 
     async def run(self) -> None:
         """Take part until cancelled.

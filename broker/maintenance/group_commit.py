@@ -6,7 +6,7 @@ checkpoints that only let the next start scan less: they are written while flush
 that is alone syncs a few bytes without a thread, as long as its disk is fast (decision 0022).
 """
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import final
 
@@ -29,16 +29,12 @@ _AGAIN_S = 0.5
 class Flusher:
     """Syncs partitions, on demand or when their time has come."""
 
-    def __init__(
-        self, env: Env, nursery: trio.Nursery, *, is_alone: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Run flush tasks in `nursery`; there are none while nothing is appended.
-
-        `is_alone` returns whether no other broker would take this one for dead if it stood still.
-        """
+    def __init__(self, env: Env, nursery: trio.Nursery) -> None:
+        """Run flush tasks in `nursery`; there are none while nothing is appended."""
         self._env = env
         self._nursery = nursery
-        self._is_alone = is_alone
+        self.is_alone = False
+        """No other broker would take this one for dead if it stood still; set by the broker."""
         self._lazy: dict[Partition, None] = {}
         self._wanted: set[Partition] = set()
         self._under_way: dict[Partition, float] = {}
@@ -174,7 +170,7 @@ class Flusher:
         try:
             while log.is_checkpoint_due and partition.is_checkpointing:
                 await self._ended.wait()  # One checkpoint at a time, the older one first.
-            if self._is_alone():
+            if self.is_alone:
                 # What arrives in this turn of the loop goes along; nothing can during the sync.
                 await trio.lowlevel.checkpoint()
             flush = log.begin_flush(may_defer_checkpoint=True)
@@ -210,7 +206,7 @@ class Flusher:
         Several at once are better off in threads: file systems put their commits together.
         """
         is_among_few = len(self._under_way) <= _BRIEF_AT_ONCE
-        return is_among_few and flush.is_small and self._is_alone()
+        return is_among_few and flush.is_small and self.is_alone
 
     async def _try_again(self, partition: Partition, error: OSError) -> None:
         """Let a flush follow that has not begun, for want of descriptors."""

@@ -84,6 +84,8 @@ class RaftNode:
         self._has_changed_role = trio.Event()
         self._has_company = trio.Event()
         self._on_role: list[Callable[[], None]] = []
+        self._membership_seen = core.membership
+        self._on_membership: list[Callable[[], None]] = []
         self._failure: str | None = None
         self._end: TidelogError | None = None
         """Why `run` ends."""
@@ -147,6 +149,10 @@ class RaftNode:
     def on_role(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever role or term changed; it must not wait or raise."""
         self._on_role.append(listener)
+
+    def on_membership(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever another membership is in force; it must not wait or raise."""
+        self._on_membership.append(listener)
 
     # Work.
 
@@ -331,6 +337,7 @@ class RaftNode:
         if not self._leads_alone():
             self._has_company.set()
         self._note_role()
+        self._note_membership()
 
     def _send(self, ready: Ready) -> None:
         assert self._links is not None
@@ -382,6 +389,13 @@ class RaftNode:
         if was_leader:
             self._reads.wake_all()
         self._tell_role()
+
+    def _note_membership(self) -> None:
+        membership = self._core.membership
+        if membership is not self._membership_seen:
+            self._membership_seen = membership
+            for listener in self._on_membership:
+                listener()
 
     def _tell_role(self) -> None:
         changed, self._has_changed_role = self._has_changed_role, trio.Event()

@@ -276,6 +276,34 @@ def test_a_cluster_grows_from_one_node_to_five_voters_and_no_more() -> None:
     play(story)
 
 
+def test_listeners_hear_at_once_that_a_node_is_alone_no_more_and_that_it_is_again() -> None:
+    async def story(world: World) -> None:
+        first, second = Member(world, 1, ()), Member(world, 2, (1, 2))
+        first.start()
+        await until(lambda: first.cluster is not None)
+        node = first.node
+        heard: list[bool] = []
+        node.on_alone(lambda: heard.append(node.is_alone))
+        await until(lambda: live_brokers(first) == [1])
+        assert set(heard) == {True}
+
+        second.start()
+        await until(lambda: not heard[-1])
+        assert not node.is_alone
+        assert 2 in node.metadata.state.brokers, "learners are brokers before they vote"
+        second.stop()
+        await until(lambda: live_brokers(first) == [1])
+        assert not heard[-1]
+        assert not node.is_alone
+
+        await node.controller.unregister(2)
+
+        assert heard[-1]
+        assert node.is_alone
+
+    play(story)
+
+
 def test_a_node_joins_by_asking_one_that_does_not_lead() -> None:
     async def story(world: World) -> None:
         members = await three(world)

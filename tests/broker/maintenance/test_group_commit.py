@@ -20,7 +20,9 @@ from tidelog.wire.errors import LogOfflineError
 @asynccontextmanager
 async def flusher_in(world: World, *, is_alone: bool = False) -> AsyncGenerator[Flusher]:
     async with trio.open_nursery() as nursery:
-        yield Flusher(world.env, nursery, is_alone=lambda: is_alone)
+        flusher = Flusher(world.env, nursery)
+        flusher.is_alone = is_alone
+        yield flusher
 
 
 async def sync_one(flusher: Flusher, partition: Partition, value: bytes = b"a") -> int:
