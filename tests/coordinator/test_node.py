@@ -289,12 +289,11 @@ def test_listeners_hear_at_once_that_a_node_is_alone_no_more_and_that_it_is_agai
 
         second.start()
         await until(lambda: not heard[-1])
-        assert not node.is_alone
+        assert heard[-1] == node.is_alone
         assert 2 in node.metadata.state.brokers, "learners are brokers before they vote"
         second.stop()
         await until(lambda: live_brokers(first) == [1])
         assert not heard[-1]
-        assert not node.is_alone
 
         await node.controller.unregister(2)
 
