@@ -26,7 +26,7 @@ from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.metadata_applier import PartitionKeeper
-from tidelog.broker.queues.handler_table import QueueSurroundings, queue_handlers
+from tidelog.broker.queues.handler_table import QueueContext, queue_handlers
 from tidelog.broker.replication.surroundings import Surroundings
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.broker.staging.handlers import staging_handlers
@@ -53,7 +53,7 @@ def serve_clients(
     partitions, flusher = surroundings.partitions, surroundings.flusher
     session = SessionHandler(config, cluster, partitions)
     offsets = OffsetsHandler(env, partitions)
-    queue_surroundings = QueueSurroundings(
+    queue_surroundings = QueueContext(
         env,
         nursery,
         cluster,

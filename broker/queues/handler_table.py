@@ -49,7 +49,7 @@ class QueueHandlers:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSurroundings:
+class QueueContext:
     """A broker, as far as its queues are concerned."""
 
     env: Env
@@ -65,7 +65,7 @@ class QueueSurroundings:
     """Of records, or of a journal, in one reply."""
 
 
-def queue_handlers(surroundings: QueueSurroundings) -> QueueHandlers:
+def queue_handlers(surroundings: QueueContext) -> QueueHandlers:
     """Return what serves the queues of a broker."""
     nursery, waiting = surroundings.nursery, surroundings.waiting
     bytes_max = surroundings.receive_bytes_max

@@ -15,11 +15,11 @@ from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.queues.dead_letters.mover import Mover
+from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
-from tidelog.broker.queues.partition.hosted_partition import MessageWaiter, ServedPartition
-from tidelog.broker.queues.queue_view import QueueFacts, facts_of, is_so
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition, MessageWaiter
+from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
 from tidelog.broker.queues.supervision import start_supervised, supervising
 from tidelog.broker.requests.deadlines import Deadlines
 from tidelog.coordinator.metadata.broker_delta import Delta, Key
@@ -69,12 +69,14 @@ class QueueServer:
         self.reader = SliceReader(env)
         self._cluster = cluster
         self._producer = TopicProducer(cluster)
-        self._served: dict[Key, ServedPartition] = {}
+        self._hosted: dict[Key, HostedPartition] = {}
+        self._movers: dict[HostedPartition, DeadLetterMover] = {}
+        """Of the partitions in `_hosted`."""
         self._came: list[MessageWaiter] = []
-        self._touched: dict[ServedPartition, None] = {}
-        self._to_plan: dict[ServedPartition, None] = {}
-        self._deadlines: Deadlines[ServedPartition] = Deadlines()
-        self._used_at: dict[ServedPartition, float] = {}
+        self._touched: dict[HostedPartition, None] = {}
+        self._to_plan: dict[HostedPartition, None] = {}
+        self._deadlines: Deadlines[HostedPartition] = Deadlines()
+        self._used_at: dict[HostedPartition, float] = {}
         """When each was asked for last, the longest ago first; seconds of trio's clock."""
         self._has_work = trio.Event()
         self._until_deadline = trio.CancelScope()
@@ -87,27 +89,23 @@ class QueueServer:
 
     def __len__(self) -> int:
         """Return how many partitions are loaded, or being loaded."""
-        return len(self._served)
+        return len(self._hosted)
 
-    def mover_of(self, served: ServedPartition) -> Mover:
-        """Return what moves dead letters of a partition."""
-        return Mover(self.nursery, self._producer, served)
-
-    def facts(self, queue_id: bytes, known: QueueFacts | None = None) -> QueueFacts:
-        """Return what the metadata says of a queue: `known`, if it is still so.
+    def view(self, queue_id: bytes, cached: QueueView | None = None) -> QueueView:
+        """Return the metadata of a queue: `cached`, if that is current.
 
         Raises:
             UnknownQueueError: It was deleted.
             UnknownTopicIdError: It is not known here, maybe not yet.
         """
         catalog = self._cluster.metadata.state.catalog
-        if known is not None and is_so(catalog, known):
-            return known
+        if cached is not None and is_current(catalog, cached):
+            return cached
         if not catalog.knows(queue_id):
             raise UnknownTopicIdError(f"no queue has the id {queue_id.hex()} here, maybe not yet")
-        return facts_of(catalog, queue_id)
+        return view_of(catalog, queue_id)
 
-    def find(self, queue_id: bytes, number: int) -> ServedPartition:
+    def find(self, queue_id: bytes, number: int) -> HostedPartition:
         """Return a partition of a queue that is served here, or is being loaded.
 
         Raises:
@@ -116,20 +114,21 @@ class QueueServer:
             NotLeaderError: Another broker serves it.
             LeaderNotAvailableError: Nobody does at the moment.
         """
-        served = self._served.get((queue_id, number))
-        facts = self.facts(queue_id, None if served is None else served.facts)
+        hosted = self._hosted.get((queue_id, number))
+        view = self.view(queue_id, None if hosted is None else hosted.view)
         journal = self.partitions.led(queue_id, number)
-        if served is None or served.journal.partition is not journal or not served.journal.is_led:
-            if served is not None:
-                served.drop(self.why_not_led(served))
-            served = ServedPartition(self, facts, journal)
-            self._served[served.key] = served
-            start_supervised(self.nursery, served, served.load)
-        self._used_at.pop(served, None)
-        self._used_at[served] = trio.current_time()
-        return served
+        if hosted is None or hosted.journal.partition is not journal or not hosted.journal.is_led:
+            if hosted is not None:
+                hosted.drop(self.why_not_led(hosted))
+            hosted = HostedPartition(self, view, journal)
+            self._hosted[hosted.key] = hosted
+            self._movers[hosted] = DeadLetterMover(self.nursery, self._producer, hosted)
+            start_supervised(self.nursery, hosted, hosted.load)
+        self._used_at.pop(hosted, None)
+        self._used_at[hosted] = trio.current_time()
+        return hosted
 
-    def require_moderate(self, queue_id: bytes, numbers: Sequence[int]) -> None:
+    def check_partition_count(self, queue_id: bytes, numbers: Sequence[int]) -> None:
         """Check that a request names no more partitions than a queue has.
 
         Raises:
@@ -137,7 +136,7 @@ class QueueServer:
             UnknownQueueError: There is no such queue.
         """
         with suppress(UnknownTopicIdError):  # It is said of each partition.
-            count = len(self.facts(queue_id).start_offsets)
+            count = len(self.view(queue_id).start_offsets)
             if len(numbers) > count:
                 raise InvalidRequestError(
                     f"the queue has {count} partitions, and the request names {len(numbers)}"
@@ -153,11 +152,11 @@ class QueueServer:
         """
         journal = self.partitions.replica(queue_id, number)
         if journal is not None and journal.leader is not None:
-            served = self.find(queue_id, number)
-            await served.wait_loaded()
-            below = served.core.purged_below
-            await served.committed()
-            return below, served.journal.epoch
+            hosted = self.find(queue_id, number)
+            await hosted.wait_loaded()
+            below = hosted.core.purged_below
+            await hosted.committed()
+            return below, hosted.journal.epoch
         known = self._cluster.metadata.state.partition(queue_id, number)
         if known is None or known.leader is None:
             raise LeaderNotAvailableError(f"nobody serves partition {number} of the queue now")
@@ -173,56 +172,56 @@ class QueueServer:
             ) from error
         return reply.below_offset, None
 
-    def loaded(self, queue_id: bytes, number: int) -> ServedPartition | None:
+    def loaded(self, queue_id: bytes, number: int) -> HostedPartition | None:
         """Return a partition of a queue if it is in memory."""
-        served = self._served.get((queue_id, number))
-        return served if served is not None and served.journal.is_led else None
+        hosted = self._hosted.get((queue_id, number))
+        return hosted if hosted is not None and hosted.journal.is_led else None
 
-    def glanced_at(self, served: ServedPartition) -> None:
+    def keep_briefly(self, hosted: HostedPartition) -> None:
         """Have it forgotten soon unless somebody uses it: who counts all queues uses none."""
-        self._used_at[served] = trio.current_time() - _IDLE_S + _GLANCE_S
-        self.plan(served)
+        self._used_at[hosted] = trio.current_time() - _IDLE_S + _GLANCE_S
+        self.plan(hosted)
 
     def receive(self, waiter: MessageWaiter) -> None:
         """Have a receive look for messages, together with all others that came."""
         self._came.append(waiter)
         self._has_work.set()
 
-    def why_not_led(self, served: ServedPartition) -> BrokerError:
+    def why_not_led(self, hosted: HostedPartition) -> BrokerError:
         """Return why a partition is not served here any more."""
         try:
-            self.facts(served.facts.queue_id)
+            self.view(hosted.view.queue_id)
         except UnknownQueueError:
-            return UnknownQueueError(f"queue {served.facts.name!r} was deleted")
+            return UnknownQueueError(f"queue {hosted.name!r} was deleted")
         except UnknownTopicIdError as error:
             return error
         return NotLeaderError(
-            f"another broker serves partition {served.number} of queue {served.facts.name!r} now"
+            f"another broker serves partition {hosted.number} of queue {hosted.name!r} now"
         )
 
-    def touch(self, served: ServedPartition) -> None:
+    def touch(self, hosted: HostedPartition) -> None:
         """Attend to a partition soon."""
-        self._touched[served] = None
+        self._touched[hosted] = None
         self._has_work.set()
 
-    def plan(self, served: ServedPartition) -> None:
+    def plan(self, hosted: HostedPartition) -> None:
         """Attend to a partition when something happens by itself."""
-        self._to_plan[served] = None
+        self._to_plan[hosted] = None
         self._has_work.set()
 
-    def forget(self, served: ServedPartition) -> None:
+    def forget(self, hosted: HostedPartition) -> None:
         """Have it no more."""
-        if self._remove(served) and served.journal.is_led:
+        if self._remove(hosted) and hosted.journal.is_led:
             # Something has failed: what it had to do goes on when it is loaded again.
-            self.resumer.look_later(served.journal.partition)
+            self.resumer.look_later(hosted.journal.partition)
 
-    def _remove(self, served: ServedPartition) -> bool:
+    def _remove(self, hosted: HostedPartition) -> bool:
         """Return whether it was there."""
-        self._used_at.pop(served, None)
-        self._deadlines.discard(served)
-        if self._served.get(served.key) is not served:
+        self._used_at.pop(hosted, None)
+        self._deadlines.discard(hosted)
+        if self._hosted.get(hosted.key) is not hosted:
             return False
-        del self._served[served.key]
+        del self._hosted[hosted.key], self._movers[hosted]
         return True
 
     def _heard(self, delta: Delta) -> None:
@@ -247,8 +246,8 @@ class QueueServer:
             with trio.CancelScope(deadline=math.inf if deadline is None else deadline) as scope:
                 self._until_deadline = scope
                 await trio.sleep_forever()
-            for served in self._deadlines.take_expired(trio.current_time()):
-                self._touched[served] = None
+            for hosted in self._deadlines.take_expired(trio.current_time()):
+                self._touched[hosted] = None
             self._attend()
 
     async def _attend_to_all(self) -> None:
@@ -262,38 +261,40 @@ class QueueServer:
         for waiter in came:
             waiter.attempt()
         touched, self._touched = self._touched, {}
-        for served in touched:
-            with supervising(served):
-                served.attend()
+        for hosted in touched:
+            with supervising(hosted):
+                hosted.attend()
         # Attending to one may have decided something at another.
         touched |= self._touched
         self._touched = {}
-        for served in touched:
-            with supervising(served):
-                served.flush()
+        for hosted in touched:
+            with supervising(hosted):
+                hosted.flush()
+                if hosted.is_loaded and hosted.error is None:
+                    self._movers[hosted].look()
         touched |= self._to_plan
         self._to_plan = {}
-        for served in touched:
-            self._plan(served)
+        for hosted in touched:
+            self._plan(hosted)
 
-    def _plan(self, served: ServedPartition) -> None:
+    def _plan(self, hosted: HostedPartition) -> None:
         """Note when a partition is to be attended to though nothing happens."""
-        self._deadlines.discard(served)
-        if served.error is not None:
+        self._deadlines.discard(hosted)
+        if hosted.error is not None:
             return
         now = trio.current_time()
-        deadline_ms = served.next_deadline_ms
+        deadline_ms = hosted.next_deadline_ms
         if deadline_ms is None:
-            if not served.is_idle:
+            if not hosted.is_idle or self._movers[hosted].is_moving:
                 return
-            idle_at = self._used_at.get(served, now) + _IDLE_S
+            idle_at = self._used_at.get(hosted, now) + _IDLE_S
             if idle_at <= now:
-                self._remove(served)  # Before: nothing has failed, and nothing is to be resumed.
-                served.unload()
+                self._remove(hosted)  # Before: nothing has failed, and nothing is to be resumed.
+                hosted.unload()
                 return
             deadline = idle_at
         else:
             in_s = (deadline_ms - self.env.clock.now_ms()) / 1000
             deadline = now + min(max(in_s, 0), _CLOCK_LOOK_S)
-        if self._deadlines.add(served, deadline):
+        if self._deadlines.add(hosted, deadline):
             self._until_deadline.deadline = deadline

@@ -28,7 +28,7 @@ _NO_RETENTION_MS: Final = 1 << 61
 
 @final
 @dataclass(frozen=True, slots=True)
-class QueueFacts:
+class QueueView:
     """A queue, as one version of the metadata knows it."""
 
     journal: Topic
@@ -49,7 +49,7 @@ class QueueFacts:
         """The topic id of the journal."""
         return self.journal.topic_id
 
-    def is_same(self, other: "QueueFacts") -> bool:
+    def is_same(self, other: "QueueView") -> bool:
         """Return whether nothing has changed: topics are made anew when they change."""
         return self.journal is other.journal and self.dead_letters is other.dead_letters
 
@@ -97,7 +97,7 @@ class QueueFacts:
         assert config is not None
         return None if config.send_rate is None else config.send_rate / len(self.start_offsets)
 
-    def has_same_window(self, other: "QueueFacts") -> bool:
+    def has_same_window(self, other: "QueueView") -> bool:
         """Return whether the same messages are duplicates under both."""
         ours, theirs = self.deduplication_rule, other.deduplication_rule
         return (self.window_ms, ours.scope, ours.is_content_based) == (
@@ -134,7 +134,7 @@ class QueueFacts:
         return None if topic is None else (topic.topic_id, number % topic.partition_count)
 
 
-def facts_of(catalog: Catalog, queue_id: bytes) -> QueueFacts:
+def view_of(catalog: Catalog, queue_id: bytes) -> QueueView:
     """Return what is known of a queue.
 
     Raises:
@@ -146,7 +146,7 @@ def facts_of(catalog: Catalog, queue_id: bytes) -> QueueFacts:
             f"no queue has the id {queue_id.hex()}; it was deleted, or never was here"
         )
     spec = journal.queue
-    return QueueFacts(
+    return QueueView(
         journal,
         _dead_letters(catalog, journal.queue_config),
         spec.source_topic_id,
@@ -155,13 +155,13 @@ def facts_of(catalog: Catalog, queue_id: bytes) -> QueueFacts:
     )
 
 
-def is_so(catalog: Catalog, facts: QueueFacts) -> bool:
+def is_current(catalog: Catalog, view: QueueView) -> bool:
     """Return whether nothing has changed: topics are made anew when they change."""
-    journal = facts.journal
+    journal = view.journal
     return (
         catalog.topic_by_id(journal.topic_id) is journal
         and journal.queue_config is not None
-        and _dead_letters(catalog, journal.queue_config) is facts.dead_letters
+        and _dead_letters(catalog, journal.queue_config) is view.dead_letters
     )
 
 

@@ -19,23 +19,14 @@ Args = TypeVarTuple("Args")
 _log = logging.getLogger("tidelog.broker")
 
 
-class Named(Protocol):
-    """A queue."""
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        ...
-
-
 class Supervised(Protocol):
     """A partition of a queue."""
 
     number: int
 
     @property
-    def facts(self) -> Named:
-        """Whose partition it is."""
+    def name(self) -> str:
+        """The name of the queue."""
         ...
 
     def drop(self, error: BrokerError) -> None:
@@ -56,7 +47,7 @@ def surviving(work: str) -> Generator[None]:
 
 
 @contextmanager
-def supervising(served: Supervised) -> Generator[None]:
+def supervising(hosted: Supervised) -> Generator[None]:
     """Catch every exception of the block: put it into the log, and drop the partition for it.
 
     One of the three supervisors; the others are those of requests and of connections.
@@ -64,9 +55,9 @@ def supervising(served: Supervised) -> Generator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001  (the supervisor)
-        name, number = served.facts.name, served.number
+        name, number = hosted.name, hosted.number
         _log.error("partition %d of queue %r failed unexpectedly", number, name, exc_info=error)
-        served.drop(
+        hosted.drop(
             UnexpectedServerError(
                 f"partition {number} of queue {name!r} failed unexpectedly"
                 f" ({type(error).__name__}) and is loaded anew; the log of the broker has the"
@@ -77,14 +68,14 @@ def supervising(served: Supervised) -> Generator[None]:
 
 def start_supervised(
     nursery: trio.Nursery,
-    served: Supervised,
+    hosted: Supervised,
     work: Callable[[*Args], Awaitable[None]],
     *args: *Args,
 ) -> None:
     """Start a task of a partition, `supervising` it."""
 
     async def run() -> None:
-        with supervising(served):
+        with supervising(hosted):
             await work(*args)
 
     nursery.start_soon(run, name=work)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from tidelog.broker.metadata_applier import PartitionKeeper
-from tidelog.broker.queues.handler_table import QueueSurroundings
+from tidelog.broker.queues.handler_table import QueueContext
 from tidelog.broker.staging.server import StagingServer
 from tidelog.broker.staging.transactions import StageHandler, TransactionsHandler
 from tidelog.wire.protocol import api
@@ -27,7 +27,7 @@ class StagingHandlers:
 
 
 def staging_handlers(
-    surroundings: QueueSurroundings, keeper: PartitionKeeper, *, staged_bytes_max: int
+    surroundings: QueueContext, keeper: PartitionKeeper, *, staged_bytes_max: int
 ) -> StagingHandlers:
     """Return what serves the staged writes of a broker."""
     env, cluster, flusher = surroundings.env, surroundings.cluster, surroundings.flusher

@@ -43,10 +43,6 @@ class _Task:
         self._server = server
         self._key = key
 
-    @property
-    def facts(self) -> "_Task":
-        return self
-
     def drop(self, error: BrokerError) -> None:
         self._server.failed(self._key, error)
 

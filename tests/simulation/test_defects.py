@@ -44,7 +44,6 @@ class Served:
 
     def __init__(self) -> None:
         self.number = 3
-        self.facts = self
         self.error: BrokerError | None = None
 
     def drop(self, error: BrokerError) -> None:
@@ -53,9 +52,9 @@ class Served:
 
 def test_a_defect_of_a_partition_of_a_queue_is_an_objection_though_the_broker_goes_on() -> None:
     heard: list[BaseException] = []
-    served = Served()
+    hosted = Served()
 
-    with no_defect_unheard(heard.append), supervising(served):
+    with no_defect_unheard(heard.append), supervising(hosted):
         fail(LookupError("what"))
 
     (objection,) = heard
@@ -63,7 +62,7 @@ def test_a_defect_of_a_partition_of_a_queue_is_an_objection_though_the_broker_go
     assert objection.checker == "NoDefects"
     assert "partition 3 of queue 'orders' failed unexpectedly" in str(objection)
     assert "LookupError: what" in str(objection)
-    assert isinstance(served.error, UnexpectedServerError)
+    assert isinstance(hosted.error, UnexpectedServerError)
 
 
 def test_an_objection_that_a_broker_took_for_a_defect_stays_what_it_is() -> None:

@@ -23,9 +23,9 @@ from tidelog.broker.queues.dead_letter_record import (
     fitting,
 )
 from tidelog.broker.queues.dead_letters.chunk_copy import ChunkCopier
-from tidelog.broker.queues.dead_letters.redriver import Redriver
+from tidelog.broker.queues.dead_letters.redrive_job import RedriveJob
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.record_reader import UndecodableRecordsError
 from tidelog.broker.queues.supervision import start_supervised
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
@@ -51,43 +51,43 @@ _REFUSED_KEPT: Final = 10_000
 
 
 @final
-class Mover:
+class DeadLetterMover:
     """Moves what one partition of a queue has to move."""
 
     def __init__(
-        self, nursery: trio.Nursery, producer: TopicProducer, served: ServedPartition
+        self, nursery: trio.Nursery, producer: TopicProducer, hosted: HostedPartition
     ) -> None:
         """Move with `producer`; tasks run in `nursery`."""
         self._nursery = nursery
         self._producer = producer
-        self._served = served
+        self._hosted = hosted
         self._under_way: set[Target] = set()
         self._known: set[Target] = set()
         """Targets at which nothing is of which the journal does not say that it is there."""
         self._refusals: dict[int, int] = {}
         """How often letters were refused here, by their offsets; the longest known first."""
-        self._redriver = Redriver(nursery, producer, served)
-        self._chunks = ChunkCopier(served.reading, producer, served.now_ms)
+        self._redrive_job = RedriveJob(nursery, producer, hosted)
+        self._chunks = ChunkCopier(hosted.record_reader, producer, hosted.now_ms)
 
     @property
     def is_moving(self) -> bool:
         """Whether something is under way."""
-        return bool(self._under_way) or self._redriver.is_running
+        return bool(self._under_way) or self._redrive_job.is_running
 
     def look(self) -> None:
         """Begin to move what is to be moved."""
-        self._redriver.look()
-        for target in self._served.core.move_targets:
+        self._redrive_job.look()
+        for target in self._hosted.core.move_targets:
             if target not in self._under_way:
                 self._under_way.add(target)
-                start_supervised(self._nursery, self._served, self._run, target)
+                start_supervised(self._nursery, self._hosted, self._run, target)
 
     async def _run(self, target: Target) -> None:
-        served = self._served
+        hosted = self._hosted
         delay_s = _RETRY_MIN_S
         try:
-            while served.error is None:
-                batch = served.core.next_move(target)
+            while hosted.error is None:
+                batch = hosted.core.next_move(target)
                 if batch is None:
                     return
                 try:
@@ -104,11 +104,11 @@ class Mover:
             self._under_way.discard(target)
 
     def _tell(self, batch: MoveBatch, error: Exception) -> None:
-        self._served.probe(
+        self._hosted.probe(
             "dead_letters_wait",
             severity="warning",
-            queue=self._served.facts.name,
-            partition=self._served.number,
+            queue=self._hosted.view.name,
+            partition=self._hosted.number,
             topic=self._producer.topic_name(batch.target[0]),
             reason=str(error),
         )
@@ -120,18 +120,18 @@ class Mover:
             BrokerError: Nobody knows at the moment.
             ConnectionLostError: The same.
         """
-        served = self._served
+        hosted = self._hosted
         try:
             found = await self._producer.progress(batch.target, self._producer_id)
         except UnknownTopicError as error:
             self._fail(batch, batch.count, str(error))
             return
-        served.require()
+        hosted.require()
         self._known.add(batch.target)
         if found.producer_epoch == batch.epoch and found.next_sequence is not None:
             count = min(found.next_sequence - batch.sequence, batch.count)
             if count > 0:
-                served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+                hosted.decide(hosted.core.moved(batch, count, now_ms=hosted.now_ms()))
 
     async def _move(self, batch: MoveBatch) -> None:
         """Move the first messages of a batch, which is not at its target.
@@ -141,18 +141,18 @@ class Mover:
             ConnectionLostError: Nobody knows.
             WireFormatError: Nobody knows.
         """
-        served = self._served
+        hosted = self._hosted
         # What is not committed may come to nothing, and then the message stays where it is.
-        await served.committed()
+        await hosted.committed()
         if not self._is_next(batch):
             return
-        log_start_offset = served.records.partition().log.log_start_offset
+        log_start_offset = hosted.records.partition().log.log_start_offset
         if log_start_offset > batch.runs[0][0]:
-            served.require()
-            served.decide(served.core.lost(batch, log_start_offset, now_ms=served.now_ms()))
+            hosted.require()
+            hosted.decide(hosted.core.lost(batch, log_start_offset, now_ms=hosted.now_ms()))
             return
         try:
-            records = await served.reading.records(batch.runs)
+            records = await hosted.record_reader.records(batch.runs)
         except UndecodableRecordsError as error:
             self._refused(batch, error.count_in(batch.runs), error)
             return
@@ -163,18 +163,18 @@ class Mover:
         self._known.discard(batch.target)
         count = await self._produce(batch, records)
         self._known.add(batch.target)
-        served.require()
+        hosted.require()
         self._chunks.settled(batch.target)
         if count:
-            served.decide(served.core.moved(batch, count, now_ms=served.now_ms()))
+            hosted.decide(hosted.core.moved(batch, count, now_ms=hosted.now_ms()))
 
     def _is_next(self, batch: MoveBatch) -> bool:
         """Return whether a batch is to be moved still: others may have decided otherwise."""
-        return self._served.core.next_move(batch.target) == batch
+        return self._hosted.core.next_move(batch.target) == batch
 
     @property
     def _producer_id(self) -> int:
-        return producer_id_of(self._served.facts.queue_id, self._served.number)
+        return producer_id_of(self._hosted.view.queue_id, self._hosted.number)
 
     async def _produce(self, batch: MoveBatch, records: list[Record]) -> int:
         """Return how many of the first records are at the target now, as far as it is known.
@@ -188,7 +188,7 @@ class Mover:
                 return 0
             encoded = batch_of(
                 whole,
-                now_ms=self._served.now_ms(),
+                now_ms=self._hosted.now_ms(),
                 producer_id=self._producer_id,
                 producer_epoch=batch.epoch,
                 base_sequence=batch.sequence,
@@ -230,22 +230,22 @@ class Mover:
         return times
 
     def _fail(self, batch: MoveBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
-        served = self._served
-        served.require()
-        served.decide(
-            served.core.move_failed(batch, count, reason, delay_ms=delay_ms, now_ms=served.now_ms())
+        hosted = self._hosted
+        hosted.require()
+        hosted.decide(
+            hosted.core.move_failed(batch, count, reason, delay_ms=delay_ms, now_ms=hosted.now_ms())
         )
 
     def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
-        served = self._served
+        hosted = self._hosted
         if batch.redrive:
             return [as_it_was(record) for record in records]
-        facts = served.facts
-        topic = self._producer.topic_name(facts.source_id)
-        origin = Origin(facts.name, topic, served.number)
+        view = hosted.view
+        topic = self._producer.topic_name(view.source_id)
+        origin = Origin(view.name, topic, hosted.number)
         letters = {
             offset: each
-            for each in served.core.dead_letters(batch)
+            for each in hosted.core.dead_letters(batch)
             for offset in range(each.first_offset, each.first_offset + each.count)
         }
         return [as_dead_letter(record, origin, letters[record.offset]) for record in records]

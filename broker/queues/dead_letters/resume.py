@@ -15,9 +15,9 @@ from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.journal import Journal
-from tidelog.broker.queues.queue_view import QueueFacts
+from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervision import surviving
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, WireFormatError
@@ -38,7 +38,7 @@ class QueuesHere(Protocol):
     flusher: Flusher
     reader: SliceReader
 
-    def facts(self, queue_id: bytes) -> QueueFacts:
+    def view(self, queue_id: bytes) -> QueueView:
         """Return what the metadata says of a queue.
 
         Raises:
@@ -46,7 +46,7 @@ class QueuesHere(Protocol):
         """
         ...
 
-    def find(self, queue_id: bytes, number: int) -> ServedPartition:
+    def find(self, queue_id: bytes, number: int) -> HostedPartition:
         """Return a partition of a queue that is served here, or is being loaded.
 
         Raises:
@@ -54,7 +54,7 @@ class QueuesHere(Protocol):
         """
         ...
 
-    def loaded(self, queue_id: bytes, number: int) -> ServedPartition | None:
+    def loaded(self, queue_id: bytes, number: int) -> HostedPartition | None:
         """Return a partition of a queue if it is in memory."""
         ...
 
@@ -141,8 +141,8 @@ class Resumer:
             WireFormatError: A newer version wrote the journal.
         """
         queues = self._queues
-        served = queues.loaded(*partition.key)
-        if served is None:
+        hosted = queues.loaded(*partition.key)
+        if hosted is None:
             journal = Journal(queues.env, queues.flusher, partition)
             try:
                 last = await journal.read_last(queues.reader)
@@ -151,11 +151,11 @@ class Resumer:
                     raise
                 return  # Whoever leads it now looks at it.
             work = BackgroundWork.NOTHING if last is None else last.background_work
-            has_place = queues.facts(partition.topic_id).dead_letters is not None
+            has_place = queues.view(partition.topic_id).dead_letters is not None
             if work == BackgroundWork.NOTHING or (work == BackgroundWork.KEPT and not has_place):
                 return
-            served = queues.find(*partition.key)
+            hosted = queues.find(*partition.key)
         with trio.move_on_after(_LOADING_S), suppress(BrokerError):
             # If it fails it is forgotten, and looked at again for that.
-            await served.wait_loaded()
-            served.require()
+            await hosted.wait_loaded()
+            hosted.require()

@@ -9,7 +9,7 @@ import trio
 
 from tidelog.broker.queues.handlers.deduplication_windows import SentWindows
 from tidelog.broker.queues.loss_alerts.expiry_forecast import Losses, MessageLoss
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
 from tidelog.queue_layer.commands.redrive import RedriveCommand
@@ -59,37 +59,37 @@ class QueueAdministration:
 
     async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
         """Count messages by state."""
-        self._server.require_moderate(request.queue_id, request.partitions)
+        self._server.check_partition_count(request.queue_id, request.partitions)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         counts: list[QueueCounts] = []
         for number in request.partitions:
             try:
                 was_here = self._server.loaded(request.queue_id, number) is not None
-                served = self._server.find(request.queue_id, number)
+                hosted = self._server.find(request.queue_id, number)
                 with deciding_until(deadline):
-                    await served.catch_up()
-                counts.append(await self._count(served))
+                    await hosted.catch_up()
+                counts.append(await self._count(hosted))
                 if not was_here:
-                    self._server.glanced_at(served)
+                    self._server.keep_briefly(hosted)
             except UnknownQueueError:
                 raise
             except BrokerError as error:
                 counts.append(QueueCounts(number, 0, 0, 0, 0, 0, error=error.to_wire()))
         return CountMessagesReply(counts)
 
-    async def _count(self, served: ServedPartition) -> QueueCounts:
-        core = served.core
+    async def _count(self, hosted: HostedPartition) -> QueueCounts:
+        core = hosted.core
         visible, leased, delayed, dead = core.counts()
         low_water_mark = core.low_water_mark
         oldest, loss = None, MessageLoss()
         if visible or leased or delayed or dead:
-            source = served.records.partition()
+            source = hosted.records.partition()
             with suppress(CorruptRecordError):  # Then nobody knows its time.
                 oldest = await self._losses.oldest(source, low_water_mark)
             if oldest is not None:
-                loss = self._losses.of(oldest, source, served.facts)
+                loss = self._losses.of(oldest, source, hosted.view)
         return QueueCounts(
-            served.number,
+            hosted.number,
             visible,
             leased,
             delayed,
@@ -104,34 +104,34 @@ class QueueAdministration:
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:
         """Do away with every message that is there now, and with none that is sent later."""
-        self._server.require_moderate(request.queue_id, request.partitions)
-        ends: dict[ServedPartition, int] = {}
+        self._server.check_partition_count(request.queue_id, request.partitions)
+        ends: dict[HostedPartition, int] = {}
         for number in request.partitions:
             with suppress(BrokerError):  # It is told below.
-                served = self._server.find(request.queue_id, number)
-                ends[served] = served.records.partition().high_watermark
+                hosted = self._server.find(request.queue_id, number)
+                ends[hosted] = hosted.records.partition().high_watermark
 
-        async def purge(served: ServedPartition) -> int:
-            if served not in ends:
+        async def purge(hosted: HostedPartition) -> int:
+            if hosted not in ends:
                 raise LeaderNotAvailableError("nobody knew what there was; ask again")
-            core, count = served.core, 0
+            core, count = hosted.core, 0
             # Whoever has just taken over may not have heard yet that so much is committed.
-            end = max(ends[served], served.loaded_to)
+            end = max(ends[hosted], hosted.loaded_to)
             while True:
                 stop = core.removal_end(core.low_water_mark, end)
-                count += served.decide(core.purge(stop, now_ms=served.now_ms()))
-                self._windows.doubt(*served.key)
+                count += hosted.decide(core.purge(stop, now_ms=hosted.now_ms()))
+                self._windows.doubt(*hosted.key)
                 if stop >= end:
                     return count
                 await trio.lowlevel.checkpoint()
-                served.require()
+                hosted.require()
 
         return await self._do(request.queue_id, request.partitions, purge)
 
     async def last_purge(self, request: LastPurgeRequest) -> LastPurgeReply:
         """Tell whoever leads the records below which of them nothing was sent, as it were."""
-        served = self._server.find(request.queue_id, request.partition)
-        below, _ = await self._server.purged_below(*served.key)
+        hosted = self._server.find(request.queue_id, request.partition)
+        below, _ = await self._server.purged_below(*hosted.key)
         return LastPurgeReply(below)
 
     async def cancel(self, request: CancelRequest) -> CancelReply:
@@ -144,25 +144,25 @@ class QueueAdministration:
         starts = [first for first, _ in request.runs]
         if any(count < 1 for _, count in request.runs) or any(map(gt, [0, *ends], starts)):
             raise InvalidRequestError("runs are of at least one message, and in order")
-        served = self._server.find(request.queue_id, request.partition)
+        hosted = self._server.find(request.queue_id, request.partition)
         with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
-            await served.catch_up()
+            await hosted.catch_up()
         refused: list[Refused] = []
         rest = request.runs
         while rest:
-            done = served.decide(served.core.cancel(rest, now_ms=served.now_ms()))
+            done = hosted.decide(hosted.core.cancel(rest, now_ms=hosted.now_ms()))
             refused, rest = refused + done.refused, done.rest
             if rest:
                 await trio.lowlevel.checkpoint()
-                await served.catch_up()
-        await served.committed()
+                await hosted.catch_up()
+        await hosted.committed()
         return CancelReply(refused)
 
     async def seek(self, request: SeekRequest) -> QueueDoneReply:
         """Hand out again everything from an offset on."""
 
-        async def seek(served: ServedPartition) -> int:
-            source = served.records.partition()
+        async def seek(hosted: HostedPartition) -> int:
+            source = hosted.records.partition()
             start, end = source.log.log_start_offset, source.high_watermark
             if not start <= request.offset <= end:
                 raise OffsetOutOfRangeError(
@@ -171,9 +171,9 @@ class QueueAdministration:
                     log_start_offset=start,
                     log_end_offset=end,
                 )
-            served.decide(served.core.seek(request.offset, now_ms=served.now_ms()))
-            await served.catch_up()
-            return sum(served.core.counts())
+            hosted.decide(hosted.core.seek(request.offset, now_ms=hosted.now_ms()))
+            await hosted.catch_up()
+            return sum(hosted.core.counts())
 
         return await self._do(request.queue_id, [request.partition], seek)
 
@@ -187,26 +187,26 @@ class QueueAdministration:
         if command.messages_per_s is not None and command.messages_per_s < 1:
             raise InvalidRequestError("messages_per_s is at least 1, or not given")
 
-        async def redrive(served: ServedPartition) -> int:
-            core, now_ms = served.core, served.now_ms()
+        async def redrive(hosted: HostedPartition) -> int:
+            core, now_ms = hosted.core, hosted.now_ms()
             if not request.is_cancelled:
-                return served.decide(core.start_redrive(command, now_ms=now_ms))
-            served.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
+                return hosted.decide(core.start_redrive(command, now_ms=now_ms))
+            hosted.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
             return 0 if core.redrive is None else core.redrive.taken
 
         return await self._do(request.queue_id, request.partitions, redrive)
 
     async def describe_redrive(self, request: DescribeRedriveRequest) -> DescribeRedriveReply:
         """Say how far redrives are."""
-        self._server.require_moderate(request.queue_id, request.partitions)
+        self._server.check_partition_count(request.queue_id, request.partitions)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         redrives: list[RedriveDescription] = []
         for number in request.partitions:
             try:
-                served = self._server.find(request.queue_id, number)
+                hosted = self._server.find(request.queue_id, number)
                 with deciding_until(deadline):
-                    await served.wait_loaded()
-                redrives.append(_described(served))
+                    await hosted.wait_loaded()
+                redrives.append(_described(hosted))
             except UnknownQueueError:
                 raise
             except BrokerError as error:
@@ -217,22 +217,22 @@ class QueueAdministration:
         self,
         queue_id: bytes,
         numbers: list[int],
-        do: Callable[[ServedPartition], Awaitable[int]],
+        do: Callable[[HostedPartition], Awaitable[int]],
     ) -> QueueDoneReply:
         """Do something at partitions, each of which succeeds or fails on its own.
 
         Where not all messages are known in time, nothing is done: it would be something else.
         """
-        self._server.require_moderate(queue_id, numbers)
+        self._server.check_partition_count(queue_id, numbers)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         results: list[QueuePartitionDone] = []
         for number in numbers:
             try:
-                served = self._server.find(queue_id, number)
+                hosted = self._server.find(queue_id, number)
                 with deciding_until(deadline):
-                    await served.catch_up()
-                count = await do(served)
-                await served.committed()
+                    await hosted.catch_up()
+                count = await do(hosted)
+                await hosted.committed()
                 results.append(QueuePartitionDone(number, count))
             except UnknownQueueError:
                 raise
@@ -241,18 +241,18 @@ class QueueAdministration:
         return QueueDoneReply(results)
 
 
-def _described(served: ServedPartition) -> RedriveDescription:
-    redrive = served.core.redrive
+def _described(hosted: HostedPartition) -> RedriveDescription:
+    redrive = hosted.core.redrive
     if redrive is None:
-        return RedriveDescription(served.number)
+        return RedriveDescription(hosted.number)
     return RedriveDescription(
-        served.number,
+        hosted.number,
         redrive.status,
         redrive.started_ms,
         redrive.ended_ms,
         redrive.to_move,
         redrive.moved,
-        served.core.redriven_on_the_way,
+        hosted.core.redriven_on_the_way,
         redrive.left,
         redrive.skipped,
         redrive.failed,

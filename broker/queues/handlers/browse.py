@@ -48,21 +48,21 @@ class LookHandler:
 
     async def _look(self, request: LookRequest, replier: Replier) -> None:
         with replier:
-            served = self._server.find(request.queue_id, request.partition)
+            hosted = self._server.find(request.queue_id, request.partition)
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
-                await served.catch_up()
+                await hosted.catch_up()
             states = [_STATES[state] for state in request.states]
-            runs, next_offset = served.core.look(
+            runs, next_offset = hosted.core.look(
                 states, max(request.from_offset, 0), request.max_messages
             )
             pieces: list[BytesLike | FileRegion] = []
             if request.bytes_max and runs:
                 bytes_max = min(request.bytes_max, self._bytes_max)
-                gathered = await served.reading.read(runs, bytes_max=bytes_max)
-                pieces.extend(served.reading.pieces(gathered.batches))
+                gathered = await hosted.record_reader.read(runs, bytes_max=bytes_max)
+                pieces.extend(hosted.record_reader.pieces(gathered.batches))
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
-            replier.reply(LookReply(runs, next_offset, served.now_ms()), pieces)
+            replier.reply(LookReply(runs, next_offset, hosted.now_ms()), pieces)
 
 
 def _cut(runs: list[SeenRun], end: int) -> list[SeenRun]:

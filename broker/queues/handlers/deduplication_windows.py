@@ -10,10 +10,10 @@ from typing import Final, NamedTuple, final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.queues.partition.record_reader import RecordReading
+from tidelog.broker.queues.partition.record_reader import RecordReader
 from tidelog.broker.queues.partition.source_records import Reading, SourceRecords
 from tidelog.broker.queues.queue_server import QueueServer
-from tidelog.broker.queues.queue_view import QueueFacts
+from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervision import surviving
 from tidelog.coordinator.metadata.broker_delta import Key
 from tidelog.logstore.segments.batch_scanner import walk_headers
@@ -46,10 +46,10 @@ class StoredSend(NamedTuple):
 class SentWindow:
     """What this broker knows, in one leader epoch, of the sends to one partition of a queue."""
 
-    def __init__(self, facts: QueueFacts, number: int, partition: Partition) -> None:
+    def __init__(self, view: QueueView, number: int, partition: Partition) -> None:
         leader = partition.leader
         assert leader is not None, "it was found, so it is led here"
-        self.facts = facts
+        self.view = view
         self.number = number
         self.partition = partition
         self.leader_epoch = leader.leader_epoch
@@ -75,7 +75,7 @@ class SentWindow:
     @property
     def idle_s(self) -> float:
         """After how long without sends it is forgotten: all in it is too old by then, or soon."""
-        return max(_IDLE_S, 2 * self.facts.window_ms / 1000)
+        return max(_IDLE_S, 2 * self.view.window_ms / 1000)
 
     def forget_below(self, offset: int) -> None:
         """Take note of a purge."""
@@ -95,19 +95,19 @@ class SentWindows:
         """That which was used last is the last one."""
         self._is_sweeping = False
 
-    def find(self, facts: QueueFacts, number: int, partition: Partition) -> SentWindow:
+    def find(self, view: QueueView, number: int, partition: Partition) -> SentWindow:
         """Return what is known of the sends to a partition, which is led here."""
-        key = (facts.queue_id, number)
+        key = (view.queue_id, number)
         window = self._windows.pop(key, None)
         if window is None or window.partition is not partition or not window.is_led:
-            window = SentWindow(facts, number, partition)
-        elif not facts.is_same(window.facts):
-            if not facts.has_same_window(window.facts):
+            window = SentWindow(view, number, partition)
+        elif not view.is_same(window.view):
+            if not view.has_same_window(window.view):
                 window.messages = None
-            window.facts = facts
+            window.view = view
         self._windows[key] = window
         window.used_at = trio.current_time()
-        rate = facts.messages_per_s
+        rate = view.messages_per_s
         if rate is None:
             window.quota = None
         elif window.quota is None or window.quota.messages_per_s != rate:
@@ -119,9 +119,9 @@ class SentWindows:
 
     def is_current(self, window: SentWindow) -> bool:
         """Return whether every purge is known, so that it can be relied on if it is loaded."""
-        if not window.facts.is_fifo:
+        if not window.view.is_fifo:
             return True
-        journal = self._server.partitions.replica(window.facts.queue_id, window.number)
+        journal = self._server.partitions.replica(window.view.queue_id, window.number)
         epoch = None if journal is None or journal.leader is None else journal.leader.leader_epoch
         return epoch is not None and epoch == window.purge_epoch
 
@@ -149,9 +149,9 @@ class SentWindows:
         Raises:
             BrokerError: Reading failed.
         """
-        if window.facts.is_fifo and window.messages is None:
+        if window.view.is_fifo and window.messages is None:
             await self.load(window)
-        return await self._reading(window).drive(self._stored(window, base_offset))
+        return await self._record_reader(window).drive(self._stored(window, base_offset))
 
     def doubt(self, queue_id: bytes, number: int) -> None:
         """Take note that a purge was decided here: nothing is sent before it is committed."""
@@ -163,27 +163,27 @@ class SentWindows:
     async def _learn_of_purges(self, window: SentWindow) -> None:
         """Learn below which offset nothing counts."""
         count = window.purge_count
-        below, epoch = await self._server.purged_below(window.facts.queue_id, window.number)
+        below, epoch = await self._server.purged_below(window.view.queue_id, window.number)
         window.forget_below(below)
         if count == window.purge_count:
             window.purge_epoch = epoch
 
     async def _read(self, window: SentWindow) -> None:
-        facts = window.facts
-        kept = DeduplicationWindow(facts.window_ms)
-        messages = SentMessages(facts.queue_id, facts.deduplication_rule, kept)
+        view = window.view
+        kept = DeduplicationWindow(view.window_ms)
+        messages = SentMessages(view.queue_id, view.deduplication_rule, kept)
         messages.forget_below(window.purged_below)
-        await self._reading(window).drive(self._feed(window, messages))
-        if facts is window.facts:
+        await self._record_reader(window).drive(self._feed(window, messages))
+        if view is window.view:
             messages.forget_below(window.purged_below)
             window.messages = messages
 
-    def _reading(self, window: SentWindow) -> RecordReading:
-        server, facts = self._server, window.facts
+    def _record_reader(self, window: SentWindow) -> RecordReader:
+        server, view = self._server, window.view
         records = SourceRecords(
-            server.partitions, server.reader, facts.source_id, number=window.number
+            server.partitions, server.reader, view.source_id, number=window.number
         )
-        return RecordReading(records, server.reader)
+        return RecordReader(records, server.reader)
 
     def _stored(self, window: SentWindow, base_offset: int) -> Reading[StoredSend]:
         partition = window.partition
@@ -217,7 +217,7 @@ class SentWindows:
     def _feed(self, window: SentWindow, messages: SentMessages) -> Reading[None]:
         """Tell of all messages that are as young as the window, in the order of the log."""
         partition = window.partition
-        since_ms = self._server.env.clock.now_ms() - window.facts.window_ms
+        since_ms = self._server.env.clock.now_ms() - window.view.window_ms
         try:
             at = partition.log.offset_before(since_ms)
             steps = 0

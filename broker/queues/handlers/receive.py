@@ -6,8 +6,11 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.queues.partition.delivery import Nothing, Taken
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import (
+    Delivery,
+    EmptyReason,
+    HostedPartition,
+)
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
 from tidelog.broker.requests.purgatory import Waiting
@@ -61,7 +64,7 @@ class PendingReceive:
         self._request = request
         self._replier = replier
         self._bytes_max = bytes_max
-        self._served: list[ServedPartition] = []
+        self._hosted: list[HostedPartition] = []
         self._results: list[PartitionReceived] = []
         self._pieces: dict[int, list[bytes | FileRegion]] = {}
         """By the place of the result."""
@@ -78,17 +81,17 @@ class PendingReceive:
         """
         for number in self._request.partitions:
             try:
-                served = self._server.find(self._request.queue_id, number)
+                hosted = self._server.find(self._request.queue_id, number)
             except UnknownQueueError:
                 raise
             except BrokerError as error:
                 self._results.append(PartitionReceived(number, error=error.to_wire()))
             else:
-                self._served.append(served)
-        for served in self._served:
-            served.waiters[self] = None
+                self._hosted.append(hosted)
+        for hosted in self._hosted:
+            hosted.waiters[self] = None
             if self._is_impatient:
-                served.impatient[self] = None
+                hosted.impatient[self] = None
         self._replier.asking.parked[self] = None
         wait_s = min(self._request.max_wait_ms, _MAX_WAIT_MS_MAX) / 1000
         self._waiting.add(self, trio.current_time() + (wait_s or _LOADING_S))
@@ -98,7 +101,7 @@ class PendingReceive:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         return self._is_waiting
 
-    def attempt(self, news_at: ServedPartition | None = None) -> None:
+    def attempt(self, news_at: HostedPartition | None = None) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         if self._is_waiting:
             with self._replier:
@@ -106,63 +109,63 @@ class PendingReceive:
                 return
             self._end()  # A defect, which was answered.
 
-    def _attempt(self, news_at: ServedPartition | None, *, is_last: bool) -> None:
+    def _attempt(self, news_at: HostedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._bytes_max
-        unknown: list[ServedPartition] = []
-        for served in self._in_order(news_at):
+        unknown: list[HostedPartition] = []
+        for hosted in self._in_order(news_at):
             try:
                 is_first = left == self._request.max_messages
                 command = self._whole if is_first else self._command(left)
-                taken = served.take(self, command, room)
+                delivery = hosted.take(self, command, room)
             except BrokerError as error:
                 if not self._is_waiting:
                     return  # It was told by whoever is not served any more.
                 # Of a disk that has failed here: whoever leads next has another one.
-                told = served.journal.partition.passing(error)
-                self._results.append(PartitionReceived(served.number, error=told.to_wire()))
+                told = hosted.journal.partition.passing(error)
+                self._results.append(PartitionReceived(hosted.number, error=told.to_wire()))
                 continue
-            if taken is Nothing.NOT_KNOWN_YET:
-                unknown.append(served)
-            elif isinstance(taken, Taken):
-                self._add(served, taken)
-                left -= sum(run.count for run in taken.received.runs)
-                room -= taken.received.batch_bytes
+            if delivery is EmptyReason.NOT_KNOWN_YET:
+                unknown.append(hosted)
+            elif isinstance(delivery, Delivery):
+                self._add(hosted, delivery)
+                left -= sum(run.count for run in delivery.received.runs)
+                room -= delivery.received.batch_bytes
                 if left <= 0 or room <= 0:
                     break
-            elif served is news_at and not self._is_impatient:
+            elif hosted is news_at and not self._is_impatient:
                 return  # The others have no news.
         self._settle_if_due(unknown, is_last=is_last)
 
-    def _settle_if_due(self, unknown: Sequence[ServedPartition], *, is_last: bool) -> None:
+    def _settle_if_due(self, unknown: Sequence[HostedPartition], *, is_last: bool) -> None:
         if is_last and self._is_impatient and not self._results:
-            for served in unknown:
+            for hosted in unknown:
                 late = LeaderNotAvailableError(
-                    f"partition {served.number} of the queue is not loaded yet; ask again"
+                    f"partition {hosted.number} of the queue is not loaded yet; ask again"
                 )
-                self._results.append(PartitionReceived(served.number, error=late.to_wire()))
+                self._results.append(PartitionReceived(hosted.number, error=late.to_wire()))
         if self._results or is_last or (self._is_impatient and not unknown):
             self._settle()
 
-    def _in_order(self, news_at: ServedPartition | None) -> Sequence[ServedPartition]:
+    def _in_order(self, news_at: HostedPartition | None) -> Sequence[HostedPartition]:
         """Return the partitions, the one with news first: those before it have had nothing."""
-        if news_at is None or self._served[0] is news_at:
-            return self._served
-        return [news_at, *(served for served in self._served if served is not news_at)]
+        if news_at is None or self._hosted[0] is news_at:
+            return self._hosted
+        return [news_at, *(hosted for hosted in self._hosted if hosted is not news_at)]
 
-    def took(self, served: ServedPartition, taken: Taken) -> None:
+    def on_delivery(self, hosted: HostedPartition, delivery: Delivery) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         with self._replier:
-            self._add(served, taken)
+            self._add(hosted, delivery)
             self._settle()
 
-    def failed_at(self, served: ServedPartition, error: BrokerError) -> None:
+    def on_failure(self, hosted: HostedPartition, error: BrokerError) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         if self._is_waiting:
             with self._replier:
                 if isinstance(error, UnknownQueueError):
                     self._end()
                     raise error
-                self._results.append(PartitionReceived(served.number, error=error.to_wire()))
+                self._results.append(PartitionReceived(hosted.number, error=error.to_wire()))
                 self._settle()
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
@@ -210,15 +213,15 @@ class PendingReceive:
         self._replier.nothing()
 
     def _give_back(self) -> None:
-        by_number = {served.number: served for served in self._served}
+        by_number = {hosted.number: hosted for hosted in self._hosted}
         for index in self._open:
             received = self._results[index]
-            served = by_number[received.partition]
+            hosted = by_number[received.partition]
             runs = [(run.first_offset, run.count) for run in received.runs]
             returned = Settlement(received.partition, received.receipt, runs, SettleAction.RETURN)
             with suppress(BrokerError):  # Then they come back when their time is over.
-                served.require()
-                served.decide(served.core.settle(returned, now_ms=served.now_ms()))
+                hosted.require()
+                hosted.decide(hosted.core.settle(returned, now_ms=hosted.now_ms()))
 
     def _command(self, max_messages: int) -> ReceiveCommand:
         request = self._request
@@ -229,16 +232,16 @@ class PendingReceive:
             attempt_id=request.attempt_id,
         )
 
-    def _add(self, served: ServedPartition, taken: Taken) -> None:
+    def _add(self, hosted: HostedPartition, delivery: Delivery) -> None:
         index = len(self._results)
-        self._results.append(taken.received)
-        self._pieces[index] = taken.pieces
+        self._results.append(delivery.received)
+        self._pieces[index] = delivery.pieces
         self._open.add(index)
-        config = served.core.config
+        config = hosted.core.config
         if config.receive_durability is ReceiveDurability.LAZY:
-            served.journal.when_appended(self, index)
+            hosted.journal.when_appended(self, index)
         else:
-            served.journal.when_committed(self, index)
+            hosted.journal.when_committed(self, index)
 
     def _fail(self, index: int, error: BrokerError) -> None:
         number = self._results[index].partition
@@ -248,9 +251,9 @@ class PendingReceive:
     def _settle(self) -> None:
         """Wait for messages no more, but for the commit of what was taken."""
         self._is_waiting = False
-        for served in self._served:
-            served.waiters.pop(self, None)
-            served.impatient.pop(self, None)
+        for hosted in self._hosted:
+            hosted.waiters.pop(self, None)
+            hosted.impatient.pop(self, None)
         self._waiting.done(self)
         if self._open:
             self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
@@ -273,9 +276,9 @@ class PendingReceive:
 
     def _end(self) -> None:
         self._is_waiting = False
-        for served in self._served:
-            served.waiters.pop(self, None)
-            served.impatient.pop(self, None)
+        for hosted in self._hosted:
+            hosted.waiters.pop(self, None)
+            hosted.impatient.pop(self, None)
         self._replier.asking.parked.pop(self, None)
         self._waiting.done(self)
 
@@ -299,7 +302,8 @@ class ReceiveHandler:
         """
         if not request.partitions or len(set(request.partitions)) < len(request.partitions):
             raise InvalidRequestError("a receive names at least one partition, and none twice")
-        self._server.require_moderate(request.queue_id, request.partitions)
+        if len(request.partitions) > 1:
+            self._server.check_partition_count(request.queue_id, request.partitions)
         bytes_max = min(request.bytes_max, self._bytes_max)
         PendingReceive(
             self._server, self._waiting, request, replier=replier, bytes_max=bytes_max

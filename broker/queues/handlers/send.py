@@ -196,13 +196,13 @@ class SendHandler:
         Raises:
             BrokerError: Nothing can be sent here.
         """
-        facts = self._server.facts(pending.request.queue_id)
+        view = self._server.view(pending.request.queue_id)
         number = pending.request.partition
-        partition = self._server.partitions.find(facts.source_id, number)
+        partition = self._server.partitions.find(view.source_id, number)
         assert partition.leader is not None, "it was found, so it is led here"
         partition.leader.require_enough_in_sync(Acks.ALL)
         partition.require_disk()
-        return partition, self._windows.find(facts, number, partition)
+        return partition, self._windows.find(view, number, partition)
 
     def _attempt(self, pending: PendingSend, *, is_current: bool) -> bool:
         """Carry out a send; return whether that needed nothing that must be read first.
@@ -221,7 +221,7 @@ class SendHandler:
                 return False
             self._repeat(pending, window)
             return True
-        is_loaded = window.messages is not None or not window.facts.is_fifo
+        is_loaded = window.messages is not None or not window.view.is_fifo
         if not (is_loaded and (is_current or self._windows.is_current(window))):
             return False
         now_ms = self._server.env.clock.now_ms()
@@ -241,7 +241,7 @@ class SendHandler:
         wait_ms = quota.wait_ms(now_ms=now_ms)
         if wait_ms:
             raise ThrottledError(
-                f"queue {window.facts.name!r} takes {quota.messages_per_s:g} messages a second in"
+                f"queue {window.view.name!r} takes {quota.messages_per_s:g} messages a second in"
                 f" each partition (send_rate); send again in {wait_ms} ms",
                 retry_after_ms=wait_ms,
             )

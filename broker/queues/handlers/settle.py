@@ -4,7 +4,7 @@ from typing import final
 
 import trio
 
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, DECISION_TIMEOUT_S, deciding_until
 from tidelog.broker.requests.purgatory import Waiting
@@ -38,10 +38,10 @@ class PendingSettle:
         self._open: set[int] = set()
         self._is_parked = False
 
-    def expect(self, served: ServedPartition, index: int) -> None:
+    def expect(self, hosted: HostedPartition, index: int) -> None:
         """Wait until what was decided at a partition is committed."""
         self._open.add(index)
-        served.journal.when_committed(self, index)
+        hosted.journal.when_committed(self, index)
 
     def reply_or_wait(self) -> None:
         """Reply when everything is committed."""
@@ -105,7 +105,7 @@ class SettleHandler:
             raise InvalidRequestError(
                 f"a request settles at most {LIST_LENGTH_MAX:,} runs of messages, not {run_count:,}"
             )
-        found: dict[int, ServedPartition | BrokerError] = {}
+        found: dict[int, HostedPartition | BrokerError] = {}
         for settlement in request.settlements:
             if settlement.partition not in found:
                 found[settlement.partition] = self._find(request.queue_id, settlement.partition)
@@ -117,7 +117,7 @@ class SettleHandler:
         else:
             self._nursery.start_soon(self._learn_and_settle, request, found, replier)
 
-    def _find(self, queue_id: bytes, number: int) -> ServedPartition | BrokerError:
+    def _find(self, queue_id: bytes, number: int) -> HostedPartition | BrokerError:
         try:
             return self._server.find(queue_id, number)
         except UnknownQueueError:
@@ -128,16 +128,16 @@ class SettleHandler:
     async def _learn_and_settle(
         self,
         request: SettleRequest,
-        found: dict[int, ServedPartition | BrokerError],
+        found: dict[int, HostedPartition | BrokerError],
         replier: Replier,
     ) -> None:
         with replier:
             deadline = trio.current_time() + DECISION_TIMEOUT_S
             for settlement in request.settlements:
-                served = found[settlement.partition]
+                hosted = found[settlement.partition]
                 try:
                     with deciding_until(deadline):
-                        await _learn_for(served, settlement)
+                        await _learn_for(hosted, settlement)
                 except BrokerError as error:
                     found[settlement.partition] = error
             self._settle(request, found, replier)
@@ -145,60 +145,60 @@ class SettleHandler:
     def _settle(
         self,
         request: SettleRequest,
-        found: dict[int, ServedPartition | BrokerError],
+        found: dict[int, HostedPartition | BrokerError],
         replier: Replier,
     ) -> None:
         results: list[Settled] = []
         pending = PendingSettle(replier, self._waiting, results)
         for index, settlement in enumerate(request.settlements):
-            served = found[settlement.partition]
+            hosted = found[settlement.partition]
             try:
-                if isinstance(served, BrokerError):
-                    raise served
-                served.require()
+                if isinstance(hosted, BrokerError):
+                    raise hosted
+                hosted.require()
                 results.append(
-                    served.decide(served.core.settle(settlement, now_ms=served.now_ms()))
+                    hosted.decide(hosted.core.settle(settlement, now_ms=hosted.now_ms()))
                 )
             except BrokerError as error:
                 results.append(Settled(error=error.to_wire()))
                 continue
             if results[index].error is None:
-                pending.expect(served, index)
+                pending.expect(hosted, index)
         pending.reply_or_wait()
 
 
-def _is_in_time(served: ServedPartition | BrokerError) -> bool:
+def _is_in_time(hosted: HostedPartition | BrokerError) -> bool:
     """Let time pass; return whether there are not too many leases that have ended to do so now."""
-    if isinstance(served, BrokerError) or not served.is_loaded:
+    if isinstance(hosted, BrokerError) or not hosted.is_loaded:
         return True
-    return served.core.advance_in_part(served.now_ms())
+    return hosted.core.advance_in_part(hosted.now_ms())
 
 
-def _is_known(served: ServedPartition | BrokerError, settlement: Settlement) -> bool:
+def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> bool:
     """Return whether enough is known to decide about a settlement at once.
 
     Of most queues that is the journal. But what is deleted by a lease that was lost is fresh, and
     the records before it have to be passed over.
     """
-    if isinstance(served, BrokerError):
+    if isinstance(hosted, BrokerError):
         return True
-    if not served.is_loaded or settlement.action != SettleAction.DELETE:
-        return served.is_loaded
-    core = served.core
+    if not hosted.is_loaded or settlement.action != SettleAction.DELETE:
+        return hosted.is_loaded
+    core = hosted.core
     return core.config.is_fenced or _end_of(settlement) <= max(core.cursor, core.records_from)
 
 
-async def _learn_for(served: ServedPartition | BrokerError, settlement: Settlement) -> None:
+async def _learn_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:
     """Wait until enough is known to decide about a settlement, as far as it is committed."""
-    if isinstance(served, BrokerError):
-        raise served
-    if not served.is_loaded:
-        await served.wait_loaded()
-    await served.reach_now()
-    if not _is_known(served, settlement):
-        core, reading, end = served.core, served.reading, _end_of(settlement)
-        await served.trim_all()
-        await reading.drive(reading.feed(core, lambda: core.records_from >= end))
+    if isinstance(hosted, BrokerError):
+        raise hosted
+    if not hosted.is_loaded:
+        await hosted.wait_loaded()
+    await hosted.reach_now()
+    if not _is_known(hosted, settlement):
+        core, record_reader, end = hosted.core, hosted.record_reader, _end_of(settlement)
+        await hosted.trim_all()
+        await record_reader.drive(record_reader.feed(core, lambda: core.records_from >= end))
 
 
 def _end_of(settlement: Settlement) -> int:

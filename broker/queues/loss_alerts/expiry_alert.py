@@ -15,7 +15,7 @@ import trio
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.loss_alerts.expiry_forecast import Losses, MessageLoss, OldestMessage
 from tidelog.broker.queues.queue_server import QueueServer
-from tidelog.broker.queues.queue_view import QueueFacts, facts_of
+from tidelog.broker.queues.queue_view import QueueView, view_of
 from tidelog.broker.queues.supervision import surviving
 from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
 from tidelog.coordinator.metadata.catalog import Topic
@@ -96,9 +96,9 @@ class LossWatch:
         if known is None:
             self._plan(source, queue_id)
             return
-        served = self._server.loaded(queue_id, source.number)
-        if served is not None and served.is_loaded:
-            low_water_mark = served.core.low_water_mark
+        hosted = self._server.loaded(queue_id, source.number)
+        if hosted is not None and hosted.is_loaded:
+            low_water_mark = hosted.core.low_water_mark
             if low_water_mark < known.oldest.offset:  # Somebody went back in time.
                 del log.queues[queue_id]
                 self._plan(source, queue_id)
@@ -107,13 +107,13 @@ class LossWatch:
             known.is_exact = False
         if known.oldest.offset >= source.high_watermark or now_ms < known.again_ms:
             return
-        facts = facts_of(self._metadata.state.catalog, queue_id)
-        log.look_at_ms = min(log.look_at_ms, self._losses.near_at_ms(known.oldest, source, facts))
-        loss = self._losses.of(known.oldest, source, facts)
+        view = view_of(self._metadata.state.catalog, queue_id)
+        log.look_at_ms = min(log.look_at_ms, self._losses.near_at_ms(known.oldest, source, view))
+        loss = self._losses.of(known.oldest, source, view)
         if known.oldest.offset < source.log.log_start_offset:
             self._plan(source, queue_id)
         elif loss.is_soon and known.is_exact:
-            self._say(source, facts, loss)
+            self._say(source, view, loss)
         elif loss.is_soon:
             self._plan(source, queue_id)
 
@@ -140,19 +140,19 @@ class LossWatch:
         known = log.queues.get(queue_id)
         again_ms = self._losses.env.clock.now_ms() + _AGAIN_MS
         try:
-            facts = self._server.facts(queue_id)
+            view = self._server.view(queue_id)
             if known is None:
                 # Maybe that is enough to know that there is time.
                 log.queues[queue_id] = await self._found(source, source.log.log_start_offset)
                 log.look_at_ms = 0
                 return
             with trio.fail_after(_LOADING_S):
-                low_water_mark = await self._low_water_mark(source, facts)
+                low_water_mark = await self._low_water_mark(source, view)
             known = log.queues[queue_id] = await self._found(source, low_water_mark)
             known.is_exact = True
-            loss = self._losses.of(known.oldest, source, facts)
+            loss = self._losses.of(known.oldest, source, view)
             if loss.is_soon and known.oldest.offset < source.high_watermark:
-                self._say(source, facts, loss)
+                self._say(source, view, loss)
         except (BrokerError, trio.TooSlowError):
             pass  # It is served by somebody else now, or cannot be read: others say so.
         if known is not None:
@@ -164,7 +164,7 @@ class LossWatch:
             oldest = OldestMessage(source.high_watermark, self._losses.env.clock.now_ms())
         return _Known(oldest)
 
-    async def _low_water_mark(self, source: Partition, facts: QueueFacts) -> int:
+    async def _low_water_mark(self, source: Partition, view: QueueView) -> int:
         """Return below which offset a queue has no messages.
 
         Those that the log has lost are done away with, which is said.
@@ -172,27 +172,27 @@ class LossWatch:
         Raises:
             BrokerError: It is not served here, or cannot be read or written.
         """
-        server, key = self._server, (facts.queue_id, source.number)
+        server, key = self._server, (view.queue_id, source.number)
         was_here = server.loaded(*key) is not None
-        served = server.find(*key)
-        await served.wait_loaded()
-        await served.trim_all()
+        hosted = server.find(*key)
+        await hosted.wait_loaded()
+        await hosted.trim_all()
         if not was_here:
-            server.glanced_at(served)
-        return served.core.low_water_mark
+            server.keep_briefly(hosted)
+        return hosted.core.low_water_mark
 
-    def _say(self, source: Partition, facts: QueueFacts, loss: MessageLoss) -> None:
+    def _say(self, source: Partition, view: QueueView, loss: MessageLoss) -> None:
         """Tell the operator, unless that was done of late."""
         now_ms, said = self._losses.env.clock.now_ms(), self._said
         while said and not now_ms - _SAID_AGAIN_MS < next(iter(said.values())) <= now_ms:
             del said[next(iter(said))]
-        if facts.queue_id in said:
+        if view.queue_id in said:
             return
-        said[facts.queue_id] = now_ms
+        said[view.queue_id] = now_ms
         self._losses.env.probe(
             "messages_go_soon",
             severity="warning",
-            queue=facts.name,
+            queue=view.name,
             partition=source.number,
             in_ms=loss.in_ms,
             in_bytes=loss.in_bytes,

@@ -10,7 +10,7 @@ import msgspec
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.queues.queue_view import QueueFacts
+from tidelog.broker.queues.queue_view import QueueView
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.retention.disk_retention import DiskOutlook
 from tidelog.logstore.retention.retention import LogFacts
@@ -105,14 +105,14 @@ class Losses:
         timestamp_ms = await self._offsets.time_at(source, offset)
         return None if timestamp_ms is None else OldestMessage(offset, timestamp_ms)
 
-    def of(self, oldest: OldestMessage, source: Partition, facts: QueueFacts) -> MessageLoss:
+    def of(self, oldest: OldestMessage, source: Partition, view: QueueView) -> MessageLoss:
         """Return how long a message of a queue stays."""
         now_ms = self.env.clock.now_ms()
         return loss_of(
             oldest,
             source.log.facts(now_ms=now_ms),
             source.log.config,
-            queue_retention_ms=facts.retention_ms,
+            queue_retention_ms=view.retention_ms,
             disk=self.retention.disk_outlook(source),
             now_ms=now_ms,
         )
@@ -132,9 +132,9 @@ class Losses:
         ).is_soon
 
     @staticmethod
-    def near_at_ms(oldest: OldestMessage, source: Partition, facts: QueueFacts) -> int:
+    def near_at_ms(oldest: OldestMessage, source: Partition, view: QueueView) -> int:
         """Return when a message comes near to going by age; Unix milliseconds."""
-        ages = [source.log.config.retention_ms, facts.retention_ms]
+        ages = [source.log.config.retention_ms, view.retention_ms]
         return oldest.timestamp_ms + min(
             (age - age // SOON for age in ages if age is not None), default=_NEVER_MS
         )

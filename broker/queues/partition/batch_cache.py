@@ -28,7 +28,7 @@ class Batch(NamedTuple):
 
 
 @final
-class KnownBatches:
+class BatchCache:
     """Committed batches of one partition, as they lie in its files.
 
     Invariant: they ascend. All of them were looked at while `_leader` led.
@@ -95,7 +95,7 @@ def _base_offset(batch: Batch) -> int:
 
 
 @final
-class KnownEmpty:
+class EmptyCache:
     """What was so when somebody looked in vain.
 
     Of one partition: many receives wait at several ones, and most of what happens to one of these

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from tidelog.broker.handlers.offsets import OffsetsHandler
-from tidelog.broker.queues.partition.record_reader import RecordReading
+from tidelog.broker.queues.partition.record_reader import RecordReader
 from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
@@ -18,21 +18,21 @@ _EXPIRE_EVERY_MS: Final = 60_000
 
 
 @final
-class OutdatedMessages:
+class Expiry:
     """What is to be done away with."""
 
     def __init__(
         self,
         core: QueuePartition,
         records: SourceRecords,
-        reading: RecordReading,
+        record_reader: RecordReader,
         *,
         offsets: OffsetsHandler,
     ) -> None:
         """Look into the log of `records`; `offsets` knows the times of records."""
         self._core = core
         self._records = records
-        self._reading = reading
+        self._record_reader = record_reader
         self._offsets = offsets
         self._expire_at_ms = 0
         self._trimmed = (0, 0, 0)
@@ -72,7 +72,9 @@ class OutdatedMessages:
         for damaged in source.log.damage:
             if damaged.end_offset > core.low_water_mark:
                 before = min(before, damaged.offset)
-        await self._reading.drive(self._reading.feed(core, lambda: core.records_from >= before))
+        await self._record_reader.drive(
+            self._record_reader.feed(core, lambda: core.records_from >= before)
+        )
         return before
 
     def slices(self, before: int | None) -> Iterator[int]:

@@ -1,32 +1,32 @@
-"""One partition of a queue, served by this broker as long as it leads the journal.
+"""One partition of a queue, hosted by the leader of its journal (Kafka: SharePartition).
 
-Shell: owns the task that loads it, and one that reads from the disk when messages are not in
-memory. All else is plain calls: nothing comes between a decision and its effect. What is handed out
-is chosen in `broker.queues.partition.message_selector`.
+Shell: owns the task that loads the partition, and one that reads records which are not in memory.
+All else is plain calls: nothing comes between a decision and its effect.
 """
 
-from typing import Protocol, TypeVar, final
+from enum import Enum
+from typing import Final, NamedTuple, Protocol, TypeVar, final
 
 import trio
+from msgspec.structs import replace
 
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.queues.partition.delivery import Nothing, Taken
-from tidelog.broker.queues.partition.expiry import OutdatedMessages
+from tidelog.broker.queues.partition.batch_cache import EmptyCache
+from tidelog.broker.queues.partition.expiry import Expiry
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.queues.partition.journal_retention import cut_history
-from tidelog.broker.queues.partition.message_selector import Taking
-from tidelog.broker.queues.partition.moving import Moving
-from tidelog.broker.queues.partition.record_reader import RecordReading
-from tidelog.broker.queues.partition.source_records import Reading, SourceRecords
-from tidelog.broker.queues.queue_view import QueueFacts
+from tidelog.broker.queues.partition.quarantine import Quarantine
+from tidelog.broker.queues.partition.record_reader import RecordReader
+from tidelog.broker.queues.partition.source_records import Gathered, Reading, SourceRecords
+from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervision import start_supervised
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, Commit
 from tidelog.logstore.segments.log_slice import LogSlice
-from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.commands.receive import ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
@@ -39,9 +39,28 @@ from tidelog.wire.errors import (
     UnexpectedServerError,
     WireFormatError,
 )
+from tidelog.wire.messages.queues import PartitionReceived
+from tidelog.wire.protocol.write_buffer import FileRegion
 
-Result = TypeVar("Result")
 Reply = TypeVar("Reply")
+
+_MORE_RECORDS: Final = 20_000
+"""Records read further when the known ones hold no message to deliver."""
+
+
+class Delivery(NamedTuple):
+    """Messages of one partition for one receive."""
+
+    received: PartitionReceived
+    pieces: list[bytes | FileRegion]
+
+
+class EmptyReason(Enum):
+    """Why a receive got no messages of one partition."""
+
+    NO_MESSAGES = 0
+    NOT_KNOWN_YET = 1
+    """The partition is being loaded, or read from its disk; its waiters are told afterwards."""
 
 
 class MessageWaiter(Protocol):
@@ -51,21 +70,21 @@ class MessageWaiter(Protocol):
         """Return whether it has no messages yet."""
         ...
 
-    def attempt(self, news_at: "ServedPartition | None" = None) -> None:
+    def attempt(self, news_at: "HostedPartition | None" = None) -> None:
         """There may be messages; if only one of its partitions has news, at that one."""
         ...
 
-    def took(self, served: "ServedPartition", taken: Taken) -> None:
-        """These were read from the disk for it, and are its own."""
+    def on_delivery(self, hosted: "HostedPartition", delivery: Delivery) -> None:
+        """These messages were read from the disk for this receive."""
         ...
 
-    def failed_at(self, served: "ServedPartition", error: BrokerError) -> None:
-        """There will be none here."""
+    def on_failure(self, hosted: "HostedPartition", error: BrokerError) -> None:
+        """The partition has no messages for this receive."""
         ...
 
 
-class QueueSurroundings(Protocol):
-    """What a partition of a queue needs of the broker that serves it."""
+class Context(Protocol):
+    """The broker, as far as a hosted partition needs it."""
 
     env: Env
     nursery: trio.Nursery
@@ -75,12 +94,8 @@ class QueueSurroundings(Protocol):
     offsets: OffsetsHandler
     reader: SliceReader
 
-    def mover_of(self, served: "ServedPartition") -> Moving:
-        """Return what moves dead letters of a partition."""
-        ...
-
-    def facts(self, queue_id: bytes, known: QueueFacts | None = None) -> QueueFacts:
-        """Return what the metadata says of a queue: `known`, if it is still so.
+    def view(self, queue_id: bytes, cached: QueueView | None = None) -> QueueView:
+        """Return the metadata of a queue: `cached`, if that is current.
 
         Raises:
             UnknownQueueError: It was deleted.
@@ -88,38 +103,36 @@ class QueueSurroundings(Protocol):
         """
         ...
 
-    def why_not_led(self, served: "ServedPartition") -> BrokerError:
+    def why_not_led(self, hosted: "HostedPartition") -> BrokerError:
         """Return why a partition is not served here any more."""
         ...
 
-    def touch(self, served: "ServedPartition") -> None:
+    def touch(self, hosted: "HostedPartition") -> None:
         """Attend to a partition soon."""
         ...
 
-    def plan(self, served: "ServedPartition") -> None:
+    def plan(self, hosted: "HostedPartition") -> None:
         """Attend to a partition when something happens by itself."""
         ...
 
-    def forget(self, served: "ServedPartition") -> None:
+    def forget(self, hosted: "HostedPartition") -> None:
         """Have it no more."""
         ...
 
 
 @final
-class ServedPartition:
+class HostedPartition:
     """A partition of a queue.
 
     Invariant: whoever waits here is told of whatever may give it messages: by the records when more
     are committed, by the deadlines of the server, and after every entry.
     """
 
-    def __init__(
-        self, surroundings: QueueSurroundings, facts: QueueFacts, journal: Partition
-    ) -> None:
+    def __init__(self, context: Context, view: QueueView, journal: Partition) -> None:
         """Serve from the journal, which is led here; `load` must run in a task."""
         self.number = journal.number
         self.key = journal.key
-        self.facts = facts
+        self.view = view
         self.error: BrokerError | None = None
         """Why it is not served any more."""
         self.is_loaded = False
@@ -129,23 +142,21 @@ class ServedPartition:
         self.impatient: dict[MessageWaiter, None] = {}
         """Those of them that are to be told as soon as it is known whether there is something."""
         self.journal = Journal(
-            surroundings.env, surroundings.flusher, journal, on_snapshot=self._snapshot_committed
+            context.env, context.flusher, journal, on_snapshot=self._snapshot_committed
         )
-        receipts = Receipts(
-            queue_id=facts.queue_id, partition=journal.number, key=facts.receipt_key
-        )
-        config = facts.config(journal.number)
+        receipts = Receipts(queue_id=view.queue_id, partition=journal.number, key=view.receipt_key)
+        config = view.config(journal.number)
         self.core = QueuePartition(config, receipts, order_for(config))
         self.records = SourceRecords(
-            surroundings.partitions, surroundings.reader, facts.source_id, number=journal.number
+            context.partitions, context.reader, view.source_id, number=journal.number
         )
-        self.reading = RecordReading(self.records, surroundings.reader)
-        self._surroundings = surroundings
-        self._mover = surroundings.mover_of(self)
-        self._outdated = OutdatedMessages(
-            self.core, self.records, self.reading, offsets=surroundings.offsets
-        )
-        self._taking = Taking(self, lambda: surroundings.plan(self), facts.name)
+        self.record_reader = RecordReader(self.records, context.reader)
+        self._context = context
+        self._expiry = Expiry(self.core, self.records, self.record_reader, offsets=context.offsets)
+        self._quarantine = Quarantine(self.core, view.name, context.env.probe)
+        self._empty_cache = EmptyCache()
+        self._watched: Partition | None = None
+        """The replica of the records of which it awaits more."""
         self._is_reading = False
         """Whether something is read from the disk for this partition; one at a time."""
         self._is_cutting = False
@@ -154,9 +165,14 @@ class ServedPartition:
         self._has_loaded = trio.Event()
         journal.watchers[self] = None
 
+    @property
+    def name(self) -> str:
+        """The name of the queue."""
+        return self.view.name
+
     def now_ms(self) -> int:
         """Return the time of day here."""
-        return self._surroundings.env.clock.now_ms()
+        return self._context.env.clock.now_ms()
 
     # -- coming and going -----------------------------------------------------------------------
 
@@ -164,11 +180,11 @@ class ServedPartition:
         """Learn what the journal says; then it can be asked."""
         try:
             await self._wait_until_caught_up()
-            found = await self.journal.load(self._surroundings.reader, self.core.apply)
+            found = await self.journal.load(self._context.reader, self.core.apply)
             if self.error is not None:
                 return
             if not found:
-                start = self.facts.start_offsets[self.number]
+                start = self.view.start_offsets[self.number]
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
             self.loaded_to = self.core.cursor
             self.core.serve(self.now_ms(), leader_epoch=self.journal.epoch)
@@ -201,11 +217,11 @@ class ServedPartition:
         await self.wait_loaded()
         try:
             await self.trim_all()
-            await self.reading.drive(self.reading.feed(self.core, lambda: False))
+            await self.record_reader.drive(self.record_reader.feed(self.core, lambda: False))
         except BrokerError as error:
             # Of a disk that has failed here: whoever leads next has another one.
             raise self.journal.partition.passing(error) from error
-        self._taking.require_undamaged()
+        self._require_undamaged()
         if not self.core.is_ready:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self.number} of the queue are not all known here yet"
@@ -242,19 +258,19 @@ class ServedPartition:
             return
         self.error = error
         self.journal.partition.watchers.pop(self, None)
-        self._taking.watch(None)
+        self._watch(None)
         self._has_loaded.set()
         self._has_changed.set()
-        self._surroundings.forget(self)
+        self._context.forget(self)
         self.journal.fail(error)
         waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
-            waiter.failed_at(self, error)
+            waiter.on_failure(self, error)
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody would miss what is known here: the journal has it."""
-        is_busy = self._is_reading or self.journal.has_staged or self._mover.is_moving
+        is_busy = self._is_reading or self.journal.has_staged
         return self.is_loaded and not (self.waiters or is_busy)
 
     def unload(self) -> None:
@@ -267,11 +283,11 @@ class ServedPartition:
         del partition
         self._has_changed.set()
         if not self.journal.is_led:
-            self.drop(self._surroundings.why_not_led(self))
+            self.drop(self._context.why_not_led(self))
 
     def touch(self) -> None:
         """Have `attend` called soon."""
-        self._surroundings.touch(self)
+        self._context.touch(self)
 
     # -- deciding -------------------------------------------------------------------------------
 
@@ -284,22 +300,22 @@ class ServedPartition:
         if self.error is not None:
             raise self.error
         self.journal.require()
-        facts = self._surroundings.facts(self.facts.queue_id, self.facts)
-        if facts is not self.facts and not facts.is_same(self.facts):
-            self._configure(facts)
+        view = self._context.view(self.view.queue_id, self.view)
+        if view is not self.view and not view.is_same(self.view):
+            self._configure(view)
         self.trim()
 
-    def _configure(self, facts: QueueFacts) -> None:
+    def _configure(self, view: QueueView) -> None:
         """Let other settings be in force from now on."""
-        before, config = self.core.config, facts.config(self.number)
+        before, config = self.core.config, view.config(self.number)
         if (before.lanes, before.has_fairness) != (config.lanes, config.has_fairness):
             # The order of delivery is another one, and made from the journal.
             self.drop(LeaderNotAvailableError("the queue has other settings; ask again"))
             assert self.error is not None
             raise self.error
-        self.facts = facts
+        self.view = view
         self.core.configure(config)
-        self._taking.forget()
+        self._empty_cache.forget()
         self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
@@ -317,7 +333,7 @@ class ServedPartition:
 
     def attend(self) -> None:
         """Serve those who wait, as many as there are messages for."""
-        while self.waiters and self.error is None and not self._taking.is_known_empty:
+        while self.waiters and self.error is None and not self._is_known_empty:
             first = next(iter(self.waiters))
             first.attempt(self)
             if first in self.waiters:
@@ -335,31 +351,29 @@ class ServedPartition:
                     self.journal.append_snapshot(self.core.snapshot(now_ms=now_ms), now_ms=now_ms)
             except BrokerError as error:
                 self.drop(error)
-        if self.is_loaded and self.error is None:
-            self._mover.look()
 
     def _snapshot_committed(self, offset: int) -> None:
         """Let go of what is before a snapshot, now or when it is old enough."""
-        if self.facts.history_ms == 0:
+        if self.view.history_ms == 0:
             self.journal.cut(offset)
         elif not self._is_cutting:
             self._is_cutting = True
-            start_supervised(self._surroundings.nursery, self, self._cut_history, offset)
+            start_supervised(self._context.nursery, self, self._cut_history, offset)
 
     async def _cut_history(self, snapshot_offset: int) -> None:
         try:
             await cut_history(
                 self.journal,
-                self._surroundings.reader,
-                self._surroundings.offsets,
+                self._context.reader,
+                self._context.offsets,
                 snapshot_offset=snapshot_offset,
-                keep_from_ms=self.now_ms() - self.facts.history_ms,
+                keep_from_ms=self.now_ms() - self.view.history_ms,
             )
         except (BrokerError, WireFormatError) as error:
             self.probe(
                 "queue_history_not_cut",
                 severity="warning",
-                queue=self.facts.name,
+                queue=self.name,
                 partition=self.number,
                 reason=str(error),
             )
@@ -375,20 +389,32 @@ class ServedPartition:
 
     def probe(self, event: str, *, severity: str, **fields: object) -> None:
         """Tell the operator."""
-        self._surroundings.env.probe(event, severity=severity, **fields)
+        self._context.env.probe(event, severity=severity, **fields)
 
     def trim(self) -> None:
         """Let go of what the log has lost, of very much only of a part."""
-        outcome = self._outdated.trim(self.now_ms())
-        if outcome is not None:
-            self._taking.unreadable.gone(lambda: self.decide(outcome))
+        outcome = self._expiry.trim(self.now_ms())
+        if outcome is None:
+            return
+        core = self.core
+        before, seen_below = sum(core.counts()), core.records_from
+        self.decide(outcome)
+        count, unseen = before - sum(core.counts()), max(0, core.records_from - seen_below)
+        if count > 0 or unseen:
+            self.probe(
+                "messages_gone",
+                severity="warning",
+                queue=self.name,
+                count=max(0, count),
+                unseen=unseen,
+            )
 
     # -- receiving ------------------------------------------------------------------------------
 
     def take(
         self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
-    ) -> Taken | Nothing:
-        """Take messages, as many as there are and are wanted.
+    ) -> Delivery | EmptyReason:
+        """Receive messages, up to what the command and `bytes_max` allow.
 
         Raises:
             BrokerError: There are none to be had here.
@@ -396,29 +422,164 @@ class ServedPartition:
         if self.error is not None:
             raise self.error
         if not self.is_loaded or self._is_reading:
-            return Nothing.NOT_KNOWN_YET
-        if self._outdated.is_expiry_due(self.now_ms()):
+            return EmptyReason.NOT_KNOWN_YET
+        if self._expiry.is_expiry_due(self.now_ms()):
             self._is_reading = True
-            start_supervised(self._surroundings.nursery, self, self._expire)
-            return Nothing.NOT_KNOWN_YET
-        if command.attempt_id is None and self._taking.is_known_empty:
-            self._surroundings.plan(self)
-            return Nothing.THERE_IS_NONE
+            start_supervised(self._context.nursery, self, self._expire)
+            return EmptyReason.NOT_KNOWN_YET
+        if command.attempt_id is None and self._is_known_empty:
+            self._context.plan(self)
+            return EmptyReason.NO_MESSAGES
         self.require()
-        if self._outdated.is_trimming:
+        if self._expiry.is_trimming:
             self._is_reading = True
-            start_supervised(self._surroundings.nursery, self, self._trim)
-            return Nothing.NOT_KNOWN_YET
-        self._taking.unreadable.look_again(self.records.partition())
-        taking = self._taking.take(waiter.is_waiting, command, bytes_max)
+            start_supervised(self._context.nursery, self, self._trim)
+            return EmptyReason.NOT_KNOWN_YET
+        self._quarantine.release_repaired(self.records)
+        selection = self._select(waiter, command, bytes_max)
         try:
-            cold = next(taking)
+            cold = next(selection)
         except StopIteration as stop:
-            result: Taken | Nothing = stop.value
+            result: Delivery | EmptyReason = stop.value
             return result
         self._is_reading = True
-        start_supervised(self._surroundings.nursery, self, self._take_cold, waiter, taking, cold)
-        return Nothing.NOT_KNOWN_YET
+        start_supervised(self._context.nursery, self, self._take_cold, waiter, selection, cold)
+        return EmptyReason.NOT_KNOWN_YET
+
+    def _select(
+        self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
+    ) -> Reading[Delivery | EmptyReason]:
+        """Select and lease messages while `waiter` waits; yield what has to come from the disk.
+
+        Raises:
+            BrokerError: There are none to be had here.
+        """
+        core, record_reader = self.core, self.record_reader
+
+        def is_enough() -> bool:
+            return self._can_offer and core.counts()[0] >= 2 * command.max_messages
+
+        def is_much_more() -> bool:
+            return core.records_from >= more_until
+
+        while True:
+            yield from record_reader.feed(core, is_enough)
+            now_ms = yield from self._advance_to_now()
+            if not waiter.is_waiting():
+                return EmptyReason.NO_MESSAGES
+            if not self._can_offer:
+                self._await_news()
+                return EmptyReason.NOT_KNOWN_YET
+            is_worth_it = core.counts()[0] or command.attempt_id is not None
+            plan = core.plan(command, now_ms=now_ms) if is_worth_it else None
+            offers = [] if plan is None else list(plan)
+            if plan is None or not (offers or plan.exhausted):
+                source = self.records.partition()
+                self._require_undamaged()
+                if core.records_from < source.high_watermark:
+                    more_until = core.records_from + _MORE_RECORDS
+                    yield from record_reader.feed(core, is_much_more)
+                    continue
+                self._quarantine.require_none(source)
+                self._empty_cache.found_none(core, core.records_from)
+                self._await_news()
+                return EmptyReason.NO_MESSAGES
+            limit = bytes_max if plan.attempt is None else 1 << 62
+            gathered = yield from self.records.gather(
+                offers, bytes_max=limit, passes_damage=not core.config.is_fifo
+            )
+            if not waiter.is_waiting():
+                return EmptyReason.NO_MESSAGES
+            delivery = self._deliver(plan, gathered, now_ms)
+            if delivery is not None:
+                return delivery
+
+    def _advance_to_now(self) -> Reading[int]:
+        """End all leases and delays that are over, in parts; return the time."""
+        while not self.core.advance_in_part(now_ms := self.now_ms()):
+            yield None
+        return now_ms
+
+    def _deliver(self, plan: ReceivePlan, gathered: Gathered, now_ms: int) -> Delivery | None:
+        """Lease the messages that were found; `None` if another receive leased them meanwhile.
+
+        Also `None` if there is more to look at.
+        """
+        if self._is_reading:  # Then time has passed since `take` has checked.
+            self.require()
+            now_ms = self.now_ms()
+        if self._quarantine.hold(plan, gathered):
+            return None
+        if gathered.damage is not None and not gathered.taken:
+            raise self.records.partition().passing(gathered.damage)
+        pieces = self.record_reader.pieces(gathered.batches)
+        received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
+        if not received.runs:
+            return None
+        size = sum(len(part) if isinstance(part, bytes) else part.length for part in pieces)
+        return Delivery(replace(received, batch_bytes=size), pieces)
+
+    @property
+    def _can_offer(self) -> bool:
+        """Whether it knows enough records to hand out some."""
+        return self.core.is_ready or self.core.config.is_fifo
+
+    def _require_undamaged(self) -> None:
+        """Check that there is no damage behind which nobody may look.
+
+        Raises:
+            BrokerError: There is; maybe another replica has what is there.
+        """
+        if self.records.damage is not None:
+            raise self.records.partition().passing(self.records.damage)
+
+    @property
+    def _is_known_empty(self) -> bool:
+        """Whether there is certainly nothing to receive."""
+        source = self._watched
+        return source is not None and self._empty_cache.holds(
+            self.core, source.high_watermark, self.now_ms()
+        )
+
+    def wake(self) -> None:
+        """See `broker.partitions.partition.DataWaiter`: there may be more records."""
+        self._watched = None
+        self.touch()
+
+    def _watch(self, source: Partition | None) -> None:
+        """Await more records of this replica."""
+        if self._watched is not None and self._watched is not source:
+            self._watched.stop_waiting(self)
+        self._watched = source
+        if source is not None:
+            source.wait_for_data(self)
+
+    def _await_news(self) -> None:
+        """Await more records, and the end of leases and delays."""
+        self._watch(self.records.partition())
+        self._context.plan(self)
+
+    async def _take_cold(
+        self,
+        waiter: MessageWaiter,
+        selection: Reading[Delivery | EmptyReason],
+        cold: LogSlice | None,
+    ) -> None:
+        result: Delivery | EmptyReason | BrokerError
+        try:
+            result = await self.record_reader.go_on(selection, cold)
+        except BrokerError as error:
+            result = self.journal.partition.passing(error)
+        finally:
+            # Not after the waiter was told: it may look for more at once, and read itself.
+            self._is_reading = False
+            self.touch()
+        if isinstance(result, BrokerError):
+            waiter.on_failure(self, result)
+        elif isinstance(result, Delivery):
+            waiter.on_delivery(self, result)
+        elif waiter.is_waiting():
+            waiter.attempt()
 
     async def _trim(self) -> None:
         """Let go of all that the log has lost, before anything is handed out."""
@@ -437,7 +598,7 @@ class ServedPartition:
             BrokerError: It cannot be written.
         """
         self.require()
-        while self._outdated.is_trimming:
+        while self._expiry.is_trimming:
             await trio.lowlevel.checkpoint()
             self.require()
 
@@ -445,8 +606,8 @@ class ServedPartition:
         """Do away with what is too old, as far as the log can tell."""
         try:
             await self.trim_all()
-            before = await self._outdated.too_old_below(self.now_ms())
-            for end in self._outdated.slices(before):
+            before = await self._expiry.too_old_below(self.now_ms())
+            for end in self._expiry.slices(before):
                 self.require()
                 self.decide(self.core.expire(end, now_ms=self.now_ms()))
                 await trio.lowlevel.checkpoint()
@@ -456,25 +617,3 @@ class ServedPartition:
         finally:
             self._is_reading = False
             self.touch()
-
-    async def _take_cold(
-        self,
-        waiter: MessageWaiter,
-        taking: Reading[Taken | Nothing],
-        cold: LogSlice | None,
-    ) -> None:
-        result: Taken | Nothing | BrokerError
-        try:
-            result = await self.reading.go_on(taking, cold)
-        except BrokerError as error:
-            result = self.journal.partition.passing(error)
-        finally:
-            # Not after the waiter was told: it may look for more at once, and read itself.
-            self._is_reading = False
-            self.touch()
-        if isinstance(result, BrokerError):
-            waiter.failed_at(self, result)
-        elif isinstance(result, Taken):
-            waiter.took(self, result)
-        elif waiter.is_waiting():
-            waiter.attempt()

@@ -38,7 +38,7 @@ class UndecodableRecordsError(WireFormatError):
 
 
 @final
-class RecordReading:
+class RecordReader:
     """Carries out what `SourceRecords` has to read."""
 
     def __init__(self, records: SourceRecords, reader: SliceReader) -> None:

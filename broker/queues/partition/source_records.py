@@ -13,7 +13,7 @@ import msgspec
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.queues.partition.batch_cache import Batch, KnownBatches
+from tidelog.broker.queues.partition.batch_cache import Batch, BatchCache
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
@@ -91,7 +91,7 @@ class SourceRecords:
         self._number = number
         self.damage: CorruptRecordError | None = None
         """Why a FIFO queue is not told of more records."""
-        self._known = KnownBatches()
+        self._known = BatchCache()
 
     def partition(self) -> Partition:
         """Return the replica.
@@ -122,16 +122,16 @@ class SourceRecords:
         """
         steps = 0
         self.damage = None
-        while core.records_from < self.partition().high_watermark:
-            if is_enough():
+        while True:
+            partition = self.partition()
+            log, high_watermark = partition.log, partition.high_watermark
+            first = core.records_from
+            if first >= high_watermark or is_enough():
                 return
             steps += 1
             if steps % _STEPS_AT_ONCE == 0:
                 yield None
                 continue
-            partition = self.partition()
-            log, high_watermark = partition.log, partition.high_watermark
-            first = core.records_from
             try:
                 part = log.read(first, bytes_max=_STEP_BYTES, high_watermark=high_watermark)
                 assert part is not None, "there is something below the high watermark"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.broker.queues.queue_view import facts_of, is_so
+from tidelog.broker.queues.queue_view import is_current, view_of
 from tidelog.coordinator.metadata.catalog import (
     Catalog,
     QueueSpec,
@@ -30,16 +30,16 @@ def catalog(**settings: str) -> Catalog:
 
 
 def test_dead_letters_of_a_partition_always_go_to_the_same_one() -> None:
-    facts = facts_of(catalog(dead_letter_queue="letters"), QUEUE_ID)
+    view = view_of(catalog(dead_letter_queue="letters"), QUEUE_ID)
 
-    targets = [facts.config(number).dead_letter_target for number in range(5)]
+    targets = [view.config(number).dead_letter_target for number in range(5)]
 
     assert targets == [(LETTERS, 0), (LETTERS, 1), (LETTERS, 2), (LETTERS, 0), (LETTERS, 1)]
 
 
 def test_a_queue_has_the_settings_that_it_was_given() -> None:
     settings = {"retry_backoff": "1s,10s", "receive_durability": "lazy", "lanes": "4,1"}
-    config = facts_of(catalog(**settings), QUEUE_ID).config(0)
+    config = view_of(catalog(**settings), QUEUE_ID).config(0)
 
     assert config.retry_backoff == FixedBackoff((1000, 10_000))
     assert config.receive_durability is ReceiveDurability.LAZY
@@ -48,7 +48,7 @@ def test_a_queue_has_the_settings_that_it_was_given() -> None:
 
 
 def test_a_backoff_can_be_a_rule() -> None:
-    config = facts_of(catalog(retry_backoff="exponential(1s,3,1min)"), QUEUE_ID).config(0)
+    config = view_of(catalog(retry_backoff="exponential(1s,3,1min)"), QUEUE_ID).config(0)
 
     assert config.retry_backoff == ExponentialBackoff(
         base_ms=1000, factor=3.0, cap_ms=60_000, jitter=0
@@ -57,21 +57,21 @@ def test_a_backoff_can_be_a_rule() -> None:
 
 def test_facts_are_the_same_as_long_as_nothing_changes() -> None:
     known = catalog()
-    before = facts_of(known, QUEUE_ID)
-    assert facts_of(known, QUEUE_ID).is_same(before)
-    assert is_so(known, before)
+    before = view_of(known, QUEUE_ID)
+    assert view_of(known, QUEUE_ID).is_same(before)
+    assert is_current(known, before)
 
     known.apply(TopicAltered(QUEUE_ID, {}, {"dead_letter_queue": "letters"}))
 
-    assert not facts_of(known, QUEUE_ID).is_same(before)
-    assert not is_so(known, before)
-    now = facts_of(known, QUEUE_ID)
+    assert not view_of(known, QUEUE_ID).is_same(before)
+    assert not is_current(known, before)
+    now = view_of(known, QUEUE_ID)
     known.apply(TopicAltered(LETTERS, {"retention_ms": "1h"}))
-    assert not is_so(known, now), "the topic of its dead letters is another one"
+    assert not is_current(known, now), "the topic of its dead letters is another one"
     known.apply(TopicDeleted(QUEUE_ID))
-    assert not is_so(known, facts_of(catalog(), QUEUE_ID))
+    assert not is_current(known, view_of(catalog(), QUEUE_ID))
 
 
 def test_a_topic_is_no_queue() -> None:
     with pytest.raises(UnknownQueueError):
-        facts_of(catalog(), ORDERS)
+        view_of(catalog(), ORDERS)

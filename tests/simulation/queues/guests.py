@@ -81,7 +81,7 @@ class QueueGuests:
             name = f"h{number}"
             clients.add(name, partial(self._hand, clients, name))
         if self._plan.redrive_pause_s is not None:
-            clients.add("redriver", partial(self._redriver, clients))
+            clients.add("redriver", partial(self._redrive_job, clients))
         if self._plan.lodging_pause_s is not None:
             clients.add("lodger", partial(self._lodger, clients))
         if any(setup.is_looked_after for setup in self._plan.queues):
@@ -196,7 +196,7 @@ class QueueGuests:
         clients.employ(name, hand)
         return hand.run
 
-    def _redriver(self, clients: Clients) -> Program:
+    def _redrive_job(self, clients: Clients) -> Program:
         random = self._world.streams.stream(clients.generation("redriver"))
         redriver = QueueRedriver(
             self._plan, addresses(self._plan), random, sometimes=self._sometimes

@@ -19,7 +19,7 @@ from tests.simulation.queues.journal_model import State
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.dead_letter_record import Record
-from tidelog.broker.queues.dead_letters.mover import Mover
+from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
@@ -30,7 +30,7 @@ from tidelog.wire.messages.queue_journal import Frame
 def watching_journals(book: QueueBook) -> Generator[None]:
     """Tell `book` of all journals while the block runs."""
     # As they are now: there may be planted bugs in them.
-    append, load, produce = Journal._append_batch, Journal.load, Mover._produce
+    append, load, produce = Journal._append_batch, Journal.load, DeadLetterMover._produce
 
     def append_watched(self: Journal, values: list[bytes], now_ms: int) -> None:
         offset = self.partition.log.log_end_offset
@@ -46,14 +46,16 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         book.journal_loaded(_loaded(self, core))
         return found
 
-    async def produce_watched(self: Mover, batch: MoveBatch, records: list[Record]) -> int:
-        book.moving(_moving(self._served.journal.partition, batch, records))
+    async def produce_watched(
+        self: DeadLetterMover, batch: MoveBatch, records: list[Record]
+    ) -> int:
+        book.moving(_moving(self._hosted.journal.partition, batch, records))
         return await produce(self, batch, records)
 
     patches: list[Patch] = [
         (Journal, "_append_batch", append_watched),
         (Journal, "load", load_watched),
-        (Mover, "_produce", produce_watched),
+        (DeadLetterMover, "_produce", produce_watched),
     ]
     with Mutant("witness", "somebody watches", *patches).planted():
         yield

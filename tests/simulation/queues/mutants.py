@@ -17,10 +17,8 @@ from tidelog.broker.queues.handlers.deduplication_windows import SentWindow, Sen
 from tidelog.broker.queues.handlers.receive import PendingReceive
 from tidelog.broker.queues.handlers.send import PendingSend
 from tidelog.broker.queues.handlers.settle import PendingSettle
-from tidelog.broker.queues.partition import hosted_partition as served
-from tidelog.broker.queues.partition.delivery import Taken
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
-from tidelog.broker.queues.partition.message_selector import Taking
+from tidelog.broker.queues.partition import hosted_partition as hosted
+from tidelog.broker.queues.partition.hosted_partition import Delivery, HostedPartition
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Order
 from tidelog.queue_layer.commands import settle as settling
@@ -42,17 +40,17 @@ from tidelog.wire.messages.queue_journal import Delayed, Extended, Received
 from tidelog.wire.messages.queues import Run, SendReply, Settled
 
 
-def _add_lazily(self: PendingReceive, served: ServedPartition, taken: Taken) -> None:
+def _add_lazily(self: PendingReceive, hosted: HostedPartition, taken: Delivery) -> None:
     index = len(self._results)
     self._results.append(taken.received)
     self._pieces[index] = taken.pieces
     self._open.add(index)
-    served.journal.when_appended(self, index)
+    hosted.journal.when_appended(self, index)
 
 
-def _expect_appended(self: PendingSettle, served: ServedPartition, index: int) -> None:
+def _expect_appended(self: PendingSettle, hosted: HostedPartition, index: int) -> None:
     self._open.add(index)
-    served.journal.when_appended(self, index)
+    hosted.journal.when_appended(self, index)
 
 
 _receive_entry = QueueState._received
@@ -239,9 +237,9 @@ def _hear_nothing(*_: object) -> None:
 
 async def _read_nothing(self: SentWindows, window: SentWindow) -> None:
     del self
-    facts = window.facts
-    kept = DeduplicationWindow(facts.window_ms)
-    window.messages = SentMessages(facts.queue_id, facts.deduplication_rule, kept)
+    view = window.view
+    kept = DeduplicationWindow(view.window_ms)
+    window.messages = SentMessages(view.queue_id, view.deduplication_rule, kept)
 
 
 def _answer_at_once(
@@ -256,12 +254,12 @@ MUTANTS: Final = (
     Mutant(
         "not-woken-by-time",
         "who waits for messages is not told that leases and delays end",
-        (ServedPartition, "next_deadline_ms", property(_never)),
+        (HostedPartition, "next_deadline_ms", property(_never)),
     ),
     Mutant(
         "not-woken-by-records",
         "who waits for messages is not told that there are more",
-        (Taking, "watch", _hear_nothing),
+        (HostedPartition, "_watch", _hear_nothing),
     ),
     Mutant(
         "lease-before-commit",
@@ -321,7 +319,7 @@ MUTANTS: Final = (
     Mutant(
         "groups-without-order",
         "a FIFO queue hands out messages as any queue does",
-        (served, "order_for", _order_of_any),
+        (hosted, "order_for", _order_of_any),
     ),
     Mutant(
         "group-free-when-leased",
@@ -341,7 +339,7 @@ MUTANTS: Final = (
     Mutant(
         "dead-before-commit",
         "a message is moved before it is committed that it is dead",
-        (ServedPartition, "committed", _do_not_wait),
+        (HostedPartition, "committed", _do_not_wait),
     ),
     Mutant(
         "dead-letter-of-one-delivery",

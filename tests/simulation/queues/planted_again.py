@@ -14,9 +14,9 @@ from tidelog.broker.queues import dead_letter_record as dead_letters
 from tidelog.broker.queues.dead_letter_record import Record
 from tidelog.broker.queues.dead_letters import mover
 from tidelog.broker.queues.dead_letters.chunk_copy import ChunkCopier
-from tidelog.broker.queues.dead_letters.redriver import Redriver
+from tidelog.broker.queues.dead_letters.redrive_job import RedriveJob
 from tidelog.broker.queues.handlers.send import PendingSend
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.client.producer.partition_batches import PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
@@ -77,13 +77,13 @@ def _go_on_reading(self: PendingSend) -> None:
     self.replier.asking.parked.pop(self, None)
 
 
-def _deadline_also_in_a_read(self: ServedPartition) -> int | None:
+def _deadline_also_in_a_read(self: HostedPartition) -> int | None:
     if not self.waiters or not self.is_loaded or self.error is not None:
         return None
     return self.core.next_deadline_ms
 
 
-async def _caught_up(self: ServedPartition) -> None:
+async def _caught_up(self: HostedPartition) -> None:
     """Begin at once."""
     del self
 
@@ -128,7 +128,7 @@ async def _as_they_are(self: ChunkCopier, records: list[Record], target: Target)
     return records
 
 
-def _never_look(_: Redriver) -> None:
+def _never_look(_: RedriveJob) -> None:
     """Bring nothing back."""
 
 
@@ -167,7 +167,7 @@ MUTANTS: Final = (
     Mutant(
         "busy-while-reading",
         "while messages are read a broker looks again and again whether a lease has ended",
-        (ServedPartition, "next_deadline_ms", property(_deadline_also_in_a_read)),
+        (HostedPartition, "next_deadline_ms", property(_deadline_also_in_a_read)),
     ),
     Mutant(
         "handlers-side-by-side",
@@ -187,12 +187,12 @@ MUTANTS: Final = (
     Mutant(
         "redrive-left-alone",
         "a redrive is decided, and nobody carries it out",
-        (Redriver, "look", _never_look),
+        (RedriveJob, "look", _never_look),
     ),
     Mutant(
         "loaded-as-far-as-committed",
         "a broker that takes over reads the journal as far as it knows it to be committed",
-        (ServedPartition, "_wait_until_caught_up", _caught_up),
+        (HostedPartition, "_wait_until_caught_up", _caught_up),
         (Journal, "load", _load_committed),
     ),
 )

@@ -8,7 +8,7 @@ from trio.testing import MockClock
 from tests.broker.asking import batch_of, create_topic, produce, submit
 from tests.broker.queues.asking import count, create_queue, receive, seek, settle, topic_of
 from tests.broker.world import START_MS, World
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.server import Broker
 from tidelog.wire.messages.cluster_admin import AlterClusterRequest
 from tidelog.wire.protocol import api
@@ -35,7 +35,7 @@ def is_loaded(broker: Broker, queue: bytes) -> bool:
     assert broker._partitions is not None
     journal = broker._partitions.replica(queue, 0)
     assert journal is not None
-    return any(isinstance(watcher, ServedPartition) for watcher in journal.watchers)
+    return any(isinstance(watcher, HostedPartition) for watcher in journal.watchers)
 
 
 async def test_a_queue_that_nobody_has_loaded_is_named_when_its_messages_come_near_to_going(

@@ -3,8 +3,13 @@
 from tests.broker.logs import TOPIC_ID, append, config_of, open_partition_log
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.queues.partition.batch_cache import Batch, KnownBatches
+from tidelog.broker.queues.partition.batch_cache import Batch, BatchCache, EmptyCache
 from tidelog.logstore.disk.disk import File
+from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.config import QueueConfig
+from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.messages.queue_journal import Frame
 
 
 def unheard(event: str, **fields: object) -> None:
@@ -30,7 +35,7 @@ def in_a_row(file: File, *, first: int, count: int) -> list[Batch]:
 
 def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> None:
     partition, file = led_partition()
-    known, batches = KnownBatches(), in_a_row(file, first=0, count=6)
+    known, batches = BatchCache(), in_a_row(file, first=0, count=6)
     known.learn(partition, batches)
 
     assert known.find(partition, 15, 31, bytes_max=1 << 20) == batches[1:4]
@@ -39,7 +44,7 @@ def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> N
 
 def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
     partition, file = led_partition()
-    known, batches = KnownBatches(), in_a_row(file, first=0, count=6)
+    known, batches = BatchCache(), in_a_row(file, first=0, count=6)
     known.learn(partition, batches)
 
     assert known.find(partition, 0, 60, bytes_max=250) == batches[:2]
@@ -48,7 +53,7 @@ def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
 
 def test_what_was_not_looked_at_is_not_known() -> None:
     partition, file = led_partition()
-    known = KnownBatches()
+    known = BatchCache()
     known.learn(partition, in_a_row(file, first=3, count=2))
 
     assert not known.find(partition, 29, 40, bytes_max=1 << 20)
@@ -59,7 +64,7 @@ def test_what_was_not_looked_at_is_not_known() -> None:
 def test_batches_in_another_file_are_not_found_together() -> None:
     partition, file = led_partition()
     _, other = led_partition()
-    known, (first, second) = KnownBatches(), in_a_row(file, first=0, count=2)
+    known, (first, second) = BatchCache(), in_a_row(file, first=0, count=2)
     known.learn(partition, [first, second._replace(file=other)])
 
     assert known.find(partition, 0, 20, bytes_max=1 << 20) == [first]
@@ -67,7 +72,7 @@ def test_batches_in_another_file_are_not_found_together() -> None:
 
 def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
     partition, file = led_partition()
-    known = KnownBatches()
+    known = BatchCache()
     known.learn(partition, in_a_row(file, first=0, count=4))
     known.learn(partition, in_a_row(file, first=2, count=3))
 
@@ -76,7 +81,7 @@ def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
 
 def test_only_some_hundreds_are_kept() -> None:
     partition, file = led_partition()
-    known, batches = KnownBatches(), in_a_row(file, first=0, count=600)
+    known, batches = BatchCache(), in_a_row(file, first=0, count=600)
     for batch in batches:
         known.learn(partition, [batch])
 
@@ -86,7 +91,7 @@ def test_only_some_hundreds_are_kept() -> None:
 
 def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> None:
     partition, file = led_partition()
-    known, batches = KnownBatches(), in_a_row(file, first=0, count=2)
+    known, batches = BatchCache(), in_a_row(file, first=0, count=2)
     known.learn(partition, batches)
     partition.lead(2)
 
@@ -101,7 +106,7 @@ def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> 
 
 def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
     partition, file = led_partition()
-    known = KnownBatches()
+    known = BatchCache()
     known.learn(partition, in_a_row(file, first=0, count=2))
     append(partition.log, b"a")
 
@@ -112,10 +117,58 @@ def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
 
 def test_nothing_is_believed_of_what_was_deleted() -> None:
     partition, file = led_partition()
-    known = KnownBatches()
+    known = BatchCache()
     known.learn(partition, in_a_row(file, first=0, count=2))
     end = append(partition.log, b"a", b"b")
 
     partition.log.delete_records(1, high_watermark=end)
 
     assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+
+
+START_MS = 1_800_000_000_000
+
+
+def queue_with_a_lease() -> QueuePartition:
+    """Return a queue whose only message is leased for ten seconds."""
+    receipts = Receipts(queue_id=bytes(16), partition=0, key=bytes(16))
+    queue = QueuePartition(QueueConfig(), receipts)
+    _carry_out(queue, queue.seek(0, now_ms=START_MS).frames)
+    queue.serve(START_MS)
+    queue.on_records(0, 1)
+    plan = queue.plan(ReceiveCommand(max_messages=1, visibility_timeout_ms=10_000), now_ms=START_MS)
+    taken = [(run.first_offset, run.count) for run in plan]
+    _carry_out(queue, queue.receive(plan, taken, now_ms=START_MS).frames)
+    return queue
+
+
+def _carry_out(queue: QueuePartition, frames: list[Frame]) -> None:
+    (frame,) = frames
+    queue.apply(frame)
+
+
+def test_nothing_is_known_before_somebody_looked() -> None:
+    assert not EmptyCache().holds(queue_with_a_lease(), 1, START_MS)
+
+
+def test_it_holds_until_a_record_comes_or_a_lease_ends() -> None:
+    queue, known = queue_with_a_lease(), EmptyCache()
+
+    known.found_none(queue, 1)
+
+    assert known.holds(queue, 1, START_MS)
+    assert known.holds(queue, 1, START_MS + 9_999)
+    assert not known.holds(queue, 1, START_MS + 10_000)
+    assert not known.holds(queue, 2, START_MS)
+
+
+def test_it_does_not_hold_when_anything_was_decided_or_when_it_is_in_doubt() -> None:
+    queue, known = queue_with_a_lease(), EmptyCache()
+    known.found_none(queue, 1)
+    _carry_out(queue, queue.purge(1, now_ms=START_MS).frames)
+    assert not known.holds(queue, 1, START_MS)
+
+    known.found_none(queue, 1)
+    assert known.holds(queue, 1, START_MS)
+    known.forget()
+    assert not known.holds(queue, 1, START_MS)

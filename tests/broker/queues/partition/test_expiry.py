@@ -127,7 +127,7 @@ def test_dead_letters_that_come_back_when_the_log_has_lost_them_are_gone() -> No
     log = SimpleNamespace(log_start_offset=3)
     records: Any = SimpleNamespace(partition=lambda: SimpleNamespace(log=log))
     nothing: Any = None
-    messages = outdated.OutdatedMessages(driver.queue, records, nothing, offsets=nothing)
+    messages = outdated.Expiry(driver.queue, records, nothing, offsets=nothing)
 
     def trim() -> None:
         outcome = messages.trim(driver.now_ms)

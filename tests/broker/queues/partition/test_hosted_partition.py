@@ -15,6 +15,8 @@ from tests.broker.queues.asking import (
 )
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
+from tidelog.broker.queues.partition import hosted_partition
+from tidelog.queue_layer.state import time_advance as passing_time
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.protocol import api
 
@@ -119,3 +121,60 @@ async def test_one_thing_at_a_time_is_read_for_a_partition(mock_clock: MockClock
         world.work.let_all()
         assert await received(asks) == []
         assert not waits.is_answered
+
+
+async def test_messages_are_found_behind_any_number_that_nobody_may_have(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hosted_partition, "_MORE_RECORDS", 2)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, delivery_delay_ms="1h")
+        for number in range(9):
+            await produce(client, topic_of(broker), batch_of(b"%d" % number, at_ms=START_MS))
+        await produce(client, topic_of(broker), batch_of(b"due", at_ms=START_MS - 3_600_000))
+
+        assert [each.value for each in await receive(client, queue)] == [b"due"]
+
+
+async def test_who_looked_in_vain_hears_of_the_next_record_and_of_the_next_time(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        for value in (b"first", b"second"):
+            pending = submit_receive(
+                client, queue, max_wait_ms=60_000, visibility_timeout_ms=10_000
+            )
+            await let_happen()
+            assert not pending.is_answered
+            await produce(client, topic_of(broker), batch_of(value))
+            assert [each.value for each in await received(pending)] == [value]
+        pending = submit_receive(client, queue, max_wait_ms=60_000)
+        await let_happen()
+
+        await world.pass_time(10.1)
+
+        assert [each.value for each in await received(pending)] == [b"first", b"second"]
+
+
+@pytest.mark.statement("b86")
+async def test_very_many_leases_that_have_ended_are_taken_note_of_in_parts(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 1)
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce(client, topic_of(broker), batch_of(b"0", b"1", b"2", b"3", b"4"))
+        first = await receive(client, queue, 1, visibility_timeout_ms=1000)
+        for number in range(1, 5):
+            await receive(client, queue, 1, visibility_timeout_ms=6000 - number * 1000)
+        await world.pass_time(10)
+
+        await settle(client, queue, first)
+
+        assert await states(client, queue) == (4, 0, 0, 0)
+        again = [(await receive(client, queue, 1))[0].value for _ in range(4)]
+        assert again == [b"4", b"3", b"2", b"1"]

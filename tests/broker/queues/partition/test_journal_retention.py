@@ -55,11 +55,11 @@ async def work_through(client: RpcConnection, queue: bytes, count: int) -> None:
 async def frames_from(broker: Broker, partition: Partition, offset: int) -> list[Frame]:
     """Return what the journal says, whole."""
     assert broker._flusher is not None
-    reading = Journal(broker._env, broker._flusher, partition)
+    journal = Journal(broker._env, broker._flusher, partition)
     frames: list[Frame] = []
     offsets = range(offset, partition.log.log_end_offset)
     reader = SliceReader(broker._env)
-    await reading._read(reader, offsets, lambda frame, _: frames.append(frame))
+    await journal._read(reader, offsets, lambda frame, _: frames.append(frame))
     return frames
 
 
@@ -67,8 +67,8 @@ async def loaded(broker: Broker, partition: Partition) -> list[Frame]:
     """Return what of a journal is read to serve the queue."""
     assert broker._flusher is not None
     frames: list[Frame] = []
-    reading = Journal(broker._env, broker._flusher, partition)
-    await reading.load(SliceReader(broker._env), frames.append)
+    journal = Journal(broker._env, broker._flusher, partition)
+    await journal.load(SliceReader(broker._env), frames.append)
     return frames
 
 

@@ -10,7 +10,7 @@ import trio
 
 from tidelog.broker.queues.dead_letter_record import Record
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
-from tidelog.broker.queues.partition.hosted_partition import ServedPartition
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.record_reader import UndecodableRecordsError
 from tidelog.broker.queues.supervision import start_supervised
 from tidelog.queue_layer.state.redrive_state import Redrive
@@ -30,16 +30,16 @@ _DIGITS_MAX: Final = 20
 
 
 @final
-class Redriver:
+class RedriveJob:
     """Goes through the messages of one partition of a queue, if somebody wants that."""
 
     def __init__(
-        self, nursery: trio.Nursery, producer: TopicProducer, served: ServedPartition
+        self, nursery: trio.Nursery, producer: TopicProducer, hosted: HostedPartition
     ) -> None:
         """Have `producer` know topics; the task runs in `nursery`."""
         self._nursery = nursery
         self._producer = producer
-        self._served = served
+        self._hosted = hosted
         self.is_running = False
         """Whether there is something to do."""
 
@@ -47,11 +47,11 @@ class Redriver:
         """Begin, or go on, if a redrive runs."""
         if not self.is_running and self._redrive is not None:
             self.is_running = True
-            start_supervised(self._nursery, self._served, self._run)
+            start_supervised(self._nursery, self._hosted, self._run)
 
     @property
     def _redrive(self) -> Redrive | None:
-        redrive = self._served.core.redrive
+        redrive = self._hosted.core.redrive
         is_running = redrive is not None and redrive.status is RedriveStatus.RUNNING
         return redrive if is_running else None
 
@@ -61,20 +61,20 @@ class Redriver:
         return running is not None and running.number == redrive.number
 
     async def _run(self) -> None:
-        served = self._served
+        hosted = self._hosted
         try:
-            while served.error is None and (redrive := self._redrive) is not None:
+            while hosted.error is None and (redrive := self._redrive) is not None:
                 pause_s = 0.0
                 try:
                     count = await self._step(redrive)
                     if redrive.messages_per_s:
                         pause_s = count / redrive.messages_per_s
                 except BrokerError as error:
-                    served.probe(
+                    hosted.probe(
                         "redrive_waits",
                         severity="warning",
-                        queue=served.facts.name,
-                        partition=served.number,
+                        queue=hosted.view.name,
+                        partition=hosted.number,
                         reason=str(error),
                     )
                     pause_s = _RETRY_S
@@ -88,18 +88,18 @@ class Redriver:
         Raises:
             BrokerError: The same is to be tried again.
         """
-        served = self._served
-        await served.catch_up()
+        hosted = self._hosted
+        await hosted.catch_up()
         if not self._runs(redrive):
             return 0
         at_once = min(_AT_ONCE, redrive.messages_per_s or _AT_ONCE)
-        runs, next_offset = served.core.redrive_candidates(at_once)
+        runs, next_offset = hosted.core.redrive_candidates(at_once)
         offsets = [offset for first, count in runs for offset in range(first, first + count)]
         moves: dict[Target, list[Run]] = {}
         count = skipped = 0
         records: list[Record] = []
         try:
-            records = await served.reading.records(runs)
+            records = await hosted.record_reader.records(runs)
         except UndecodableRecordsError as error:
             skipped = error.count_in(runs)
             del offsets[:skipped]
@@ -116,13 +116,13 @@ class Redriver:
         if offsets and offsets[0] < next_offset:
             # No room for more at once: go on there.
             next_offset = offsets[0]
-        served.require()
-        served.decide(
-            served.core.redrive_progressed(
-                list(moves.items()), next_offset, skipped=skipped, now_ms=served.now_ms()
+        hosted.require()
+        hosted.decide(
+            hosted.core.redrive_progressed(
+                list(moves.items()), next_offset, skipped=skipped, now_ms=hosted.now_ms()
             )
         )
-        await served.committed()
+        await hosted.committed()
         return count
 
     def _target(self, record: Record, redrive: Redrive) -> Target | None:
@@ -140,5 +140,5 @@ class Redriver:
             return None
         origin = headers.get(ORIGIN_PARTITION_HEADER, b"")
         is_number = origin.isdigit() and len(origin) <= _DIGITS_MAX
-        number = int(origin) if is_number else self._served.number
+        number = int(origin) if is_number else self._hosted.number
         return topic, number % partition_count

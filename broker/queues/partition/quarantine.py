@@ -1,25 +1,17 @@
 """Messages that cannot be read: others go on; of a FIFO queue, those of other groups."""
 
-from collections.abc import Callable
-from typing import Protocol, final
+from typing import final
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.queues.partition.source_records import Gathered
+from tidelog.broker.queues.partition.source_records import Gathered, SourceRecords
 from tidelog.queue_layer.commands.receive import ReceivePlan
 from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.wire.env.env import Probe
 from tidelog.wire.errors import BrokerError, CorruptRecordError
 
 
-class Probe(Protocol):
-    """Tells the operator."""
-
-    def __call__(self, event: str, *, severity: str, **fields: object) -> None:
-        """Say what happened."""
-        ...
-
-
 @final
-class UnreadableMessages:
+class Quarantine:
     """Those of one partition of a queue, and what the operator is told of them.
 
     Invariant: of a group with an unreadable message nothing is handed out that stands behind it.
@@ -56,32 +48,21 @@ class UnreadableMessages:
             self._error = error
         return bool(gathered.unreadable) and not gathered.taken
 
-    def look_again(self, partition: Partition) -> None:
-        """Let go of what is not known to be damaged any more."""
+    def release_repaired(self, records: SourceRecords) -> None:
+        """Release messages that are not known to be damaged any more.
+
+        Raises:
+            LeaderNotAvailableError: The log is not here.
+        """
         if not self._held:
             return
-        damage = partition.log.damage
+        damage = records.partition().log.damage
         for first, end in list(self._held):
             if not any(each.offset < end and first < each.end_offset for each in damage):
                 self._held.remove((first, end))
                 self._core.let_go(first, end)
         if not self._held:
             self._error = None
-
-    def gone(self, decide: Callable[[], None]) -> None:
-        """Decide that what the log has lost is gone; the operator is told how much that is."""
-        core = self._core
-        before, seen_below = sum(core.counts()), core.records_from
-        decide()
-        count, unseen = before - sum(core.counts()), max(0, core.records_from - seen_below)
-        if count > 0 or unseen:
-            self._probe(
-                "messages_gone",
-                severity="warning",
-                queue=self._queue,
-                count=max(0, count),
-                unseen=unseen,
-            )
 
     def require_none(self, partition: Partition) -> None:
         """Check that nothing is held, when there is nothing else.
