@@ -282,23 +282,25 @@ def test_listeners_hear_at_once_that_a_node_is_alone_no_more_and_that_it_is_agai
         first.start()
         await until(lambda: first.cluster is not None)
         node = first.node
-        heard: list[bool] = []
-        node.on_alone(lambda: heard.append(node.is_alone))
+        heard: list[tuple[bool, int]] = []
+
+        def hear() -> None:
+            heard.append((node.is_alone, len(node.metadata.state.brokers)))
+
+        node.on_alone(hear)
         await until(lambda: live_brokers(first) == [1])
-        assert set(heard) == {True}
+        assert {is_alone for is_alone, _ in heard} == {True}
 
         second.start()
-        await until(lambda: not heard[-1])
-        assert heard[-1] == node.is_alone
+        await until(lambda: heard[-1] == (False, 2))
         assert 2 in node.metadata.state.brokers, "learners are brokers before they vote"
         second.stop()
         await until(lambda: live_brokers(first) == [1])
-        assert not heard[-1]
+        assert heard[-1] == (False, 2)
 
         await node.controller.unregister(2)
 
-        assert heard[-1]
-        assert node.is_alone
+        assert heard[-1] == (True, 1)
 
     play(story)
 
