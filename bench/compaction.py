@@ -9,7 +9,7 @@ from time import perf_counter
 
 from bench.figures import Row, Settings
 from tidelog.logstore.compaction.batch_cleaner import BatchCleaner, CleaningRules, KeyRange
-from tidelog.logstore.compaction.offset_map import KeyMap
+from tidelog.logstore.compaction.offset_map import OffsetMap
 from tidelog.wire.batch.record_batch import (
     BatchHeader,
     Columns,
@@ -56,9 +56,9 @@ def _keys(settings: Settings) -> list[Row]:
 
 
 def _round(first_offset: int, end_offset: int, memory_bytes: int) -> int:
-    found = KeyRange(KeyMap(memory_bytes=memory_bytes), first_offset)
+    found = KeyRange(OffsetMap(memory_bytes=memory_bytes), first_offset)
     for header, batch in _log(first_offset, end_offset, end_offset):
-        if not found.take(header, batch):
+        if not found.add(header, batch):
             break
     return found.end_offset
 
@@ -77,9 +77,9 @@ def _cleaning(settings: Settings) -> list[Row]:
     copy_s = perf_counter() - began
 
     began = perf_counter()
-    found = KeyRange(KeyMap(memory_bytes=_MEMORY_BYTES), 0)
+    found = KeyRange(OffsetMap(memory_bytes=_MEMORY_BYTES), 0)
     for header, batch in log:
-        assert found.take(header, batch)
+        assert found.add(header, batch)
     take_s = perf_counter() - began
     rules = CleaningRules(found, drops_tombstones=False, is_header_needed=lambda _: False)
     left = bytearray()

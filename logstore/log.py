@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import final
 
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
-from tidelog.logstore.cleaner_state import Cleanings
+from tidelog.logstore.compaction.cleaner_state import CleanerState
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.disk.availability import Availability, LogStatus
@@ -61,7 +61,7 @@ class PartitionLog:
             is_checkpoint_due=state.is_checkpoint_due,
             dir_sync_pending=state.dir_sync_pending,
         )
-        self.cleanings = Cleanings(
+        self.cleaner = CleanerState(
             directory,
             files,
             self._segments,
@@ -252,7 +252,7 @@ class PartitionLog:
         offset, end_offset = error.detail("offset"), error.detail("next_offset")
         assert offset is not None and end_offset is not None  # noqa: PT018
         if self._segments.damage.add(max(offset, self._log_start_offset), end_offset):
-            self.cleanings.end()
+            self.cleaner.abort()
             self._flush_state.request_checkpoint()
 
     @property
@@ -289,7 +289,7 @@ class PartitionLog:
             refill.plan(checked)
             self._availability.require_room(refill.size_bytes)
             self._flush_all()
-            self.cleanings.end(clean_offset_max=0)  # What comes may be superseded.
+            self.cleaner.abort(clean_offset_max=0)  # What comes may be superseded.
             refill.run(self.directory)
             refill.settle(checked)
             self.producers.learn(checked.headers, now_ms=now_ms)
@@ -360,7 +360,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Drop open files; nothing is flushed. The log is of no further use."""
-        self.cleanings.end()
+        self.cleaner.abort()
         self._segments.forget_files()
         self._flush_state.close()
         self.fail("the log was closed", durable_intact=True)
@@ -440,7 +440,7 @@ class PartitionLog:
             self._availability.require_room(0)
             self._flush_all()
             may_drop_damage |= offset <= self._log_start_offset  # What was deleted may be damaged.
-            self.cleanings.end(clean_offset_max=offset)
+            self.cleaner.abort(clean_offset_max=offset)
             removed = self._segments.cut(offset, self.config, may_drop_damage=may_drop_damage)
             self.leader_epochs.truncate_end(self.log_end_offset)
             self.producers.truncate(self.log_end_offset)
@@ -468,7 +468,7 @@ class PartitionLog:
             self.end_flush(flush)
 
     def _move_start(self, offset: int) -> None:
-        self.cleanings.end()
+        self.cleaner.abort()
         self._log_start_offset = offset
         self.leader_epochs.truncate_start(offset)
         self._segments.damage.truncate_start(offset)
@@ -485,7 +485,7 @@ class PartitionLog:
             leader_epochs=self.leader_epochs,
             producers=self.producers,
             high_watermark=self.high_watermark,
-            clean_offset=self.cleanings.clean_offset,
+            clean_offset=self.cleaner.clean_offset,
         )
 
     def require_online(self) -> None:

@@ -10,7 +10,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.node import ClusterNode
-from tidelog.logstore.compaction.cleaner_run import Cleanable
+from tidelog.logstore.compaction.cleaner_run import LogToClean
 from tidelog.logstore.retention.ingest_rate import growth_of
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
@@ -94,7 +94,7 @@ class TopicUsageHandler:
             oldest_ms,
             None if growth is None else growth.bytes_per_day,
             None if growth is None else growth.offsets_per_day,
-            None if compaction is None else Cleanable(log, compaction, now_ms=now_ms).dirty_ratio,
+            None if compaction is None else LogToClean(log, compaction, now_ms=now_ms).dirty_ratio,
         )
 
     async def _ask_leaders(

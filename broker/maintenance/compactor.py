@@ -13,7 +13,7 @@ import trio
 
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
-from tidelog.logstore.compaction.cleaner_run import Cleanable, CompactionRound
+from tidelog.logstore.compaction.cleaner_run import CleanerRun, LogToClean
 from tidelog.logstore.compaction.policy import CompactionConfig
 from tidelog.logstore.compaction.segment_rewrite import RewriteFailedError
 from tidelog.logstore.disk.disk import PASSING_ERRNOS, Disk
@@ -106,7 +106,7 @@ class Compactor:
         for partition in self._partitions():
             config = None if partition.key in passed_over else self._config_of(partition)
             if config is not None and partition.log.status is not LogStatus.OFFLINE:
-                urgency = Cleanable(partition.log, config, now_ms=now_ms).urgency
+                urgency = LogToClean(partition.log, config, now_ms=now_ms).urgency
                 if urgency > ratio:
                     ratio, dirtiest = urgency, (partition, config)
         if not passed_over:
@@ -116,7 +116,7 @@ class Compactor:
     async def _clean(self, partition: Partition, config: CompactionConfig) -> bool:
         """Return whether a round came to its end."""
         try:
-            cleaning = CompactionRound(
+            cleaning = CleanerRun(
                 partition.log,
                 SegmentHeader(partition.topic_id, partition.number, 0),
                 self._disk,
@@ -129,7 +129,7 @@ class Compactor:
             return False
         return await self._finish(partition, cleaning)
 
-    async def _finish(self, partition: Partition, cleaning: CompactionRound) -> bool:
+    async def _finish(self, partition: Partition, cleaning: CleanerRun) -> bool:
         log = partition.log
         try:
             if not await self._run_to_end(partition, cleaning):
@@ -164,7 +164,7 @@ class Compactor:
         )
         return True
 
-    async def _run_to_end(self, partition: Partition, cleaning: CompactionRound) -> bool:
+    async def _run_to_end(self, partition: Partition, cleaning: CleanerRun) -> bool:
         """Return whether it came to its end, or else something has changed the log."""
         per_step = self._limits.bytes_per_s // _STEPS_PER_S
         step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
@@ -178,7 +178,7 @@ class Compactor:
         cleaning.end()
         return True
 
-    async def _swap(self, partition: Partition, cleaning: CompactionRound) -> bool:
+    async def _swap(self, partition: Partition, cleaning: CleanerRun) -> bool:
         async with self._flusher.swapping(partition):
             swap = cleaning.begin_swap()
             if swap is None:
@@ -189,7 +189,7 @@ class Compactor:
                 is_decided = True
             finally:
                 if not is_decided:
-                    swap.give_up()
+                    swap.cancel()
             if not cleaning.commit(swap):
                 return False
             try:

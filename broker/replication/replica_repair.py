@@ -169,7 +169,7 @@ class Refiller:
             await self._put(partition, offset, min(end_offset, checked.end_offset), batches=batches)
         except InvalidBatchError:
             is_sparse = any(header.is_sparse for header in checked.headers)
-            if not (is_sparse or log.cleanings.clean_offset):
+            if not (is_sparse or log.cleaner.clean_offset):
                 raise
             # Both logs say the same of these offsets, but not in the same batches.
             await self._begin_anew(partition)

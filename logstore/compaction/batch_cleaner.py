@@ -15,7 +15,7 @@ from typing import Final, final
 
 import msgspec
 
-from tidelog.logstore.compaction.offset_map import KeyMap
+from tidelog.logstore.compaction.offset_map import OffsetMap
 from tidelog.wire.batch.batch_columns import ColumnDecoder, decode_columns
 from tidelog.wire.batch.large_messages import is_chunk
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, Headers
@@ -37,7 +37,7 @@ class KeyRange:
     Batches come in their order. When one does not fit any more, the range ends before it.
     """
 
-    def __init__(self, keys: KeyMap, first_offset: int) -> None:
+    def __init__(self, keys: OffsetMap, first_offset: int) -> None:
         """Begin a range that is empty; `keys` is too."""
         assert not len(keys)
         self._keys = keys
@@ -46,8 +46,8 @@ class KeyRange:
         self.is_full = False
         """Whether a batch did not fit: the rest is for the next round."""
 
-    def take(self, header: BatchHeader, batch: BytesLike) -> bool:
-        """Take in the next batch; return whether it fit."""
+    def add(self, header: BatchHeader, batch: BytesLike) -> bool:
+        """Add the next batch; return whether it fit."""
         assert header.base_offset <= self.end_offset <= header.next_offset
         # The most that it may need: a batch is in the range as a whole or not at all.
         needed = header.record_count if header.record_count <= RECORDS_MAX else 0

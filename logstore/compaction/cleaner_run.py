@@ -1,55 +1,78 @@
-"""One round of compaction of one log, in steps: look at the keys, write anew, swap.
+"""One cleaning of one log, in steps: build the offset map, rewrite segments, swap them in.
 
-A round covers as much of the dirty part as fits into memory, and cleans all that lies below its
-end: the newest record of a key that it knows supersedes those in what was clean before as well.
+A run covers as much of the dirty part as fits into memory, and cleans all that lies below its end:
+the newest record of a key that it knows supersedes those in what was clean before as well.
 """
 
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from typing import final
+from typing import Protocol, final
 
 from tidelog.logstore.compaction.batch_cleaner import CleaningRules, KeyRange
-from tidelog.logstore.compaction.offset_map import SLOT_BYTES, KeyMap
+from tidelog.logstore.compaction.cleaner_state import CleanerState
+from tidelog.logstore.compaction.offset_map import SLOT_BYTES, OffsetMap
 from tidelog.logstore.compaction.policy import (
+    CleanableBounds,
     CompactionConfig,
-    LogExtent,
     SealedSegment,
-    cleanable,
+    cleanable_segments,
     cleaned_at_ms,
     dirty_ratio,
     drops_tombstones,
-    groups,
+    group_segments,
     urgency,
     usable_clean_offset,
 )
 from tidelog.logstore.compaction.segment_rewrite import (
     BATCH_COST_BYTES,
-    Rewrite,
     RewriteFailedError,
-    RewritePlan,
+    SegmentRewrite,
+    SegmentRewritePlan,
 )
-from tidelog.logstore.compaction.segment_swap import Swap
+from tidelog.logstore.compaction.segment_swap import SegmentSwap
+from tidelog.logstore.config import LogConfig
+from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.leader_epochs import LeaderEpochs
-from tidelog.logstore.log import PartitionLog
+from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.segments.gap_scan import Hole, survey
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 
 
-class Cleanable:
-    """What may be cleaned of a log now, and how much that is worth."""
+class CleanableLog(Protocol):
+    """The part of a `PartitionLog` that compaction needs."""
 
-    def __init__(self, log: PartitionLog, config: CompactionConfig, *, now_ms: int) -> None:
-        """Look at a log."""
+    config: LogConfig
+    high_watermark: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+    cleaner: CleanerState
+
+    @property
+    def log_start_offset(self) -> int:
+        """First offset still readable."""
+        ...
+
+    @property
+    def damage(self) -> Sequence[DamagedRange]:
+        """Records that are known to be damaged or lost, lowest first."""
+        ...
+
+
+class LogToClean:
+    """The segments of a log that may be cleaned now, and how much that is worth."""
+
+    def __init__(self, log: CleanableLog, config: CompactionConfig, *, now_ms: int) -> None:
+        """Choose the segments by `config`."""
         damage = log.damage
-        extent = LogExtent(
+        bounds = CleanableBounds(
             log.log_start_offset, log.high_watermark, damage[0].offset if damage else None
         )
-        self.clean_offset = usable_clean_offset(log.cleanings.clean_offset, extent)
-        sealed = log.cleanings.sealed(self.clean_offset)
+        self.clean_offset = usable_clean_offset(log.cleaner.clean_offset, bounds)
+        sealed = log.cleaner.sealed(self.clean_offset)
         described = [each for each, _ in sealed]
-        self.segments = cleanable(described, extent, config, now_ms=now_ms)
+        self.segments = cleanable_segments(described, bounds, config, now_ms=now_ms)
         self.by_base = {segment.base_offset: segment for _, segment in sealed}
         self.urgency = urgency(self.segments, self.clean_offset, config, now_ms=now_ms)
         """0 if it is not worth it, above 1 if it is late."""
@@ -57,7 +80,7 @@ class Cleanable:
 
 
 @final
-class CompactionRound:
+class CleanerRun:
     """One cleaning of one log.
 
     `run` it in another thread until `is_done`; whenever there is `ready` a file, swap that. Begin
@@ -66,7 +89,7 @@ class CompactionRound:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: CleanableLog,
         owner: SegmentHeader,
         disk: Disk,
         *,
@@ -85,35 +108,35 @@ class CompactionRound:
         self._config = config
         self._now_ms = now_ms
         self._memory_bytes = memory_bytes
-        self._changes = log.cleanings.changes
-        self._what = Cleanable(log, config, now_ms=now_ms)
+        self._generation = log.cleaner.generation
+        to_clean = self._to_clean = LogToClean(log, config, now_ms=now_ms)
         self._dirty = [
-            each for each in self._what.segments if each.end_offset > self._what.clean_offset
+            each for each in to_clean.segments if each.end_offset > to_clean.clean_offset
         ]
         assert self._dirty, "there is something to clean"
-        first = self._what.by_base[self._dirty[0].base_offset]
+        first = self._to_clean.by_base[self._dirty[0].base_offset]
         self._start = (first.base_offset, SEGMENT_HEADER_SIZE)
-        if self._what.clean_offset > first.base_offset:
-            self._start = first.start_of(self._what.clean_offset, log.config)
+        if self._to_clean.clean_offset > first.base_offset:
+            self._start = first.start_of(self._to_clean.clean_offset, log.config)
         self._leader_epochs = LeaderEpochs(log.leader_epochs.entries)
         self._needed = {
             batch.base_offset for state in log.producers.snapshot() for batch in state.window
         }
         self._walk = self._steps()
-        self.ready: Rewrite | None = None
+        self.ready: SegmentRewrite | None = None
         """What is to be swapped before `run` goes on."""
-        self._rewrite: Rewrite | None = None
-        self.end_offset = self._what.clean_offset
+        self._rewrite: SegmentRewrite | None = None
+        self.end_offset = self._to_clean.clean_offset
         """How far the log is clean when all is done."""
         self.is_done = False
         self.hole: Hole | None = None
-        """What was found damaged, and ended it."""
+        """The damage that ended it."""
         self.read_bytes = self.written_bytes = 0
 
     @property
     def is_current(self) -> bool:
         """Whether nothing has changed the log since, but appends and this."""
-        return self._log.cleanings.changes == self._changes
+        return self._log.cleaner.generation == self._generation
 
     def run(self, cost_bytes: int) -> int:
         """Go on for about `cost_bytes`, and return how many it were; blocks.
@@ -131,7 +154,7 @@ class CompactionRound:
         self.is_done = True
         return spent
 
-    def begin_swap(self) -> Swap | None:
+    def begin_swap(self) -> SegmentSwap | None:
         """Return what puts in its place what is `ready`, `None` if it is too late.
 
         Nobody else changes files of the log but by appends and flushes until `end_swap`.
@@ -140,27 +163,25 @@ class CompactionRound:
             OSError: The disk failed.
         """
         assert self.ready is not None
-        return self._log.cleanings.begin_swap(self.ready, self._changes, self._log.config)
+        return self._log.cleaner.begin_swap(self.ready, self._generation, self._log.config)
 
-    def commit(self, swap: Swap) -> bool:
+    def commit(self, swap: SegmentSwap) -> bool:
         """Let what was prepared count; return whether it does. Then `finish` the swap.
 
         Raises:
             OSError: The disk failed.
         """
-        return self._log.cleanings.commit(swap, self._changes)
+        return self._log.cleaner.commit(swap, self._generation)
 
-    def end_swap(self, swap: Swap) -> None:
+    def end_swap(self, swap: SegmentSwap) -> None:
         """Take note that a swap has finished."""
         swap.end()
         self.ready = None
 
     def end(self) -> None:
-        """Take note, in the log, of how far it is clean now."""
+        """Move the clean offset of the log."""
         assert self.is_done
-        if self.is_current:
-            self._log.cleanings.cleaned(self.end_offset, self._changes)
-            self._log.request_checkpoint(is_due=True)
+        self._log.cleaner.complete(self.end_offset, self._generation)
 
     def abandon(self) -> None:
         """Leave nothing behind."""
@@ -171,20 +192,20 @@ class CompactionRound:
     def _steps(self) -> Generator[int, None, None]:
         span = self._dirty[-1].end_offset - self._dirty[0].base_offset
         memory_bytes = min(self._memory_bytes, (2 * span + 64) * SLOT_BYTES)
-        keys = KeyRange(KeyMap(memory_bytes=memory_bytes), self._what.clean_offset)
-        yield from self._look_at_keys(keys)
+        keys = KeyRange(OffsetMap(memory_bytes=memory_bytes), self._to_clean.clean_offset)
+        yield from self._build_offset_map(keys)
         self.end_offset = keys.end_offset
         segment_bytes = self._log.config.segment_bytes
-        for group in groups(
-            self._what.segments, range_end_offset=keys.end_offset, segment_bytes=segment_bytes
+        for group in group_segments(
+            self._to_clean.segments, range_end_offset=keys.end_offset, segment_bytes=segment_bytes
         ):
             yield from self._clean(group, keys)
 
-    def _look_at_keys(self, keys: KeyRange) -> Generator[int, None, None]:
+    def _build_offset_map(self, keys: KeyRange) -> Generator[int, None, None]:
         start = self._start
         for each in self._dirty:
-            segment = self._what.by_base[each.base_offset]
-            with closing(self._look_at_segment(segment, start, keys)) as steps:
+            segment = self._to_clean.by_base[each.base_offset]
+            with closing(self._map_segment(segment, start, keys)) as steps:
                 for step in steps:
                     yield step
                     if keys.is_full:
@@ -192,7 +213,7 @@ class CompactionRound:
             following = segment.end_offset
             start = (following, SEGMENT_HEADER_SIZE)
 
-    def _look_at_segment(
+    def _map_segment(
         self, segment: Segment, start: tuple[int, int], keys: KeyRange
     ) -> Generator[int, None, None]:
         file = self._disk.open(segment.path)
@@ -204,7 +225,7 @@ class CompactionRound:
                     raise RewriteFailedError(f"{segment.path} is damaged at offset {found.offset}")
                 self.read_bytes += found.header.size
                 if found.end_offset > keys.end_offset:
-                    keys.take(found.header, file.read_at(found.position, found.header.size))
+                    keys.add(found.header, file.read_at(found.position, found.header.size))
                 yield max(found.header.size, BATCH_COST_BYTES)
         finally:
             file.close()
@@ -226,7 +247,7 @@ class CompactionRound:
             rewrite.abandon()
         self._rewrite = None
 
-    def _rewrite_of(self, group: Sequence[SealedSegment], keys: KeyRange) -> Rewrite:
+    def _rewrite_of(self, group: Sequence[SealedSegment], keys: KeyRange) -> SegmentRewrite:
         rules = [
             CleaningRules(
                 keys,
@@ -235,12 +256,12 @@ class CompactionRound:
             )
             for each in group
         ]
-        plan = RewritePlan(
+        plan = SegmentRewritePlan(
             SegmentHeader(self._owner.topic_id, self._owner.partition, group[0].base_offset),
             rules,
             self._leader_epochs,
             cleaned_at_ms(group, range_end_offset=keys.end_offset, now_ms=self._now_ms),
             self._log.config.index_interval_bytes,
         )
-        segments = [self._what.by_base[each.base_offset] for each in group]
-        return Rewrite(segments, plan, self._disk)
+        segments = [self._to_clean.by_base[each.base_offset] for each in group]
+        return SegmentRewrite(segments, plan, self._disk)

@@ -17,7 +17,7 @@ _MEMORY_BYTES_MIN: Final = 64 * SLOT_BYTES
 
 
 @final
-class KeyMap:
+class OffsetMap:
     """Keys and the highest offset of each: a table that never grows, searched place by place.
 
     `array` and `bytearray` hold numbers and not objects: a `dict` of the same takes five times as

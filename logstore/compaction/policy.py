@@ -51,8 +51,8 @@ class SealedSegment(msgspec.Struct, frozen=True):
     """When nothing was left any more that its tombstones delete; `None` when it never was."""
 
 
-class LogExtent(msgspec.Struct, frozen=True):
-    """How far a log goes, in offsets."""
+class CleanableBounds(msgspec.Struct, frozen=True):
+    """The offsets between which a log may be cleaned."""
 
     log_start_offset: int
     high_watermark: int
@@ -60,14 +60,18 @@ class LogExtent(msgspec.Struct, frozen=True):
     """Where the first damage is that is known, at or above the log start."""
 
 
-def usable_clean_offset(clean_offset: int, extent: LogExtent) -> int:
+def usable_clean_offset(clean_offset: int, bounds: CleanableBounds) -> int:
     """Return how far a log is clean; from its start on if what was kept makes no sense. (I34)."""
-    start = extent.log_start_offset
-    return clean_offset if start <= clean_offset <= extent.high_watermark else start
+    start = bounds.log_start_offset
+    return clean_offset if start <= clean_offset <= bounds.high_watermark else start
 
 
-def cleanable(
-    segments: Sequence[SealedSegment], extent: LogExtent, config: CompactionConfig, *, now_ms: int
+def cleanable_segments(
+    segments: Sequence[SealedSegment],
+    bounds: CleanableBounds,
+    config: CompactionConfig,
+    *,
+    now_ms: int,
 ) -> Sequence[SealedSegment]:
     """Return the oldest segments, as far as they may be cleaned.
 
@@ -76,9 +80,9 @@ def cleanable(
     """
     for count, segment in enumerate(segments):
         is_young = segment.sealed_at_ms > now_ms - config.min_compaction_lag_ms
-        is_damaged = extent.damaged_from is not None and extent.damaged_from < segment.end_offset
+        is_damaged = bounds.damaged_from is not None and bounds.damaged_from < segment.end_offset
         is_behind_gap = count > 0 and segments[count - 1].end_offset != segment.base_offset
-        if is_young or is_damaged or is_behind_gap or segment.end_offset > extent.high_watermark:
+        if is_young or is_damaged or is_behind_gap or segment.end_offset > bounds.high_watermark:
             return segments[:count]
     return segments
 
@@ -134,7 +138,7 @@ def cleaned_at_ms(
     return max(now_ms if each.cleaned_at_ms is None else each.cleaned_at_ms for each in group)
 
 
-def groups(
+def group_segments(
     segments: Sequence[SealedSegment], *, range_end_offset: int, segment_bytes: int
 ) -> Iterator[Sequence[SealedSegment]]:
     """Yield runs of segments each of which becomes one, in their order.

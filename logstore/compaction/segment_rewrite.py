@@ -35,7 +35,7 @@ class RewriteFailedError(Exception):
     """What is left of the segments cannot take their place; they stay as they are."""
 
 
-class RewritePlan(msgspec.Struct, frozen=True):
+class SegmentRewritePlan(msgspec.Struct, frozen=True):
     """What a rewrite is to come to."""
 
     header: SegmentHeader
@@ -49,10 +49,10 @@ class RewritePlan(msgspec.Struct, frozen=True):
 
 
 @final
-class Rewrite:
+class SegmentRewrite:
     """One run of sealed segments, in steps that touch nothing but files."""
 
-    def __init__(self, segments: Sequence[Segment], plan: RewritePlan, disk: Disk) -> None:
+    def __init__(self, segments: Sequence[Segment], plan: SegmentRewritePlan, disk: Disk) -> None:
         """Rewrite `segments`, which follow each other without a gap."""
         self.segments = segments
         self._plan = plan
@@ -78,7 +78,7 @@ class Rewrite:
         self.has_changed = False
         """Whether what is written is anything else than what is there."""
         self.hole: Hole | None = None
-        """What was found damaged, and ended it."""
+        """The damage that ended it."""
 
     def run(self, cost_bytes: int) -> int:
         """Go on for about `cost_bytes`, and return how many it were; blocks.

@@ -8,7 +8,7 @@ recovery removes it.
 
 from typing import final
 
-from tidelog.logstore.compaction.segment_rewrite import Rewrite
+from tidelog.logstore.compaction.segment_rewrite import SegmentRewrite
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment import Segment
@@ -16,7 +16,7 @@ from tidelog.logstore.segments.segment_list import Segments
 
 
 @final
-class Swap:
+class SegmentSwap:
     """One swap: `prepare` blocks, `commit` is one call, `finish` blocks.
 
     Readers go on: before `commit` with the old files, and who has one of them open to its end.
@@ -28,7 +28,7 @@ class Swap:
         directory: str,
         segments: Segments,
         *,
-        rewrite: Rewrite,
+        rewrite: SegmentRewrite,
         config: LogConfig,
     ) -> None:
         """Put what `rewrite` has written in the place of what it read.
@@ -54,8 +54,8 @@ class Swap:
         self._files.disk.remove(self._old[0].index_path)
         self._files.disk.sync_directory(self._directory)
 
-    def give_up(self) -> None:
-        """Let the old files count on; nothing new is left behind."""
+    def cancel(self) -> None:
+        """Keep the old files; remove the new one."""
         if self._old[0].is_sealed:
             self._old[0].unpin_index()
         self._rewrite.abandon()
@@ -69,7 +69,7 @@ class Swap:
         try:
             self._files.disk.rename(self._rewrite.temporary, self._new.path)
         except OSError:
-            self.give_up()
+            self.cancel()
             raise
         self._new.open_sealed(self._rewrite.footer)
         self._new.index = self._rewrite.index
@@ -88,5 +88,5 @@ class Swap:
             segment.remove_files()
 
     def end(self) -> None:
-        """Take note that `finish` has run."""
+        """Release the index, after `finish` has run."""
         self._new.unpin_index()

@@ -1,7 +1,7 @@
 """Logs with keys for tests of compaction, and what is in them."""
 
 from tests.logstore.logs import NOW_MS, OWNER, Opened, Producer, new_log
-from tidelog.logstore.compaction.cleaner_run import Cleanable, CompactionRound
+from tidelog.logstore.compaction.cleaner_run import CleanerRun, LogToClean
 from tidelog.logstore.compaction.policy import CompactionConfig
 from tidelog.logstore.log import PartitionLog
 from tidelog.wire.batch.batch_columns import decode_columns
@@ -60,18 +60,18 @@ def commit(opened: Opened) -> None:
 
 def begin(
     opened: Opened, *, config: CompactionConfig = EAGER, now_ms: int = NOW_MS + 1
-) -> CompactionRound:
+) -> CleanerRun:
     """Begin a round."""
-    return CompactionRound(
+    return CleanerRun(
         opened.log, OWNER, opened.disk, config=config, memory_bytes=MEMORY_BYTES, now_ms=now_ms
     )
 
 
 def compact(
     opened: Opened, *, config: CompactionConfig = EAGER, now_ms: int = NOW_MS + 1
-) -> CompactionRound | None:
+) -> CleanerRun | None:
     """Run a whole round, as a broker does; `None` if there is nothing to do."""
-    if not Cleanable(opened.log, config, now_ms=now_ms).urgency:
+    if not LogToClean(opened.log, config, now_ms=now_ms).urgency:
         return None
     cleaning = begin(opened, config=config, now_ms=now_ms)
     while not cleaning.is_done:
@@ -83,7 +83,7 @@ def compact(
     return cleaning
 
 
-def swap_ready(cleaning: CompactionRound) -> None:
+def swap_ready(cleaning: CleanerRun) -> None:
     """Put what is ready in its place."""
     swap = cleaning.begin_swap()
     assert swap is not None

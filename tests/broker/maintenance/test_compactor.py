@@ -191,7 +191,7 @@ async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_
         compactor = compactor_of(world, flusher, [partition], memory_bytes=1)
         assert await compactor.run_round()
         await flusher.wait_idle()
-        clean_offset = log.cleanings.clean_offset
+        clean_offset = log.cleaner.clean_offset
         assert 0 < clean_offset < 100
         partition = Partition(
             TOPIC_ID,
@@ -209,7 +209,7 @@ async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_
         assert not await compactor.run_round()
 
         assert not partition.is_whole
-        assert partition.log.cleanings.clean_offset == clean_offset
+        assert partition.log.cleaner.clean_offset == clean_offset
 
 
 async def test_damage_that_is_found_is_noted(mock_clock: MockClock) -> None:

@@ -61,7 +61,7 @@ def log_of(brokers: ThreeBrokers, node_id: int) -> PartitionLog:
 def cleaned_to(brokers: ThreeBrokers, node_id: int) -> int:
     """Return how far a replica is clean."""
     partition = brokers.partition(node_id)
-    return 0 if partition is None else partition.log.cleanings.clean_offset
+    return 0 if partition is None else partition.log.cleaner.clean_offset
 
 
 def batches_of(log: PartitionLog) -> list[tuple[int, int, int]]:

@@ -10,7 +10,7 @@ from tests.logstore.logs import NOW_MS, disk_of, image_of, new_log, reopen
 from tests.wire.batches import reseal
 from tidelog.logstore.compaction import batch_cleaner as cleaning
 from tidelog.logstore.compaction.batch_cleaner import BatchCleaner, CleaningRules, KeyRange
-from tidelog.logstore.compaction.offset_map import SLOT_BYTES, KeyMap
+from tidelog.logstore.compaction.offset_map import SLOT_BYTES, OffsetMap
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.segments.batch_run import check_run
 from tidelog.wire.batch.batch_columns import decode_columns
@@ -94,9 +94,9 @@ def rows_of(log: Iterable[bytes]) -> list[Row]:
 
 def range_over(log: Iterable[bytes], *, from_offset: int = 0, memory: int = SMALL) -> KeyRange:
     """Return the newest record of each key from an offset on, as far as it fits."""
-    found = KeyRange(KeyMap(memory_bytes=memory), from_offset)
+    found = KeyRange(OffsetMap(memory_bytes=memory), from_offset)
     for header, batch in pairs(log):
-        if header.next_offset > from_offset and not found.take(header, batch):
+        if header.next_offset > from_offset and not found.add(header, batch):
             break
     return found
 
@@ -139,9 +139,9 @@ def test_compact_then_read_is_read_then_keep_the_newest(
     log = log_of(*given_batches)
     before = headers_of(log)
     first = before[min(first_batch, len(log) - 1)].base_offset
-    found = KeyRange(KeyMap(memory_bytes=SMALL), first)
+    found = KeyRange(OffsetMap(memory_bytes=SMALL), first)
     for header, batch in pairs(log)[first_batch : first_batch + batch_count]:
-        assert found.take(header, batch)
+        assert found.add(header, batch)
 
     left = cleaned(log, found, drops_tombstones=drops)
 
@@ -180,8 +180,8 @@ def test_rounds_that_each_cover_what_fits_come_to_the_same(
 
     left = log
     for header in headers_of(log):
-        part = KeyRange(KeyMap(memory_bytes=SMALL), header.base_offset)
-        assert part.take(header, log[headers_of(log).index(header)])
+        part = KeyRange(OffsetMap(memory_bytes=SMALL), header.base_offset)
+        assert part.add(header, log[headers_of(log).index(header)])
         left = cleaned(left, part)
 
     assert rows_of(left) == whole

@@ -52,7 +52,7 @@ def test_a_compacted_log_keeps_the_newest_of_each_key_and_all_without_one() -> N
     assert rows_of(again.log) == left
     assert not again.report.damage
     assert not again.report.notes
-    assert again.log.cleanings.clean_offset == cleaning.end_offset
+    assert again.log.cleaner.clean_offset == cleaning.end_offset
     assert compact(again) is None
 
 
@@ -92,7 +92,7 @@ def test_a_log_whose_checkpoint_is_lost_is_scanned_and_is_the_same() -> None:
     assert rows_of(again.log) == rows
     assert not again.report.damage
     assert again.log.leader_epochs.entries == opened.log.leader_epochs.entries
-    assert again.log.cleanings.clean_offset == 0
+    assert again.log.cleaner.clean_offset == 0
     found = {state.producer_id: state for state in again.log.producers.snapshot()}
     assert {at: state.window for at, state in found.items()} == {
         at: state.window for at, state in producers.items()
@@ -167,7 +167,7 @@ def test_after_a_refill_all_is_dirty() -> None:
     opened = keyed_log()
     compact(opened)
     source, hurt = reopen(opened.disk.kill()), reopen(opened.disk.kill())
-    assert hurt.log.cleanings.clean_offset > 0
+    assert hurt.log.cleaner.clean_offset > 0
     rows = rows_of(hurt.log)
     flip([0])(image := image_of(hurt.disk))
     hurt = reopen(disk_of(image))
@@ -177,9 +177,9 @@ def test_after_a_refill_all_is_dirty() -> None:
 
     refill_all(hurt.log, source.log)
 
-    assert hurt.log.cleanings.clean_offset == 0
+    assert hurt.log.cleaner.clean_offset == 0
     again = hurt.kill()
-    assert again.log.cleanings.clean_offset == 0
+    assert again.log.cleaner.clean_offset == 0
     assert rows_of(again.log) == rows
 
 

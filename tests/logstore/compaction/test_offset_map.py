@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.memory import at_most_allocated
-from tidelog.logstore.compaction.offset_map import SLOT_BYTES, KeyMap
+from tidelog.logstore.compaction.offset_map import SLOT_BYTES, OffsetMap
 
 SMALL = 64 * SLOT_BYTES
 
 
 @given(st.lists(st.binary(max_size=1), max_size=100))
 def test_it_says_what_a_dictionary_would(keys: list[bytes]) -> None:
-    found, expected = KeyMap(memory_bytes=SMALL), dict[bytes, int]()
+    found, expected = OffsetMap(memory_bytes=SMALL), dict[bytes, int]()
     for offset, key in enumerate(keys):
         if key in expected or found.room:
             found.put(key, offset)
@@ -24,7 +24,7 @@ def test_it_says_what_a_dictionary_would(keys: list[bytes]) -> None:
 
 
 def test_offset_0_is_an_offset() -> None:
-    keys = KeyMap(memory_bytes=SMALL)
+    keys = OffsetMap(memory_bytes=SMALL)
 
     keys.put(b"", 0)
 
@@ -32,7 +32,7 @@ def test_offset_0_is_an_offset() -> None:
 
 
 def test_every_key_is_found_when_no_more_fit() -> None:
-    keys = KeyMap(memory_bytes=SLOT_BYTES * 1000)
+    keys = OffsetMap(memory_bytes=SLOT_BYTES * 1000)
     for number in range(keys.capacity):
         keys.put(b"%d" % number, number)
 
@@ -43,7 +43,7 @@ def test_every_key_is_found_when_no_more_fit() -> None:
 
 
 def test_whoever_puts_without_room_is_stopped() -> None:
-    keys = KeyMap(memory_bytes=SMALL)
+    keys = OffsetMap(memory_bytes=SMALL)
     for number in range(keys.capacity):
         keys.put(b"%d" % number, number)
 
@@ -55,6 +55,6 @@ def test_it_takes_the_memory_that_it_was_given_and_no_more() -> None:
     given_bytes = 1 << 20
 
     with at_most_allocated(given_bytes + 4096):
-        keys = KeyMap(memory_bytes=given_bytes)
+        keys = OffsetMap(memory_bytes=given_bytes)
         for number in range(1000):
             keys.put(b"%d" % number, number)

@@ -6,21 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logstore.compaction.policy import (
+    CleanableBounds,
     CompactionConfig,
-    LogExtent,
     SealedSegment,
-    cleanable,
+    cleanable_segments,
     cleaned_at_ms,
     dirty_bytes,
     drops_tombstones,
-    groups,
+    group_segments,
     urgency,
     usable_clean_offset,
 )
 
 HOUR_MS = 3_600_000
 CONFIG = CompactionConfig()
-WHOLE = LogExtent(0, 1 << 30)
+WHOLE = CleanableBounds(0, 1 << 30)
 
 
 def segments_of(*ends: int, sizes: tuple[int, ...] = ()) -> list[SealedSegment]:
@@ -33,14 +33,16 @@ def segments_of(*ends: int, sizes: tuple[int, ...] = ()) -> list[SealedSegment]:
     ]
 
 
-def count_cleanable(segments: list[SealedSegment], extent: LogExtent, lag_ms: int = 0) -> int:
+def count_cleanable(segments: list[SealedSegment], bounds: CleanableBounds, lag_ms: int = 0) -> int:
     config = CompactionConfig(min_compaction_lag_ms=lag_ms)
-    return len(cleanable(segments, extent, config, now_ms=10 * HOUR_MS))
+    return len(cleanable_segments(segments, bounds, config, now_ms=10 * HOUR_MS))
 
 
 @pytest.mark.invariant("I28")
 def test_what_is_not_committed_is_not_cleaned() -> None:
-    found = [count_cleanable(segments_of(10, 20, 30), LogExtent(0, end)) for end in (9, 10, 29, 30)]
+    found = [
+        count_cleanable(segments_of(10, 20, 30), CleanableBounds(0, end)) for end in (9, 10, 29, 30)
+    ]
 
     assert found == [0, 1, 2, 3]
 
@@ -58,7 +60,9 @@ def test_what_was_sealed_a_short_time_ago_is_not_cleaned() -> None:
 def test_nothing_at_damage_or_behind_it_is_cleaned() -> None:
     segments = segments_of(10, 20, 30)
 
-    found = [count_cleanable(segments, LogExtent(0, 30, damage)) for damage in (0, 9, 10, 29, 30)]
+    found = [
+        count_cleanable(segments, CleanableBounds(0, 30, damage)) for damage in (0, 9, 10, 29, 30)
+    ]
 
     assert found == [0, 0, 1, 2, 3]
 
@@ -73,9 +77,9 @@ def test_nothing_behind_a_gap_is_cleaned() -> None:
 @pytest.mark.invariant("I34")
 def test_a_clean_offset_that_cannot_be_begins_anew() -> None:
     """I34: a place beyond the end of a log, or before its start, is no reason to stop."""
-    extent = LogExtent(10, 20)
+    bounds = CleanableBounds(10, 20)
 
-    found = [usable_clean_offset(offset, extent) for offset in (0, 9, 10, 15, 20, 21)]
+    found = [usable_clean_offset(offset, bounds) for offset in (0, 9, 10, 15, 20, 21)]
 
     assert found == [10, 10, 10, 15, 20, 10]
 
@@ -126,7 +130,7 @@ def test_small_segments_become_one_and_a_partly_cleaned_one_stays_alone() -> Non
     segments = segments_of(10, 20, 30, 40, 50, sizes=(60, 30, 11, 20, 20))
 
     def bases(range_end_offset: int) -> list[list[int]]:
-        runs = groups(segments, range_end_offset=range_end_offset, segment_bytes=100)
+        runs = group_segments(segments, range_end_offset=range_end_offset, segment_bytes=100)
         return [[each.base_offset for each in run] for run in runs]
 
     assert bases(50) == [[0, 10], [20, 30, 40]]
@@ -147,7 +151,7 @@ def test_groups_are_all_segments_in_order_and_fit(
     segments = segments_of(*ends, sizes=tuple(sizes))
     range_end = sum(spans[:reached])
 
-    runs = list(groups(segments, range_end_offset=range_end, segment_bytes=100))
+    runs = list(group_segments(segments, range_end_offset=range_end, segment_bytes=100))
 
     assert [each for run in runs for each in run] == segments[:reached]
     for run in runs:

@@ -14,11 +14,11 @@ from tests.logstore.compacting import (
 )
 from tests.logstore.logs import DIRECTORY, Opened, new_log
 from tests.simulation.machine.faulty_disk import FaultyFile
-from tidelog.logstore.compaction.segment_rewrite import Rewrite, RewriteFailedError
+from tidelog.logstore.compaction.segment_rewrite import RewriteFailedError, SegmentRewrite
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 
 
-def rewritten(opened: Opened) -> Rewrite:
+def rewritten(opened: Opened) -> SegmentRewrite:
     """Return the first rewrite of a round that is ready."""
     cleaning = begin(opened)
     while cleaning.ready is None:

@@ -4,10 +4,10 @@ import pytest
 
 from tests.logstore.compacting import begin, keyed_log, rows_of, swap_ready
 from tests.logstore.logs import DIRECTORY, Opened, name_of
-from tidelog.logstore.compaction.cleaner_run import CompactionRound
+from tidelog.logstore.compaction.cleaner_run import CleanerRun
 
 
-def ready(opened: Opened) -> CompactionRound:
+def ready(opened: Opened) -> CleanerRun:
     """Begin a round, and go on until the first file is ready to be swapped."""
     cleaning = begin(opened)
     while cleaning.ready is None:
@@ -42,7 +42,7 @@ def test_a_swap_that_is_given_up_leaves_the_old_files_and_nothing_else() -> None
     assert swap is not None
     swap.prepare()
 
-    swap.give_up()
+    swap.cancel()
     cleaning.abandon()
 
     assert rows_of(opened.log) == before

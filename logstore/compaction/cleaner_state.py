@@ -1,15 +1,15 @@
 """What compaction changes of one log: which files are in it, and how far it is clean.
 
-A cleaning runs beside the log, for minutes maybe. Whatever else changes the log in a place where
-records already were (truncation, refill, retention, the removal of records, damage, closing) ends
-it: what was worked out may not fit any more.
+A cleaning runs beside the log, for minutes maybe. Every other change of records that are already in
+the log (truncation, repair, retention, the removal of records, damage, closing) aborts it: the new
+files may not fit any more.
 """
 
 from typing import final
 
 from tidelog.logstore.compaction.policy import SealedSegment
-from tidelog.logstore.compaction.segment_rewrite import Rewrite
-from tidelog.logstore.compaction.segment_swap import Swap
+from tidelog.logstore.compaction.segment_rewrite import SegmentRewrite
+from tidelog.logstore.compaction.segment_swap import SegmentSwap
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.flush import FlushState
 from tidelog.logstore.segments.file_cache import FileCache
@@ -18,8 +18,8 @@ from tidelog.logstore.segments.segment_list import Segments
 
 
 @final
-class Cleanings:
-    """The cleanings of one log: one at a time, and one swap of files at a time.
+class CleanerState:
+    """How far one log is clean; one cleaning at a time, and one swap of files at a time.
 
     Invariant: no record below `clean_offset` is superseded by a later one below it, unless records
     were put back since, and then it is 0.
@@ -40,12 +40,12 @@ class Cleanings:
         self._segments = segments
         self._flush_state = flush_state
         self.clean_offset = clean_offset
-        self.changes = 0
-        """How often cleanings were ended: one that has begun before is of no use."""
+        self.generation = 0
+        """Grows with each abort: a cleaning that began before must not change the log."""
 
-    def end(self, *, clean_offset_max: int | None = None) -> None:
-        """End the cleaning under way, if there is one; at most so much is clean from now on."""
-        self.changes += 1
+    def abort(self, *, clean_offset_max: int | None = None) -> None:
+        """Abort the cleaning under way, if there is one; at most so much is clean from now on."""
+        self.generation += 1
         if clean_offset_max is not None:
             self.clean_offset = min(self.clean_offset, clean_offset_max)
 
@@ -62,35 +62,40 @@ class Cleanings:
             if segment.end_offset <= bound
         ]
 
-    def begin_swap(self, rewrite: Rewrite, changes: int, config: LogConfig) -> Swap | None:
-        """Return what puts a rewrite in its place, begun at `changes`; `None` if it is too late.
+    def begin_swap(
+        self, rewrite: SegmentRewrite, generation: int, config: LogConfig
+    ) -> SegmentSwap | None:
+        """Return the swap of a rewrite begun at `generation`; `None` if it is too late.
 
-        Until it has ended nobody else changes files of the log but by appends and flush_state.
+        Until it has ended, only appends and flushes may change files of the log.
 
         Raises:
             OSError: The disk failed.
         """
         assert rewrite.is_done
-        if changes != self.changes:
+        if generation != self.generation:
             return None
-        return Swap(self._files, self._directory, self._segments, rewrite=rewrite, config=config)
+        return SegmentSwap(
+            self._files, self._directory, self._segments, rewrite=rewrite, config=config
+        )
 
-    def commit(self, swap: Swap, changes: int) -> bool:
+    def commit(self, swap: SegmentSwap, generation: int) -> bool:
         """Let new files count, and return whether they do; the old ones do if it is too late.
 
         Raises:
             OSError: The disk failed.
         """
-        if changes != self.changes:
-            swap.give_up()
+        if generation != self.generation:
+            swap.cancel()
             return False
         swap.commit()
         return True
 
-    def cleaned(self, end_offset: int, changes: int) -> None:
-        """Take note that all below `end_offset` is clean, after the last swap has ended."""
-        if changes == self.changes:
+    def complete(self, end_offset: int, generation: int) -> None:
+        """Move the clean offset to `end_offset`, after the last swap has ended."""
+        if generation == self.generation:
             self.clean_offset = end_offset
+            self._flush_state.request_checkpoint()
 
 
 def _described(segment: Segment, clean_offset: int) -> SealedSegment:
