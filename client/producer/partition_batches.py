@@ -78,7 +78,7 @@ TIME_MARK_INTERVAL = 0.05
 """Seconds after which records in the same open batch get a new timestamp."""
 
 
-class Identity(msgspec.Struct, frozen=True):
+class ProducerIdentity(msgspec.Struct, frozen=True):
     """What brokers know an idempotent producer by."""
 
     producer_id: int
@@ -126,7 +126,7 @@ class PartitionBatches:
         self.ready: deque[ProducerBatch] = deque()
         self.sent: dict[int, ProducerBatch] = {}
         self.unsent: deque[ProducerBatch] = deque()
-        self.identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
         self.is_fenced = False
         """Whether somebody else took over the identity; only a new id helps."""
         self.wakes_at = math.inf
@@ -153,13 +153,13 @@ class PartitionBatches:
         return bool(self.ready or self.unsent)
 
     @property
-    def wants_identity(self) -> bool:
-        """Whether sending waits for `adopt`, and `adopt` may be called."""
+    def awaits_producer_id(self) -> bool:
+        """Whether sending waits for `restart_sequences`, and `restart_sequences` may be called."""
         if self._gap_order is None or self.sent:
             return False
         if self.unsent:
             return self.unsent[0].order > self._gap_order
-        return bool(self.ready) or self.has_open
+        return bool(self.ready) or self.open is not _CLOSED
 
     def open_batch(self, batch: ProducerBatch, now: float) -> None:
         """Let records be appended to this new batch."""
@@ -190,8 +190,9 @@ class PartitionBatches:
             return False
         if self.ready:
             return True
-        is_due = is_urgent or now >= self.open.linger_until
-        return self.has_open and not only_full and not self.sent and is_due
+        if only_full or self.sent or self.open is _CLOSED:
+            return False
+        return is_urgent or now >= self.open.linger_until
 
     def start(self) -> ProducerBatch:
         """Return the next batch to send; it counts as sent from now on."""
@@ -215,7 +216,7 @@ class PartitionBatches:
             self._unresolved_order = None
         self._settle(batch, None, base_offset, ack_level=ack_level)
 
-    def refuse(self, batch: ProducerBatch, error: Exception, now: float) -> None:
+    def retry_or_fail(self, batch: ProducerBatch, error: Exception, now: float) -> None:
         """Take note that an attempt to send a batch failed."""
         if isinstance(error, DuplicateSequenceError) and batch.is_ambiguous:
             self.acknowledge(batch, None, None)
@@ -239,9 +240,9 @@ class PartitionBatches:
             self._retry_at = now + self._rules.backoff.delay(self._failure_count)
             self._insert_unsent(batch)
 
-    def adopt(self, identity: Identity) -> None:
+    def restart_sequences(self, identity: ProducerIdentity) -> None:
         """Start again at sequence 0 under a new identity."""
-        assert self.wants_identity, "an identity was not asked for"
+        assert self.awaits_producer_id, "an identity was not asked for"
         for batch in [batch for batch in self.unsent if batch.is_ambiguous]:
             self.unsent.remove(batch)
             self._settle(batch, self._cannot_go_on(batch), None, ack_level=None)
@@ -291,18 +292,21 @@ class PartitionBatches:
 
         What is due already waits for something else, such as a reply or a leader.
         """
-        times = [self.open.linger_until, self.open.deadline]
-        if self.has_open:
-            times.append(self._mark_time_at)
+        times: list[float] = []
+        if self.open is not _CLOSED:
+            times += (self.open.linger_until, self.open.deadline, self._mark_time_at)
         if self.ready:
             times.append(self.ready[0].deadline)
         if self.unsent:
-            times.append(self._retry_at)
-            times.append(self.unsent[0].deadline)
-        return min((time for time in times if time > now), default=math.inf)
+            times += (self._retry_at, self.unsent[0].deadline)
+        wakes_at = math.inf
+        for time in times:
+            if now < time < wakes_at:
+                wakes_at = time
+        return wakes_at
 
     def _encode(self, batch: ProducerBatch) -> None:
-        identity = self.identity or Identity(0, 0)
+        identity = self.identity or ProducerIdentity(0, 0)
         batch.encode(
             self._rules.codec,
             producer_id=identity.producer_id,

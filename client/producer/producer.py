@@ -16,11 +16,18 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
-from tidelog.client.producer.receipt import RangeReceipt, Receipt
+from tidelog.client.producer.receipt import (
+    RangeReceipt,
+    Receipt,
+    SentSlice,
+    chosen,
+    outcome,
+    outcomes,
+    receipts,
+)
 from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
 from tidelog.client.producer.record_validation import OutgoingRecord, checked_record
 from tidelog.client.producer.sender import Sender
-from tidelog.client.producer.sent_records import SentSlice, chosen, outcome, outcomes, receipts
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.produce import Acks

@@ -239,6 +239,8 @@ class ProducerBatch:
 
     def failed_count(self, start: int, end: int) -> int:
         """Return how many of these records of a settled batch were not acknowledged."""
+        if not self.parts:
+            return 0 if self.failure is None else end - start
         fates = self.fates(start, end)
         return sum(fate.end - fate.start for fate in fates if fate.failure is not None)
 

@@ -23,27 +23,28 @@ class ReadyPartitions:
 
     def __init__(self) -> None:
         """Start without queues."""
+        self.without_identity: dict[PartitionBatches, None] = {}
+        """Queues that waited for a producer id when they were looked at last."""
+        self.next_wake = math.inf
+        """When to call `take_due`, in monotonic seconds, maybe inf."""
         self._backed_up: dict[PartitionBatches, None] = {}
         self._candidates: dict[PartitionBatches, None] = {}
         self._without_leader: dict[PartitionBatches, None] = {}
-        self._without_identity: dict[PartitionBatches, None] = {}
         self._wakes: list[tuple[float, int, PartitionBatches]] = []
         self._tie_breaker = itertools.count()
 
-    @property
-    def next_wake(self) -> float:
-        """When to call `take_due`, in monotonic seconds, maybe inf."""
-        return self._wakes[0][0] if self._wakes else math.inf
+    def awaiting_producer_id(self) -> list[PartitionBatches]:
+        """Return the queues that wait for a producer id."""
+        return [queue for queue in self.without_identity if queue.awaits_producer_id]
 
-    @property
-    def seekers(self) -> list[PartitionBatches]:
-        """Queues that wait for an identity."""
-        return [queue for queue in self._without_identity if queue.wants_identity]
+    def has_candidates(self, *, only_full: bool) -> bool:
+        """Return whether `take_ready` has queues to look at: otherwise nothing has changed."""
+        return bool(self._backed_up) or bool(self._candidates and not only_full)
 
     def touch(self, queue: PartitionBatches) -> None:
-        """Look at this queue in the next `collect`."""
-        self._without_identity.pop(queue, None)
-        if queue.is_backed_up:
+        """Look at this queue in the next `take_ready`."""
+        self.without_identity.pop(queue, None)
+        if queue.ready or queue.unsent:
             self._backed_up[queue] = None
         else:
             self._candidates[queue] = None
@@ -54,7 +55,7 @@ class ReadyPartitions:
         for queue in queues:
             self.touch(queue)
 
-    def collect(
+    def take_ready(
         self,
         now: float,
         node_of: Callable[[PartitionBatches], int | None],
@@ -78,8 +79,8 @@ class ReadyPartitions:
             self._candidates = {}
         ready: dict[int, list[PartitionBatches]] = {}
         for queue in candidates:
-            if queue.wants_identity:
-                self._without_identity[queue] = None
+            if queue.awaits_producer_id:
+                self.without_identity[queue] = None
             elif queue.can_send(now, only_full=only_full, is_urgent=is_urgent):
                 node_id = node_of(queue)
                 if node_id is None:
@@ -95,6 +96,7 @@ class ReadyPartitions:
         if wakes_at < queue.wakes_at:
             queue.wakes_at = wakes_at
             heapq.heappush(self._wakes, (wakes_at, next(self._tie_breaker), queue))
+            self.next_wake = self._wakes[0][0]
 
     def take_due(self, now: float) -> list[PartitionBatches]:
         """Return the queues at which something is due, and make them candidates."""
@@ -105,4 +107,5 @@ class ReadyPartitions:
                 queue.wakes_at = math.inf
                 self.touch(queue)
                 due.append(queue)
+        self.next_wake = self._wakes[0][0] if self._wakes else math.inf
         return due

@@ -3,7 +3,7 @@
 Pure: decides, given the time; no clock, no I/O.
 
 A record is routed to the queue of its partition and appended to the batch that is open there.
-While the partitions of a topic are not known, its records wait unrouted, in order. `collect` says
+While the partitions of a topic are not known, its records wait unrouted, in order. `drain` says
 which batches are to be sent to which broker now; the shell tells the batch's queue what became
 of them.
 
@@ -11,7 +11,6 @@ Memory is reserved in steps, so that the fastest append compares only with the r
 """
 
 import itertools
-import math
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,11 +20,15 @@ import msgspec
 
 from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.metadata import check_partition
-from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionBatches
+from tidelog.client.producer.partition_batches import (
+    DeliveryRules,
+    PartitionBatches,
+    ProducerIdentity,
+)
+from tidelog.client.producer.partitioner import TopicPartitioner
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.producer.ready_partitions import ReadyPartitions
 from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
-from tidelog.client.producer.topic_queues import TopicPartitioner
 from tidelog.wire.batch.record_batch import RECORD_COUNT_MAX
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
@@ -83,17 +86,17 @@ class RecordAccumulator:
         `None` takes records without a key. The hot path reads it and appends to the queue's open
         batch while that has room; everything else goes through `append`. Empty while there is a
         failure to be raised."""
-        self.schedule = ReadyPartitions()
+        self.ready_partitions = ReadyPartitions()
         self.buffered_bytes = 0
         self.failed_record_count = 0
         """Records whose fate nobody waited for and that failed since `take_failure`."""
         self.acknowledged_record_count = 0
         self.has_full_batch = False
-        """Whether a batch was closed because it was full since the last `collect`."""
+        """Whether a batch was closed because it was full since the last `drain`."""
         self._limits = limits
         self._rules = rules
         self._entropy = entropy
-        self._identity: Identity | None = None
+        self._identity: ProducerIdentity | None = None
         self._failure: Exception | None = None
         self._topics: dict[str, TopicPartitioner] = {}
         self._retired: dict[str, list[PartitionBatches]] = {}
@@ -255,7 +258,7 @@ class RecordAccumulator:
                 queue.fail_all(error)
             self._retired[name] = topic.queues
 
-    def collect(
+    def drain(
         self,
         now: float,
         node_of: Callable[[PartitionBatches], int | None],
@@ -273,39 +276,41 @@ class RecordAccumulator:
         """
         self.has_full_batch = False
         is_urgent = self._is_exhausted
-        queues_by_node = self.schedule.collect(
-            now, node_of, only_full=only_full, is_urgent=is_urgent
-        )
-        if self._adopt_latest() and not queues_by_node:
-            queues_by_node = self.schedule.collect(
+        ready: dict[int, list[PartitionBatches]] = {}
+        while not ready and self.ready_partitions.has_candidates(only_full=only_full):
+            ready = self.ready_partitions.take_ready(
                 now, node_of, only_full=only_full, is_urgent=is_urgent
             )
+            if not self._use_latest_identity():
+                break
+        if not ready:
+            return {}
         return {
             node_id: [DrainedBatch(queue, self._start(queue, now)) for queue in queues]
-            for node_id, queues in queues_by_node.items()
+            for node_id, queues in ready.items()
         }
 
     def acknowledge(
-        self, departed: DrainedBatch, base_offset: int | None, ack_level: AckLevel | None
+        self, drained: DrainedBatch, base_offset: int | None, ack_level: AckLevel | None
     ) -> None:
         """Take note that a batch is in the log."""
-        departed.queue.acknowledge(departed.batch, base_offset, ack_level)
-        self.schedule.touch(departed.queue)
+        drained.queue.acknowledge(drained.batch, base_offset, ack_level)
+        self.ready_partitions.touch(drained.queue)
 
-    def refuse(self, departed: DrainedBatch, error: Exception, now: float) -> None:
+    def retry_or_fail(self, drained: DrainedBatch, error: Exception, now: float) -> None:
         """Take note that an attempt to send a batch failed; it may be sent again."""
-        topic = self._topics.get(departed.queue.topic)
+        topic = self._topics.get(drained.queue.topic)
         if isinstance(error, RecordTooLargeError) and error.limit_bytes and topic is not None:
             topic.batch_bytes_max = min(topic.batch_bytes_max, error.limit_bytes)
-        departed.queue.refuse(departed.batch, error, now)
-        self.schedule.touch(departed.queue)
+        drained.queue.retry_or_fail(drained.batch, error, now)
+        self.ready_partitions.touch(drained.queue)
 
     def wake(self, at: Timestamp) -> None:
         """Do what is due at this time; to be called at `next_wake`."""
-        for queue in self.schedule.take_due(at.monotonic):
+        for queue in self.ready_partitions.take_due(at.monotonic):
             queue.expire(at.monotonic)
             queue.mark_time(at)
-            self.schedule.plan_wake(queue, at.monotonic)
+            self.ready_partitions.plan_wake(queue, at.monotonic)
         for topic, waiting in list(self._unrouted.items()):
             while waiting and waiting[0][0] <= at.monotonic:
                 _, record = waiting.popleft()
@@ -317,8 +322,10 @@ class RecordAccumulator:
     @property
     def next_wake(self) -> float:
         """When to call `wake`, in monotonic seconds, maybe inf."""
+        if not self._unrouted:
+            return self.ready_partitions.next_wake
         unrouted = (waiting[0][0] for waiting in self._unrouted.values())
-        return min(self.schedule.next_wake, *unrouted, math.inf)
+        return min(self.ready_partitions.next_wake, *unrouted)
 
     def close_all(self) -> int:
         """Close all open batches; return a barrier for `is_settled`."""
@@ -354,31 +361,33 @@ class RecordAccumulator:
         """The identity that batches get now, `None` while there is none."""
         return None if self._identity is None else self._identity.producer_id
 
-    def identity_to_ask(self) -> Identity | None:
+    def identity_to_renew(self) -> ProducerIdentity | None:
         """Return the identity of which a broker is to be asked the next epoch, if one is needed.
 
-        `Identity(0, 0)` asks for a new one. The answer goes to `grant`.
+        `ProducerIdentity(0, 0)` asks for a new one. The answer goes to `set_identity`.
         """
-        seekers = self.schedule.seekers
-        if not seekers:
+        if not self.ready_partitions.without_identity:
             return None
-        if self._identity is None or any(queue.is_fenced for queue in seekers):
-            return Identity(0, 0)
+        waiting = self.ready_partitions.awaiting_producer_id()
+        if not waiting:
+            return None
+        if self._identity is None or any(queue.is_fenced for queue in waiting):
+            return ProducerIdentity(0, 0)
         return self._identity
 
-    def lose_identity(self) -> None:
+    def discard_identity(self) -> None:
         """Take note that the latest identity is of no use: a new one is to be asked for."""
         self._identity = None
 
-    def fail_seekers(self, error: Exception) -> None:
+    def fail_partitions_awaiting_producer_id(self, error: Exception) -> None:
         """Fail what waits for an identity that a broker will not give."""
-        for queue in self.schedule.seekers:
+        for queue in self.ready_partitions.awaiting_producer_id():
             queue.fail_all(error)
 
-    def grant(self, identity: Identity) -> None:
+    def set_identity(self, identity: ProducerIdentity) -> None:
         """Take the identity that a broker gave, and let the queues that need one go on."""
         self._identity = identity
-        self._adopt_latest()
+        self._use_latest_identity()
 
     def _queue_with_room(
         self,
@@ -417,10 +426,10 @@ class RecordAccumulator:
             return None
         if not queue.has_open:
             batch = self._open_batch(queue, at)
-        grant = max(missing, min(max(wanted, _RESERVE_STEP), batch_bytes_max - used))
-        grant = min(int(grant), free)
-        self._hold(batch, batch.held_bytes + grant)
-        batch.room += grant
+        set_identity = max(missing, min(max(wanted, _RESERVE_STEP), batch_bytes_max - used))
+        set_identity = min(int(set_identity), free)
+        self._hold(batch, batch.held_bytes + set_identity)
+        batch.room += set_identity
         return queue
 
     def _open_batch(self, queue: PartitionBatches, at: Timestamp) -> ProducerBatch:
@@ -433,14 +442,14 @@ class RecordAccumulator:
         )
         queue.open_batch(batch, at.monotonic)
         self._unsettled[batch.order] = (queue, batch)
-        self.schedule.touch(queue)
+        self.ready_partitions.touch(queue)
         return batch
 
     def _close(self, queue: PartitionBatches) -> None:
         batch = queue.open
         self._hold(batch, batch.held_bytes - batch.room)
         queue.close_batch()
-        self.schedule.touch(queue)
+        self.ready_partitions.touch(queue)
         topic = self._topics.get(queue.topic)
         if topic is not None and topic.queues[topic.sticky] is queue:
             topic.rotate()
@@ -451,8 +460,8 @@ class RecordAccumulator:
         batch = queue.start()
         if batch.parent is None:  # A part is held by the batch that it was split from.
             self._hold(batch, len(batch.encoded))
-        self.schedule.touch(queue)
-        self.schedule.plan_wake(queue, now)
+        self.ready_partitions.touch(queue)
+        self.ready_partitions.plan_wake(queue, now)
         return batch
 
     def _exhaust(self) -> None:
@@ -461,7 +470,7 @@ class RecordAccumulator:
             self._is_exhausted = True
             for queue, batch in self._unsettled.values():
                 if batch is queue.open:
-                    self.schedule.touch(queue)
+                    self.ready_partitions.touch(queue)
 
     def _hold(self, batch: ProducerBatch, held_bytes: int) -> None:
         self.buffered_bytes += held_bytes - batch.held_bytes
@@ -472,15 +481,17 @@ class RecordAccumulator:
     def _new_queue(self, topic: str, partition: int) -> PartitionBatches:
         return PartitionBatches(topic, partition, self._rules, on_settled=self._on_settled)
 
-    def _adopt_latest(self) -> bool:
-        """Give the latest identity to queues that did not use it; return whether one wanted it."""
-        if self._identity is None:
+    def _use_latest_identity(self) -> bool:
+        """Give the latest identity to queues that wait for one; return whether one used it."""
+        identity = self._identity
+        if identity is None or not self.ready_partitions.without_identity:
             return False
-        seekers = [queue for queue in self.schedule.seekers if queue.identity != self._identity]
-        for queue in seekers:
-            queue.adopt(self._identity)
-            self.schedule.touch(queue)
-        return bool(seekers)
+        waiting = self.ready_partitions.awaiting_producer_id()
+        waiting = [queue for queue in waiting if queue.identity != identity]
+        for queue in waiting:
+            queue.restart_sequences(identity)
+            self.ready_partitions.touch(queue)
+        return bool(waiting)
 
     def _on_settled(self, batch: ProducerBatch) -> None:
         self._hold(batch, 0)

@@ -13,7 +13,7 @@ import trio
 from tidelog.client.cluster.clock import Timestamp
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.coalescer import Coalescer
-from tidelog.client.producer.partition_batches import Identity, PartitionBatches
+from tidelog.client.producer.partition_batches import PartitionBatches, ProducerIdentity
 from tidelog.client.producer.record_accumulator import DrainedBatch, RecordAccumulator
 from tidelog.wire.errors import (
     BrokerError,
@@ -49,14 +49,14 @@ _ACK_LEVELS = {int(level): level for level in AckLevel}
 
 
 @final
-class _Flight:
+class _InFlight:
     """One produce request on its way."""
 
     def __init__(
-        self, connection: RpcConnection, departures: list[DrainedBatch], expires_at: float
+        self, connection: RpcConnection, drained_batches: list[DrainedBatch], expires_at: float
     ) -> None:
         self.connection = connection
-        self.departures = departures
+        self.drained_batches = drained_batches
         self.expires_at = expires_at
 
 
@@ -80,7 +80,7 @@ class Sender:
         self._cluster = cluster
         self._accumulator = accumulator
         self._acks = acks
-        self._flights: dict[_Flight, None] = {}
+        self._in_flight: dict[_InFlight, None] = {}
         """In the order of their submission, which is that of their expiry."""
         self._is_renewing_identity = False
         self._is_sending = False
@@ -92,7 +92,7 @@ class Sender:
     @property
     def in_flight_request_count(self) -> int:
         """Produce requests that wait for their reply."""
-        return len(self._flights)
+        return len(self._in_flight)
 
     def now(self) -> Timestamp:
         """Return this moment."""
@@ -130,12 +130,12 @@ class Sender:
         self._is_sending = True
         try:
             now = trio.current_time()
-            while requests := self._accumulator.collect(now, self._node_of, only_full=only_full):
-                for node_id, departures in requests.items():
-                    self._submit_all(node_id, departures, now)
+            while requests := self._accumulator.drain(now, self._node_of, only_full=only_full):
+                for node_id, drained_batches in requests.items():
+                    self._submit_all(node_id, drained_batches, now)
         finally:
             self._is_sending = False
-        if not self._is_renewing_identity and self._accumulator.identity_to_ask() is not None:
+        if not self._is_renewing_identity and self._accumulator.identity_to_renew() is not None:
             self._is_renewing_identity = True
             self._cluster.tasks.start_soon(self._renew_identity)
         if self._next_wake() < self._sleeps_until:
@@ -158,7 +158,7 @@ class Sender:
                 self._accumulator.fail_topic(topic, error)
             elif not self.learn_topic(topic):
                 self._cluster.request_refresh([topic])
-        self._accumulator.schedule.leaders_changed()
+        self._accumulator.ready_partitions.leaders_changed()
         self._progressed()
 
     async def run(self) -> None:
@@ -179,7 +179,7 @@ class Sender:
             self._cluster.unsubscribe(self.cluster_changed)
 
     def _next_wake(self) -> float:
-        oldest = next(iter(self._flights), None)
+        oldest = next(iter(self._in_flight), None)
         wake = self._accumulator.next_wake
         return wake if oldest is None else min(wake, oldest.expires_at)
 
@@ -196,22 +196,22 @@ class Sender:
             return leader_id
         return None
 
-    def _submit_all(self, node_id: int, departures: list[DrainedBatch], now: float) -> None:
+    def _submit_all(self, node_id: int, drained_batches: list[DrainedBatch], now: float) -> None:
         group: list[DrainedBatch] = []
         group_bytes = 0
         limit_bytes = self._frame_limit(node_id)
-        for departure in departures:
-            batch_bytes = len(departure.batch.encoded)
+        for drained in drained_batches:
+            batch_bytes = len(drained.batch.encoded)
             if batch_bytes > limit_bytes:
                 what = f"a batch of {batch_bytes} bytes does not fit into a request of the broker"
                 details = {"size_bytes": batch_bytes, "limit_bytes": limit_bytes}
-                self._refuse_all([departure], RecordTooLargeError(what, **details))
+                self._retry_or_fail_all([drained], RecordTooLargeError(what, **details))
                 continue
             is_full = group_bytes + batch_bytes > _REQUEST_BYTES_MAX
             if group and (is_full or self._cluster.env.buggify("one batch in a request")):
                 self._submit(node_id, group, now)
                 group, group_bytes = [], 0
-            group.append(departure)
+            group.append(drained)
             group_bytes += batch_bytes
         if group:
             self._submit(node_id, group, now)
@@ -223,101 +223,104 @@ class Sender:
             return _REQUEST_BYTES_MAX
         return connection.hello.frame_bytes_max - _HEADER_BYTES_MAX
 
-    def _submit(self, node_id: int, departures: list[DrainedBatch], now: float) -> None:
+    def _submit(self, node_id: int, drained_batches: list[DrainedBatch], now: float) -> None:
         connection = self._cluster.connection_nowait(node_id)
         if connection is None:  # It was lost while an earlier request was submitted.
-            self._refuse_all(departures, ConnectError("the connection was lost"))
+            self._retry_or_fail_all(drained_batches, ConnectError("the connection was lost"))
             return
         self._cluster.refresh_if_old()
         timeout = self._cluster.config.request_timeout
-        timeout_ms, batches = int(timeout * 1000), [self._describe(each) for each in departures]
-        flight = _Flight(connection, departures, now + timeout * _PATIENCE)
-        self._flights[flight] = None
-        attachment = [departure.batch.encoded for departure in departures]
-        landed = None if self._acks is Acks.NONE else partial(self._landed, flight)
+        timeout_ms = int(timeout * 1000)
+        batches = [self._describe(drained) for drained in drained_batches]
+        in_flight = _InFlight(connection, drained_batches, now + timeout * _PATIENCE)
+        self._in_flight[in_flight] = None
+        attachment = [drained.batch.encoded for drained in drained_batches]
+        on_complete = None if self._acks is Acks.NONE else partial(self._on_complete, in_flight)
         if self._transaction:
             staged = StageRequest(self._transaction, timeout_ms, batches)
-            connection.submit(api.STAGE, staged, landed, attachment=attachment)
+            connection.submit(api.STAGE, staged, on_complete, attachment=attachment)
         else:
             request = ProduceRequest(int(self._acks), timeout_ms, batches)
-            connection.submit(api.PRODUCE, request, landed, attachment=attachment)
-        if landed is None:
-            self._cluster.tasks.start_soon(self._settle_when_sent, flight)
+            connection.submit(api.PRODUCE, request, on_complete, attachment=attachment)
+        if on_complete is None:
+            self._cluster.tasks.start_soon(self._settle_when_sent, in_flight)
         elif self._cluster.env.buggify("connection given up"):
             connection.close()
 
-    def _describe(self, departure: DrainedBatch) -> PartitionBatch:
-        queue = departure.queue
+    def _describe(self, drained: DrainedBatch) -> PartitionBatch:
+        queue = drained.queue
         topic = self._cluster.metadata.topic(queue.topic)
         assert topic is not None, "a partition with a leader belongs to a known topic"
-        return PartitionBatch(topic.topic_id, queue.partition, len(departure.batch.encoded))
+        return PartitionBatch(topic.topic_id, queue.partition, len(drained.batch.encoded))
 
-    async def _settle_when_sent(self, flight: _Flight) -> None:
+    async def _settle_when_sent(self, in_flight: _InFlight) -> None:
         # The bytes stay accounted for until the operating system has them.
-        await flight.connection.wait_sent(0)
-        self._flights.pop(flight, None)
-        for departure in flight.departures:
-            self._accumulator.acknowledge(departure, None, None)
+        await in_flight.connection.wait_sent(0)
+        self._in_flight.pop(in_flight, None)
+        for drained in in_flight.drained_batches:
+            self._accumulator.acknowledge(drained, None, None)
         self._progressed()
 
-    def _landed(self, flight: _Flight, outcome: Outcome) -> None:
-        del self._flights[flight]
+    def _on_complete(self, in_flight: _InFlight, outcome: Outcome) -> None:
+        del self._in_flight[in_flight]
         if isinstance(outcome, Exception):
-            self._refuse_all(flight.departures, outcome)
+            self._retry_or_fail_all(in_flight.drained_batches, outcome)
         else:
             results = cast("ProduceReply", outcome[0]).results
-            if len(results) == len(flight.departures):
-                for departure, result in zip(flight.departures, results, strict=True):
-                    self._settle(departure, result)
+            if len(results) == len(in_flight.drained_batches):
+                for drained, result in zip(in_flight.drained_batches, results, strict=True):
+                    self._settle(drained, result)
             else:
-                flight.connection.close()
-                self._refuse_all(
-                    flight.departures,
-                    WireFormatError(f"{len(results)} results for {len(flight.departures)} batches"),
+                in_flight.connection.close()
+                self._retry_or_fail_all(
+                    in_flight.drained_batches,
+                    WireFormatError(
+                        f"{len(results)} results for {len(in_flight.drained_batches)} batches"
+                    ),
                 )
         self._progressed()
 
-    def _settle(self, departure: DrainedBatch, result: PartitionAppended) -> None:
+    def _settle(self, drained: DrainedBatch, result: PartitionAppended) -> None:
         if result.error is None:
             level = _ACK_LEVELS.get(result.ack_level)
-            self._accumulator.acknowledge(departure, result.base_offset, level)
+            self._accumulator.acknowledge(drained, result.base_offset, level)
         else:
-            self._refuse_all([departure], from_wire(result.error))
+            self._retry_or_fail_all([drained], from_wire(result.error))
 
-    def _refuse_all(self, departures: list[DrainedBatch], error: Exception) -> None:
+    def _retry_or_fail_all(self, drained_batches: list[DrainedBatch], error: Exception) -> None:
         if isinstance(error, WireFormatError):
             # The connection is closed; what the broker did is as unknown as after a lost one.
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
         now = trio.current_time()
-        for departure in departures:
-            self._accumulator.refuse(departure, error, now)
+        for drained in drained_batches:
+            self._accumulator.retry_or_fail(drained, error, now)
         if isinstance(error, STALE_METADATA_ERRORS):
-            self._cluster.request_refresh({each.queue.topic for each in departures})
+            self._cluster.request_refresh({each.queue.topic for each in drained_batches})
 
     def _close_dead_connections(self) -> None:
         now = trio.current_time()
-        for flight in list(self._flights):
-            if flight.expires_at > now:
+        for in_flight in list(self._in_flight):
+            if in_flight.expires_at > now:
                 break
-            flight.connection.close()
+            in_flight.connection.close()
 
     async def _renew_identity(self) -> None:
         try:
-            while (held := self._accumulator.identity_to_ask()) is not None:
+            while (held := self._accumulator.identity_to_renew()) is not None:
                 request = InitProducerRequest(held.producer_id, held.producer_epoch)
                 try:
                     granted = await self._cluster.ask_any(
                         api.INIT_PRODUCER, request, is_repeatable=True
                     )
                 except FencedProducerError:
-                    self._accumulator.lose_identity()
+                    self._accumulator.discard_identity()
                 except (RetriableError, ConnectionLostError):
                     continue  # Batches that wait for too long fail by their deadline.
                 except (BrokerError, WireFormatError) as error:
-                    self._accumulator.fail_seekers(error)
+                    self._accumulator.fail_partitions_awaiting_producer_id(error)
                 else:
-                    identity = Identity(granted.producer_id, granted.producer_epoch)
-                    self._accumulator.grant(identity)
+                    identity = ProducerIdentity(granted.producer_id, granted.producer_epoch)
+                    self._accumulator.set_identity(identity)
         finally:
             self._is_renewing_identity = False
         self._progressed()

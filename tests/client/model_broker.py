@@ -83,7 +83,7 @@ class ModelPartition:
 
 
 class _Request(NamedTuple):
-    departure: DrainedBatch
+    drained: DrainedBatch
     copy: bytes
 
 
@@ -102,10 +102,10 @@ class ModelBroker:
     def is_idle(self) -> bool:
         return not self._requests and not self._replies
 
-    def receive(self, departures: list[DrainedBatch]) -> None:
+    def receive(self, drained_batches: list[DrainedBatch]) -> None:
         """Take a request that the producer submitted."""
-        for departure in departures:
-            self._requests.append(_Request(departure, bytes(departure.batch.encoded)))
+        for drained in drained_batches:
+            self._requests.append(_Request(drained, bytes(drained.batch.encoded)))
 
     def execute(self, failure: type[BrokerError] | None = None) -> None:
         """Execute the oldest request and put its reply on the way.
@@ -114,10 +114,10 @@ class ModelBroker:
         """
         if not self._requests:
             return
-        departure, copy = self._requests.popleft()
+        drained, copy = self._requests.popleft()
         outcome: int | Exception
         if failure in (None, RequestTimedOutError, UnexpectedServerError):
-            outcome = self.partitions[departure.queue.partition].append(copy)
+            outcome = self.partitions[drained.queue.partition].append(copy)
             if failure is not None and isinstance(outcome, int):
                 outcome = failure("it may have been appended")
         elif failure is RecordTooLargeError:
@@ -125,28 +125,28 @@ class ModelBroker:
         else:
             assert failure is not None
             outcome = failure("it was not appended")
-        self._replies.append((departure, outcome))
+        self._replies.append((drained, outcome))
 
     def reply(self, now: float) -> None:
         """Let the oldest reply arrive."""
         if self._replies:
-            departure, outcome = self._replies.popleft()
+            drained, outcome = self._replies.popleft()
             if isinstance(outcome, Exception):
-                self._accumulator.refuse(departure, outcome, now)
+                self._accumulator.retry_or_fail(drained, outcome, now)
             else:
-                self._accumulator.acknowledge(departure, outcome, AckLevel.DURABLE)
+                self._accumulator.acknowledge(drained, outcome, AckLevel.DURABLE)
 
     def lose_connection(self, now: float) -> None:
         """Break the connection: replies are lost, requests may still arrive."""
-        lost = [departure for departure, _ in self._replies]
-        lost += [request.departure for request in self._requests]
+        lost = [drained for drained, _ in self._replies]
+        lost += [request.drained for request in self._requests]
         self._late.extend(
-            (request.departure.queue.partition, request.copy) for request in self._requests
+            (request.drained.queue.partition, request.copy) for request in self._requests
         )
         self._requests.clear()
         self._replies.clear()
-        for departure in lost:
-            self._accumulator.refuse(departure, ConnectionLostError("lost"), now)
+        for drained in lost:
+            self._accumulator.retry_or_fail(drained, ConnectionLostError("lost"), now)
 
     def let_late_arrive(self) -> None:
         """Let the oldest copy from a lost connection arrive; nobody hears the answer."""

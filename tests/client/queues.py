@@ -3,11 +3,15 @@
 from random import Random
 
 from tidelog.client.cluster.backoff import Backoff
-from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionBatches
+from tidelog.client.producer.partition_batches import (
+    DeliveryRules,
+    PartitionBatches,
+    ProducerIdentity,
+)
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.compression import Codec
 
-IDENTITY = Identity(7, 0)
+IDENTITY = ProducerIdentity(7, 0)
 
 
 def queue_of(
@@ -35,6 +39,6 @@ def fill(queue: PartitionBatches, order: int, *, count: int = 1, deadline: float
 
 def adopted(queue: PartitionBatches) -> PartitionBatches:
     """Give the queue the identity that it waits for."""
-    assert queue.wants_identity
-    queue.adopt(IDENTITY)
+    assert queue.awaits_producer_id
+    queue.restart_sequences(IDENTITY)
     return queue

@@ -59,7 +59,7 @@ def land(
 ) -> None:
     detail = None if error is None else error.to_wire()
     result = PartitionFetched(len(content), high_watermark, 0, detail)
-    made.landed(fetch, [result], memoryview(content), now=now)
+    made.on_complete(fetch, [result], memoryview(content), now=now)
 
 
 def test_a_follower_is_asked_as_one_and_its_records_are_handed_out() -> None:
@@ -136,7 +136,7 @@ def test_what_the_leader_says_of_an_offset_holds() -> None:
 
 def test_a_lost_connection_to_a_follower_costs_no_wait() -> None:
     made = subscription()
-    made.failed(plan(made), ConnectionLostError("gone"), 0.0)
+    made.on_failure(plan(made), ConnectionLostError("gone"), 0.0)
 
     assert asked(plan(made, 0.0)) == (LEADER, False)
 
@@ -209,7 +209,7 @@ async def test_a_follower_in_trouble_is_replaced_by_the_leader(
             elif trouble == "frozen":
                 cluster.fronts[2].is_frozen = True
             else:
-                cluster.fronts[2].refusal = LogOfflineError("its disk failed")
+                cluster.fronts[2].refusal = LogOfflineError("its disk on_failure")
             await producer.send("orders", b"after", partition=0)
             with trio.fail_after(6.0 if trouble == "frozen" else 1.0):
                 assert (await anext(consumer.records())).value == b"after"

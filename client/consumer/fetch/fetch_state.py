@@ -253,7 +253,7 @@ class FetchState:
             state.is_fetching = True
         return fetches
 
-    def landed(
+    def on_complete(
         self,
         fetch: Fetch,
         results: Sequence[PartitionFetched],
@@ -290,7 +290,7 @@ class FetchState:
                     state.follower_failure_count = 0
                 self._fetched(state, content, result.high_watermark, now=now)
 
-    def failed(self, fetch: Fetch, error: Exception, now: float) -> None:
+    def on_failure(self, fetch: Fetch, error: Exception, now: float) -> None:
         """Take note that a fetch brought nothing; it is repeated later if that may help."""
         for state, is_followed in zip(self._ended(fetch), fetch.are_followed, strict=True):
             if state is not None and is_followed:

@@ -44,7 +44,7 @@ _PAUSE_S = 0.005
 """Long enough for a question and its answer; a program that never awaits takes it now and then."""
 
 
-class _Flight(NamedTuple):
+class _InFlight(NamedTuple):
     """A fetch under way."""
 
     connection: RpcConnection
@@ -73,11 +73,11 @@ class Fetcher:
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._staged: dict[TopicPartition, tuple[bytes, int | None]] = {}
         self._leaving: dict[TopicPartition, int | None] = {}
-        self._flights: dict[Fetch, _Flight] = {}
+        self._in_flight_fetches: dict[Fetch, _InFlight] = {}
         """Fetches under way."""
         self._arrival = trio.Event()
-        self._in_hand = InFlightBatch()
-        self._was_put_down = trio.Event()
+        self._in_flight_batch = InFlightBatch()
+        self._was_finished = trio.Event()
         self._is_open = False
         self._refresh_at = -math.inf
 
@@ -105,14 +105,14 @@ class Fetcher:
         return self._fetch_state.unplaced
 
     @property
-    def in_hand(self) -> TopicPartition | None:
+    def in_flight_partition(self) -> TopicPartition | None:
         """The partition of what the application is at work on, `None` when it is at nothing."""
-        return self._in_hand.at
+        return self._in_flight_batch.at
 
     @property
     def progress(self) -> tuple[int, int]:
         """Changes whenever the application was given something."""
-        return self._in_hand.progress
+        return self._in_flight_batch.progress
 
     def assign(self, topic_ids: Mapping[TopicPartition, bytes]) -> None:
         """Read exactly these partitions; those that were read before keep their position."""
@@ -150,8 +150,8 @@ class Fetcher:
         """Forget partitions that were stopped; what is in hand of them counts no more."""
         for at in partitions:
             self._leaving.pop(at, None)
-            if at == self._in_hand.at:
-                self._in_hand.disown()
+            if at == self._in_flight_batch.at:
+                self._in_flight_batch.revoke()
 
     def position(self, at: TopicPartition) -> int | None:
         """Return the offset of the next record to hand out, `None` when there is no position.
@@ -163,33 +163,33 @@ class Fetcher:
             return self._leaving[at]
         if at in self._staged:
             return self._staged[at][1]
-        rest = self._in_hand.cursor.rest()
+        rest = self._in_flight_batch.cursor.rest()
         if rest is not None and (rest.topic, rest.partition) == at:
             return rest.base_offset
         return self._fetch_state.position(at)
 
     def processed(self, at: TopicPartition) -> int | None:
         """Return the first offset that is not processed, `None` for partitions not read."""
-        if at == self._in_hand.at and not self._in_hand.is_disowned:
-            return self._in_hand.offset
+        if at == self._in_flight_batch.at and not self._in_flight_batch.is_revoked:
+            return self._in_flight_batch.offset
         is_read = at in self._topic_ids or at in self._leaving
         return self.position(at) if is_read else None
 
-    def vouch(self) -> None:
+    def ack(self) -> None:
         """Let everything that was handed out count as processed.
 
         Raises:
             PartitionNotOwnedError: The partition of what is in hand was lost meanwhile.
         """
-        at = self._in_hand.at
+        at = self._in_flight_batch.at
         if at is None:
             return
-        if self._in_hand.is_disowned:
+        if self._in_flight_batch.is_revoked:
             raise PartitionNotOwnedError(
                 f"{at.topic}/{at.partition} was lost while a record of it was in hand: others have"
                 f" it now, and will be given the record too; go on with the next one"
             )
-        self._in_hand.vouch(self.position(at) or 0)
+        self._in_flight_batch.ack(self.position(at) or 0)
 
     def seek(self, at: TopicPartition, offset: int) -> None:
         """Hand out the record at `offset` next.
@@ -204,15 +204,15 @@ class Fetcher:
             self._leaving[at] = offset
         else:
             self._fetch_state.seek(at, offset)
-        if at == self._in_hand.at:
-            self._put_down()
+        if at == self._in_flight_batch.at:
+            self._finish()
 
     def records(self, until: Until | None) -> RecordIterator:
         """Iterate over records."""
         self.interrupt()
         pause = self._pause if self._is_member else None
         take = partial(self.take, until)
-        return RecordIterator(take, self.give_back, self._in_hand.cursor, pause=pause)
+        return RecordIterator(take, self.give_back, self._in_flight_batch.cursor, pause=pause)
 
     def batches(self, until: Until | None) -> BatchIterator:
         """Iterate over batches."""
@@ -225,21 +225,21 @@ class Fetcher:
         if self._leaving.get(at) == batch.next_offset:
             self._leaving[at] = batch.base_offset
         self._fetch_state.give_back(batch)
-        if at == self._in_hand.at:
-            self._put_down()
+        if at == self._in_flight_batch.at:
+            self._finish()
 
     def interrupt(self) -> None:
         """Hand out nothing more of the batch in hand until the application asks anew."""
-        rest = self._in_hand.cursor.stop()
+        rest = self._in_flight_batch.cursor.stop()
         if rest is not None:
             self._fetch_state.give_back(rest)
 
     def rewind(self) -> None:
         """Let what is in hand be handed out again, to whoever reads next."""
         self.interrupt()
-        at = self._in_hand.at
-        offset = None if self._in_hand.is_disowned else self._in_hand.offset
-        self._put_down()
+        at = self._in_flight_batch.at
+        offset = None if self._in_flight_batch.is_revoked else self._in_flight_batch.offset
+        self._finish()
         if at is not None and offset is not None:
             if at in self._leaving:
                 self._leaving[at] = offset
@@ -251,7 +251,7 @@ class Fetcher:
 
         What was in hand is processed. If cancelled, nothing is lost.
         """
-        self._put_down()  # Whoever is cancelled here has asked.
+        self._finish()  # Whoever is cancelled here has asked.
         await trio.lowlevel.checkpoint()
         if self.is_starved():
             await self._let_others_run()
@@ -267,7 +267,7 @@ class Fetcher:
                 batch = self._fetch_state.take(ends, now)
                 self.pump()
                 if batch is not None:
-                    self._in_hand.take(batch)
+                    self._in_flight_batch.take(batch)
                     return batch
                 if self._is_done(until, ends):
                     return None
@@ -277,15 +277,15 @@ class Fetcher:
                 await self._cluster.tasks.wait(self._arrival)
             self._close_dead_connections()
 
-    async def wait_put_down(self) -> None:
+    async def wait_finished(self) -> None:
         """Wait until the application has asked past what it has in hand, or `wake` is called."""
-        self._was_put_down = trio.Event()
-        await self._was_put_down.wait()
+        self._was_finished = trio.Event()
+        await self._was_finished.wait()
 
     def wake(self) -> None:
         """Let whoever waits look again."""
         self._arrival.set()
-        self._was_put_down.set()
+        self._was_finished.set()
 
     def pump(self) -> None:
         """Send the fetches that can be sent."""
@@ -298,12 +298,12 @@ class Fetcher:
             connection = self._cluster.connection_nowait(fetch.node_id)
             assert connection is not None, "a fetch is planned for a node that can be reached"
             follower_patience = self._config.max_wait + _FOLLOWER_PATIENCE_S
-            self._flights[fetch] = _Flight(
+            self._in_flight_fetches[fetch] = _InFlight(
                 connection,
                 now + patience,
                 now + follower_patience if any(fetch.are_followed) else math.inf,
             )
-            connection.submit(api.FETCH, fetch.request, partial(self._landed, fetch))
+            connection.submit(api.FETCH, fetch.request, partial(self._on_complete, fetch))
             if self._cluster.env.buggify("fetch given up"):
                 connection.close()
         stale_topics = self._fetch_state.take_stale_topics()
@@ -319,10 +319,10 @@ class Fetcher:
         if not self.may_hand_out():
             self.interrupt()
 
-    def _put_down(self) -> None:
-        if self._in_hand.at is not None:
-            self._in_hand.put_down()
-            self._was_put_down.set()
+    def _finish(self) -> None:
+        if self._in_flight_batch.at is not None:
+            self._in_flight_batch.finish()
+            self._was_finished.set()
 
     def _ends(self, until: Until | None) -> Until | None:
         if until is None or not self._is_member:
@@ -337,7 +337,7 @@ class Fetcher:
         return bool(ends or not until) and self._staged.keys().isdisjoint(until)
 
     def _next_wake(self, now: float) -> float:
-        expiries = [min(flight[1:]) for flight in self._flights.values()]
+        expiries = [min(in_flight[1:]) for in_flight in self._in_flight_fetches.values()]
         return min((self._fetch_state.next_retry(now), *expiries))
 
     def _node_of(self, at: TopicPartition) -> int | None:
@@ -360,20 +360,20 @@ class Fetcher:
             self._refresh_at = now + _REFRESH_S
             self._cluster.request_refresh(at.topic for at in self._topic_ids)
 
-    def _landed(self, fetch: Fetch, outcome: Outcome) -> None:
-        flight = self._flights.pop(fetch, None)
-        if flight is None:
+    def _on_complete(self, fetch: Fetch, outcome: Outcome) -> None:
+        in_flight = self._in_flight_fetches.pop(fetch, None)
+        if in_flight is None:
             return  # It was given up.
-        connection, now = flight.connection, trio.current_time()
+        connection, now = in_flight.connection, trio.current_time()
         if isinstance(outcome, Exception):
-            self._fetch_state.failed(fetch, outcome, now)
+            self._fetch_state.on_failure(fetch, outcome, now)
         else:
             results = cast("FetchReply", outcome[0]).results
             try:
-                self._fetch_state.landed(fetch, results, outcome[1], now=now)
+                self._fetch_state.on_complete(fetch, results, outcome[1], now=now)
             except WireFormatError as error:
                 connection.close()
-                self._fetch_state.failed(fetch, error, now)
+                self._fetch_state.on_failure(fetch, error, now)
         self._arrival.set()
         self.pump()
 
@@ -402,13 +402,13 @@ class Fetcher:
 
     def _close_dead_connections(self) -> None:
         now = trio.current_time()
-        for fetch, flight in list(self._flights.items()):
-            if flight.expires_at <= now:
-                flight.connection.close()
-            elif flight.given_up_at <= now:
-                del self._flights[fetch]
+        for fetch, in_flight in list(self._in_flight_fetches.items()):
+            if in_flight.expires_at <= now:
+                in_flight.connection.close()
+            elif in_flight.given_up_at <= now:
+                del self._in_flight_fetches[fetch]
                 silence = ConnectionLostError(f"node {fetch.node_id} does not answer")
-                self._fetch_state.failed(fetch, silence, now)
+                self._fetch_state.on_failure(fetch, silence, now)
                 self.pump()
 
 

@@ -147,10 +147,10 @@ class InFlightBatch:
         """Begin with nothing."""
         self.cursor = RecordCursor()
         """The records of the batch, if it is handed out record by record."""
-        self.is_disowned = False
+        self.is_revoked = False
         """Whether its partition was lost since: whatever becomes of it does not count."""
         self._batch: RecordBatch | None = None
-        self._vouched_offset = 0
+        self._acked_offset = 0
         self._taken_count = 0
 
     @property
@@ -167,7 +167,7 @@ class InFlightBatch:
             return None
         is_by_record = self.cursor.source is batch
         offset = self.cursor.last_offset if is_by_record else batch.base_offset
-        return max(offset, self._vouched_offset)
+        return max(offset, self._acked_offset)
 
     @property
     def progress(self) -> tuple[int, int]:
@@ -176,20 +176,20 @@ class InFlightBatch:
 
     def take(self, batch: RecordBatch) -> None:
         """Take note that a batch was handed out; what was in hand before is processed."""
-        self.put_down()
+        self.finish()
         self._batch = batch
         self._taken_count += 1
 
-    def put_down(self) -> None:
+    def finish(self) -> None:
         """Take note that nothing is in hand any more."""
         self._batch = None
-        self._vouched_offset = 0
-        self.is_disowned = False
+        self._acked_offset = 0
+        self.is_revoked = False
 
-    def disown(self) -> None:
+    def revoke(self) -> None:
         """Take note that the partition was lost while it is in hand."""
-        self.is_disowned = True
+        self.is_revoked = True
 
-    def vouch(self, next_offset: int) -> None:
+    def ack(self, next_offset: int) -> None:
         """Let everything before this offset count as processed."""
-        self._vouched_offset = next_offset
+        self._acked_offset = next_offset

@@ -96,7 +96,7 @@ class CommittedOffsets:
         """Commit these offsets, or all that was handed out; see `Consumer.commit`."""
         await trio.lowlevel.checkpoint()
         if offsets is None:
-            self._fetcher.vouch()
+            self._fetcher.ack()
             await self.commit_processed()
             return
         owned = self._owned()

@@ -126,7 +126,7 @@ class GroupMember:
         if not self._membership.is_over:
             is_static = self._config.instance_id is not None
             now = trio.current_time()
-            self._take_in(self._membership.leave(now, is_restart=is_static))
+            self._handle_events(self._membership.leave(now, is_restart=is_static))
         self._fetcher.wake()
         self._wake_heart.set()
         try:
@@ -166,7 +166,7 @@ class GroupMember:
                     nursery.start_soon(self._keep_pulse)
                     nursery.start_soon(self._beat)
                     nursery.start_soon(self._keep_to_lease)
-                    nursery.start_soon(self._carry_out_changes, nursery)
+                    nursery.start_soon(self._handle_changes, nursery)
                     if self._config.enable_auto_commit:
                         nursery.start_soon(self._commit_regularly)
         finally:  # Whoever waits for the end has it, also when the client is gone.
@@ -228,11 +228,11 @@ class GroupMember:
             self._heartbeat_failure = error
             if isinstance(error, STALE_METADATA_ERRORS):
                 self._cluster.request_refresh(())
-            self._take_in(membership.failed(heartbeat.number, error, trio.current_time()))
+            self._handle_events(membership.failed(heartbeat.number, error, trio.current_time()))
         else:
             self._heartbeat_failure = None
             self._told_busy_until = busy_until
-            self._take_in(membership.answered(heartbeat.number, reply, trio.current_time()))
+            self._handle_events(membership.answered(heartbeat.number, reply, trio.current_time()))
         heard, self._heard = self._heard, trio.Event()
         heard.set()
         self._fetcher.wake()
@@ -253,7 +253,7 @@ class GroupMember:
     def _note_work(self, now: float) -> None:
         """Tell whether the application is at work on the same record as a heartbeat ago."""
         progress = self._fetcher.progress
-        is_at_work = self._fetcher.in_hand is not None and not self._is_leaving
+        is_at_work = self._fetcher.in_flight_partition is not None and not self._is_leaving
         is_same = progress == self._last_progress or bool(self._membership.releasing)
         self._last_progress = progress
         until = now + _BUSY_S if is_at_work and is_same else 0.0
@@ -269,60 +269,60 @@ class GroupMember:
 
     # Changes of what is read.
 
-    def _take_in(self, effects: Sequence[MembershipEvent]) -> None:
+    def _handle_events(self, events: Sequence[MembershipEvent]) -> None:
         """Do at once what must not wait, and have the rest done."""
-        for effect in effects:
-            match effect:
+        for event in events:
+            match event:
                 case PartitionsRevoked():
-                    self._fetcher.stop(_places(effect.partitions))
+                    self._fetcher.stop(_places(event.partitions))
                 case PartitionsLost():
-                    self._fetcher.stop(_places(effect.partitions))
-                    self._fetcher.forget(_places(effect.partitions))
-                    self.offsets.forget(_places(effect.partitions))
+                    self._fetcher.stop(_places(event.partitions))
+                    self._fetcher.forget(_places(event.partitions))
+                    self.offsets.forget(_places(event.partitions))
                 case MembershipEnded():
-                    self._fetcher.failure = self._fetcher.failure or effect.error
+                    self._fetcher.failure = self._fetcher.failure or event.error
                 case PartitionsAssigned():
                     pass
-            self._changes.append((self._membership.member_id, effect))
-        if effects:
+            self._changes.append((self._membership.member_id, event))
+        if events:
             self._has_changes.set()
             self._fetcher.wake()
             self._wake_heart.set()
 
-    async def _carry_out_changes(self, nursery: trio.Nursery) -> None:
+    async def _handle_changes(self, nursery: trio.Nursery) -> None:
         while not self._over.is_set():
             while self._changes:
-                member_id, effect = self._changes.popleft()
-                await self._carry_out(effect, member_id, nursery)
+                member_id, event = self._changes.popleft()
+                await self._handle_change(event, member_id, nursery)
             self._has_changes = trio.Event()
             if not self._over.is_set():
                 await self._has_changes.wait()
 
-    async def _carry_out(
-        self, effect: MembershipEvent, member_id: str, nursery: trio.Nursery
+    async def _handle_change(
+        self, event: MembershipEvent, member_id: str, nursery: trio.Nursery
     ) -> None:
-        match effect:
+        match event:
             case PartitionsRevoked():
-                await self._let_go(effect.partitions, member_id)
+                await self._revoke(event.partitions, member_id)
             case PartitionsAssigned():
-                later = await self._take_up(effect.partitions, member_id)
+                later = await self._assign(event.partitions, member_id)
                 if later:
-                    nursery.start_soon(self._take_up_later, later, member_id)
+                    nursery.start_soon(self._assign_later, later, member_id)
             case PartitionsLost():
-                lost = _places(effect.partitions)
+                lost = _places(event.partitions)
                 self._probe("group.lost", lost, severity="warning")
                 await self._call(self._config.on_lost, self._tell_of_end(lost), _always)
             case MembershipEnded():
                 self._scope.cancel()
 
-    async def _let_go(self, partitions: Sequence[GroupPartition], member_id: str) -> None:
+    async def _revoke(self, partitions: Sequence[GroupPartition], member_id: str) -> None:
         places = _places(partitions)
 
         def is_current() -> bool:
             return self._membership.member_id == member_id
 
-        while self._fetcher.in_hand in places and is_current():
-            await self._fetcher.wait_put_down()
+        while self._fetcher.in_flight_partition in places and is_current():
+            await self._fetcher.wait_finished()
         told = [at for at in places if at in self._told]
         await self._call(self._config.on_revoked, told, is_current)
         if not is_current():
@@ -338,10 +338,10 @@ class GroupMember:
             self._fetcher.forget(places)
             self.offsets.forget(places)
             self._probe("group.revoked", places)
-            self._take_in(self._membership.released(partitions, trio.current_time()))
+            self._handle_events(self._membership.released(partitions, trio.current_time()))
             self._wake_heart.set()
 
-    async def _take_up(
+    async def _assign(
         self, partitions: Sequence[GroupPartition], member_id: str
     ) -> list[GroupPartition]:
         """Begin to read; return the partitions of which it is not known where yet."""
@@ -364,7 +364,7 @@ class GroupMember:
             self._fetcher.begin(begun)
         return [one for one in owned if _place(one) not in found]
 
-    async def _take_up_later(self, partitions: list[GroupPartition], member_id: str) -> None:
+    async def _assign_later(self, partitions: list[GroupPartition], member_id: str) -> None:
         await trio.sleep(_PLACE_AGAIN_S)
         self._changes.append((member_id, PartitionsAssigned(tuple(partitions))))
         self._has_changes.set()
@@ -431,8 +431,8 @@ class GroupMember:
         self._is_calling = True
         self._fetcher.interrupt()
         try:
-            while self._fetcher.in_hand is not None and is_current():
-                await self._fetcher.wait_put_down()
+            while self._fetcher.in_flight_partition is not None and is_current():
+                await self._fetcher.wait_finished()
             if is_current():
                 await callback(list(places))
         except Exception as error:  # noqa: BLE001  (raised by whoever asks for records next)
@@ -446,7 +446,7 @@ class GroupMember:
         self._has_failed = True
         self._fetcher.failure = self._fetcher.failure or error
         if not self._membership.is_over:
-            self._take_in(self._membership.leave(trio.current_time()))
+            self._handle_events(self._membership.leave(trio.current_time()))
             self._wake_heart.set()
 
     async def _commit_regularly(self) -> None:

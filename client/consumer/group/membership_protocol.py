@@ -263,15 +263,15 @@ class MembershipProtocol:
             # Its session will run out; whoever leaves does not wait for that.
             return self._stop(None)
         if isinstance(error, UnknownMemberError):
-            effects: list[MembershipEvent] = [*self._lose_everything()]
+            events: list[MembershipEvent] = [*self._lose_all()]
             self.fenced_count += 1
             # Newer than a ghost of itself, which a delayed copy of a heartbeat may have let in.
             self._incarnation += 1
             self._begin_anew()
-            return [*effects, *self._stop(None)] if self._leave_epoch is not None else effects
+            return [*events, *self._stop(None)] if self._leave_epoch is not None else events
         if isinstance(error, (RetriableError, ConnectionLostError, WireFormatError)):
             return []
-        return [*self._lose_everything(), *self._stop(error)]
+        return [*self._lose_all(), *self._stop(error)]
 
     def released(self, partitions: Iterable[GroupPartition], now: float) -> list[MembershipEvent]:
         """Release revoked partitions that are finished with; tell the group at once."""
@@ -332,26 +332,26 @@ class MembershipProtocol:
         self._next_at = min(self._next_at, now)
         if self.member_epoch == JOIN_EPOCH and self._under_way is None and self._sent_count == 0:
             return self._stop(None)
-        return self._let_go(self.owned - self.releasing)
+        return self._revoke(self.owned - self.releasing)
 
     def _reconcile(self) -> list[MembershipEvent]:
         """Let go of what is not assigned any more; when that is done, take up what is new."""
-        effects = self._let_go(self.owned - self._assigned - self.releasing)
+        events = self._revoke(self.owned - self._assigned - self.releasing)
         if self.releasing:
-            return effects
+            return events
         new = sorted(self._assigned - self.owned)
         if not new:
-            return effects
+            return events
         self.owned.update(new)
-        return [*effects, PartitionsAssigned(tuple(new))]
+        return [*events, PartitionsAssigned(tuple(new))]
 
-    def _let_go(self, partitions: set[GroupPartition]) -> list[MembershipEvent]:
+    def _revoke(self, partitions: set[GroupPartition]) -> list[MembershipEvent]:
         if not partitions:
             return []
         self.releasing |= partitions
         return [PartitionsRevoked(tuple(sorted(partitions)))]
 
-    def _lose_everything(self) -> Sequence[PartitionsLost]:
+    def _lose_all(self) -> Sequence[PartitionsLost]:
         lost = tuple(sorted(self.owned))
         self.owned.clear()
         self.releasing.clear()

@@ -66,14 +66,14 @@ class LeaseExtender:
         self._on_lost = on_lost
         self._wake = trio.Event()
 
-    def keep(self, held: HeldMessage) -> None:
+    def track(self, held: HeldMessage) -> None:
         """Keep a message from now on."""
         now = trio.current_time()
         held.extend_at = now + max(0.0, held.expires_at - now) * _EXTEND_AT
         self.held[held] = None
         self._wake.set()
 
-    def let_go(self, held: HeldMessage) -> None:
+    def untrack(self, held: HeldMessage) -> None:
         """Keep a message no longer."""
         self.held.pop(held, None)
 
@@ -109,8 +109,8 @@ class LeaseExtender:
             try:
                 seconds = max(await self._timeout(), _TIMEOUT_MIN_S)
                 messages = [held.message for held in together]
-                gives_up_at = patience.deadline
-                await self._settler.settle(messages, extension(seconds), gives_up_at=gives_up_at)
+                deadline = patience.deadline
+                await self._settler.settle(messages, extension(seconds), deadline=deadline)
                 errors = {}
             except BatchError as failure:
                 errors = failure.errors

@@ -154,10 +154,10 @@ class QueueReceiver:
         self.was_empty = not messages
         return messages
 
-    def landed(self, poll: _Poll, outcome: Outcome) -> None:
+    def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
         """Give what a request has brought to whoever asks now."""
         self.left_polls.pop(poll, None)
-        poll.call.landed(poll, outcome)
+        poll.call.on_complete(poll, outcome)
 
 
 @final
@@ -361,7 +361,7 @@ class _Call:
         connection.submit(
             api.RECEIVE,
             request,
-            partial(self._receiver.landed, poll),
+            partial(self._receiver.on_complete, poll),
             kept_until=min(ends_at, trio.current_time() + _BELIEVED_S) + _GRACE_S,
         )
         return poll
@@ -399,7 +399,7 @@ class _Call:
 
     # -- answers ----------------------------------------------------------------------------------
 
-    def landed(self, poll: _Poll, outcome: Outcome) -> None:
+    def on_complete(self, poll: _Poll, outcome: Outcome) -> None:
         """Take what a request has brought, or give it back if this call is over."""
         self._polls.pop(poll, None)
         if isinstance(outcome, Exception):

@@ -76,14 +76,14 @@ class _Call:
 
     errors: dict[int, TidelogError] = field(default_factory=dict[int, TidelogError])
     """By place in what the caller gave."""
-    gives_up_at: float = math.inf
+    deadline: float = math.inf
     open_count: int = 0
     is_done: trio.Event = field(default_factory=trio.Event)
 
 
 @final
 @dataclass(eq=False, slots=True)
-class _Order:
+class _Operation:
     """Messages of one receive that a caller wants settled alike."""
 
     call: _Call
@@ -106,39 +106,39 @@ class _Order:
 
 @final
 @dataclass(eq=False, slots=True)
-class _Lane:
+class _NodeQueue:
     """What one broker is to be told of one queue: another one of this name is another queue."""
 
     node_id: int
     queue_id: bytes
-    waiting: deque[_Order] = field(default_factory=deque[_Order])
-    flight_count: int = 0
+    waiting: deque[_Operation] = field(default_factory=deque[_Operation])
+    in_flight_count: int = 0
 
     @property
     def may_send(self) -> bool:
         """Whether something waits, and a request may leave now."""
-        return bool(self.waiting) and self.flight_count < _FLIGHTS_MAX
+        return bool(self.waiting) and self.in_flight_count < _FLIGHTS_MAX
 
-    def take(self) -> list[_Order]:
+    def take(self) -> list[_Operation]:
         """Remove and return what goes together; there is something."""
-        orders = [self.waiting.popleft()]
-        message_count = len(orders[0].offsets)
-        while self.waiting and len(orders) < _SETTLEMENTS_MAX:
+        operations = [self.waiting.popleft()]
+        message_count = len(operations[0].offsets)
+        while self.waiting and len(operations) < _SETTLEMENTS_MAX:
             message_count += len(self.waiting[0].offsets)
             if message_count > _MESSAGES_MAX:
                 break
-            orders.append(self.waiting.popleft())
-        return orders
+            operations.append(self.waiting.popleft())
+        return operations
 
 
 @final
 @dataclass(eq=False, slots=True)
-class _Flight:
+class _InFlight:
     """One request under way."""
 
-    lane: _Lane
+    node_queue: _NodeQueue
     connection: RpcConnection
-    alike: list[list[_Order]]
+    alike: list[list[_Operation]]
     """What each of its settlements is for."""
     expires_at: float
     """When the connection counts as dead."""
@@ -164,10 +164,10 @@ class QueueSettler:
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._name = name
-        self._lanes: dict[tuple[int, bytes], _Lane] = {}
-        self._flights: dict[_Flight, None] = {}
-        """In the order of their departure, which is that of their expiry."""
-        self._sends = Coalescer(self._depart_all)
+        self._node_queues: dict[tuple[int, bytes], _NodeQueue] = {}
+        self._in_flight: dict[_InFlight, None] = {}
+        """In the order in which they were sent, which is that of their expiry."""
+        self._sends = Coalescer(self._drain_all)
         self._is_watching = False
 
     async def settle(
@@ -175,7 +175,7 @@ class QueueSettler:
         places: Sequence[ReceivedPlace | Message],
         verdict: Verdict,
         *,
-        gives_up_at: float = math.inf,
+        deadline: float = math.inf,
     ) -> None:
         """Settle messages, all alike.
 
@@ -184,7 +184,7 @@ class QueueSettler:
         Args:
             places: Which messages.
             verdict: What is to become of them.
-            gives_up_at: Until when, in seconds of trio's clock, what fails is tried again; at most
+            deadline: Until when, in seconds of trio's clock, what fails is tried again; at most
                 for `request_timeout`.
 
         Raises:
@@ -200,13 +200,15 @@ class QueueSettler:
         description = await self._queue_metadata.find(self._name)
         call = _Call()
         patience_ends_at = trio.current_time() + self._cluster.config.request_timeout
-        call.gives_up_at = min(gives_up_at, patience_ends_at)
-        orders = _orders(places, verdict, call)
-        for order in orders:
-            leader_of(description, order.partition)
-        call.open_count = len(orders)  # All at once: one of them may be over before the next goes.
-        for order in orders:
-            self._put(order, description)
+        call.deadline = min(deadline, patience_ends_at)
+        operations = _operations(places, verdict, call)
+        for operation in operations:
+            leader_of(description, operation.partition)
+        call.open_count = len(
+            operations
+        )  # All at once: one of them may be over before the next goes.
+        for operation in operations:
+            self._enqueue(operation, description)
         await self._send_all()
         await self._cluster.tasks.wait(call.is_done)
         if not call.errors:
@@ -230,155 +232,161 @@ class QueueSettler:
         except TidelogError as error:
             self._cluster.env.probe("client.not_settled", queue=self._name, error=str(error))
 
-    def _put(self, order: _Order, description: QueueDescription) -> None:
-        """Have an order wait for its turn."""
+    def _enqueue(self, operation: _Operation, description: QueueDescription) -> None:
+        """Have an operation wait for its turn."""
         try:
-            leader_id = leader_of(description, order.partition)
+            leader_id = leader_of(description, operation.partition)
         except TidelogError as error:
-            self._give_up(order, error)
+            self._abandon(operation, error)
             return
         if leader_id is None:
             self._queue_metadata.invalidate(description)
-            nobody = NotLeaderError(f"nobody serves partition {order.partition} of the queue now")
-            self._failed(order, nobody)
+            nobody = NotLeaderError(
+                f"nobody serves partition {operation.partition} of the queue now"
+            )
+            self._failed(operation, nobody)
             return
         queue_id = description.queue_id
-        lane = self._lanes.get((leader_id, queue_id))
-        if lane is None:
-            lane = self._lanes[leader_id, queue_id] = _Lane(leader_id, queue_id)
-        lane.waiting.append(order)
+        node_queue = self._node_queues.get((leader_id, queue_id))
+        if node_queue is None:
+            node_queue = self._node_queues[leader_id, queue_id] = _NodeQueue(leader_id, queue_id)
+        node_queue.waiting.append(operation)
 
     async def _send_all(self) -> None:
         """Send what waits and may leave, with all that comes in this turn of the loop."""
-        if any(lane.may_send for lane in self._lanes.values()):
+        if any(node_queue.may_send for node_queue in self._node_queues.values()):
             await self._sends.request()
 
-    def _depart_all(self) -> None:
-        for lane in list(self._lanes.values()):
-            self._depart(lane)
+    def _drain_all(self) -> None:
+        for node_queue in list(self._node_queues.values()):
+            self._drain(node_queue)
 
-    def _depart(self, lane: _Lane) -> None:
-        while lane.may_send:
-            self._send(lane, lane.take())
-        if not (lane.waiting or lane.flight_count):
-            self._lanes.pop((lane.node_id, lane.queue_id), None)
+    def _drain(self, node_queue: _NodeQueue) -> None:
+        while node_queue.may_send:
+            self._send(node_queue, node_queue.take())
+        if not (node_queue.waiting or node_queue.in_flight_count):
+            self._node_queues.pop((node_queue.node_id, node_queue.queue_id), None)
 
-    def _send(self, lane: _Lane, orders: list[_Order]) -> None:
-        connection = self._cluster.connection_nowait(lane.node_id)
+    def _send(self, node_queue: _NodeQueue, operations: list[_Operation]) -> None:
+        connection = self._cluster.connection_nowait(node_queue.node_id)
         if connection is None:
-            what = f"node {lane.node_id}, which serves the queue, cannot be reached"
-            self._all_failed([orders], ConnectError(what))
+            what = f"node {node_queue.node_id}, which serves the queue, cannot be reached"
+            self._all_failed([operations], ConnectError(what))
             return
-        alike = _alike(orders)
-        request = SettleRequest(lane.queue_id, [_settlement(each) for each in alike])
+        alike = _alike(operations)
+        request = SettleRequest(node_queue.queue_id, [_settlement(each) for each in alike])
         patience = self._cluster.config.request_timeout
-        flight = _Flight(lane, connection, alike, trio.current_time() + patience)
-        self._flights[flight] = None
-        lane.flight_count += 1
+        in_flight = _InFlight(node_queue, connection, alike, trio.current_time() + patience)
+        self._in_flight[in_flight] = None
+        node_queue.in_flight_count += 1
         if not self._is_watching:
             self._is_watching = True
             self._cluster.tasks.start_soon(self._watch)
-        connection.submit(api.SETTLE, request, partial(self._landed, flight))
+        connection.submit(api.SETTLE, request, partial(self._on_complete, in_flight))
 
-    def _landed(self, flight: _Flight, outcome: Outcome) -> None:
+    def _on_complete(self, in_flight: _InFlight, outcome: Outcome) -> None:
         """Take over what came of a request, and send what has come meanwhile."""
-        del self._flights[flight]
-        flight.lane.flight_count -= 1
-        if flight.is_late:
+        del self._in_flight[in_flight]
+        in_flight.node_queue.in_flight_count -= 1
+        if in_flight.is_late:
             patience = self._cluster.config.request_timeout
             what = f"the broker did not answer SETTLE in {patience:g} s"
-            self._all_failed(flight.alike, RequestTimedOutError(what))
+            self._all_failed(in_flight.alike, RequestTimedOutError(what))
         elif isinstance(outcome, Exception):
-            self._all_failed(flight.alike, outcome)
+            self._all_failed(in_flight.alike, outcome)
         else:
             results = cast("SettleReply", outcome[0]).results
-            if len(results) == len(flight.alike):
-                for each, result in zip(flight.alike, results, strict=True):
-                    for order in each:
-                        self._answered(order, result)
+            if len(results) == len(in_flight.alike):
+                for each, result in zip(in_flight.alike, results, strict=True):
+                    for operation in each:
+                        self._answered(operation, result)
             else:
-                flight.connection.close()
-                what = f"{len(results)} results for {len(flight.alike)} settlements"
-                self._all_failed(flight.alike, WireFormatError(what))
-        self._depart(flight.lane)
+                in_flight.connection.close()
+                what = f"{len(results)} results for {len(in_flight.alike)} settlements"
+                self._all_failed(in_flight.alike, WireFormatError(what))
+        self._drain(in_flight.node_queue)
 
-    def _all_failed(self, groups: Iterable[Sequence[_Order]], error: Exception) -> None:
+    def _all_failed(self, groups: Iterable[Sequence[_Operation]], error: Exception) -> None:
         assert isinstance(error, TidelogError), "a connection says nothing else"
-        for orders in groups:
-            for order in orders:
-                self._failed(order, error)
+        for operations in groups:
+            for operation in operations:
+                self._failed(operation, error)
 
     async def _watch(self) -> None:
         """Close connections on which a request has no answer in time, while some are under way."""
         try:
-            while self._flights:
-                oldest = next(iter(self._flights))
+            while self._in_flight:
+                oldest = next(iter(self._in_flight))
                 await trio.sleep_until(oldest.expires_at)
-                if oldest in self._flights:
+                if oldest in self._in_flight:
                     oldest.is_late = True
                     oldest.connection.close()
         finally:
             self._is_watching = False
 
-    def _answered(self, order: _Order, result: Settled) -> None:
+    def _answered(self, operation: _Operation, result: Settled) -> None:
         if result.error is not None:
-            self._failed(order, from_wire(result.error))
+            self._failed(operation, from_wire(result.error))
             return
         if not result.refused:
-            self._note(order, order.offsets)
-            _finish(order)
+            self._note(operation, operation.offsets)
+            _finish(operation)
             return
         again: list[int] = []
         failure: BrokerError | None = None
-        places = order.places()
+        places = operation.places()
         done = set(places)
         for refused in result.refused:
             error = from_wire(refused.error)
             offsets = [each for each in _offsets(refused.runs) if each in places]
-            if _is_done(order, error):
+            if _is_done(operation, error):
                 continue
             done.difference_update(offsets)
             if error.is_retriable:
                 again, failure = [*again, *offsets], error
             else:
                 for offset in offsets:
-                    order.call.errors.update(dict.fromkeys(places[offset], error))
-        self._note(order, done)
+                    operation.call.errors.update(dict.fromkeys(places[offset], error))
+        self._note(operation, done)
         if failure is None:
-            _finish(order)
+            _finish(operation)
         else:
             left = [(offset, index) for offset in again for index in places[offset]]
-            order.offsets = [offset for offset, _ in left]
-            order.indexes = [index for _, index in left]
-            self._failed(order, failure)
+            operation.offsets = [offset for offset, _ in left]
+            operation.indexes = [index for _, index in left]
+            self._failed(operation, failure)
 
-    def _note(self, order: _Order, offsets: Iterable[int]) -> None:
-        self.settled.note(order.partition, order.receipt, offsets, action=order.verdict.action)
+    def _note(self, operation: _Operation, offsets: Iterable[int]) -> None:
+        self.settled.note(
+            operation.partition, operation.receipt, offsets, action=operation.verdict.action
+        )
 
-    def _give_up(self, order: _Order, error: TidelogError) -> None:
-        """Have no part of an order carried out any more."""
-        if _is_done(order, error):
-            self._note(order, order.offsets)
+    def _abandon(self, operation: _Operation, error: TidelogError) -> None:
+        """Have no part of an operation carried out any more."""
+        if _is_done(operation, error):
+            self._note(operation, operation.offsets)
         else:
-            order.call.errors.update(dict.fromkeys(order.indexes, error))
-        _finish(order)
+            operation.call.errors.update(dict.fromkeys(operation.indexes, error))
+        _finish(operation)
 
-    def _failed(self, order: _Order, error: TidelogError) -> None:
-        """Have an order carried out later, if that may help."""
+    def _failed(self, operation: _Operation, error: TidelogError) -> None:
+        """Have an operation carried out later, if that may help."""
         if isinstance(error, WireFormatError):
             error = ConnectionLostError(f"a broker's reply cannot be understood: {error}")
         may_help = isinstance(error, (*PASSING_ERRORS, UnknownQueueError))
-        delay = self._cluster.backoff.delay(order.failure_count + 1)
-        if not may_help or trio.current_time() + delay >= order.call.gives_up_at:
-            self._give_up(order, error)
+        delay = self._cluster.backoff.delay(operation.failure_count + 1)
+        if not may_help or trio.current_time() + delay >= operation.call.deadline:
+            self._abandon(operation, error)
             return
         if not isinstance(error, (ConnectError, UnknownQueueError)):
             # Also a broker that is deposed may have had it committed.
-            order.is_done_perhaps = True
-        order.failure_count += 1
-        self._cluster.tasks.start_soon(self._put_again, order, error, delay)
+            operation.is_done_perhaps = True
+        operation.failure_count += 1
+        self._cluster.tasks.start_soon(self._enqueue_again, operation, error, delay)
 
-    async def _put_again(self, order: _Order, error: TidelogError, delay: float) -> None:
+    async def _enqueue_again(
+        self, operation: _Operation, error: TidelogError, delay: float
+    ) -> None:
         is_stale = isinstance(error, (*STALE_METADATA_ERRORS, UnknownQueueError))
         try:
             if is_stale:
@@ -386,17 +394,17 @@ class QueueSettler:
             await trio.sleep(delay)
             description = await self._queue_metadata.find(self._name)
         except TidelogError as failure:
-            self._give_up(order, failure)
+            self._abandon(operation, failure)
             return
-        self._put(order, description)
+        self._enqueue(operation, description)
         await self._send_all()
 
 
-def _orders(
+def _operations(
     places: Sequence[ReceivedPlace | Message], verdict: Verdict, call: _Call
-) -> list[_Order]:
-    orders: dict[tuple[int, bytes], _Order] = {}
-    order: _Order | None = None
+) -> list[_Operation]:
+    operations: dict[tuple[int, bytes], _Operation] = {}
+    operation: _Operation | None = None
     last: Lease | None = None
     for index, place in enumerate(places):
         if isinstance(place, Message):
@@ -405,48 +413,50 @@ def _orders(
         else:
             lease = None
             partition, offset, receipt = place
-        if order is None or lease is None or lease is not last:
+        if operation is None or lease is None or lease is not last:
             last = lease
-            order = orders.get((partition, receipt))
-            if order is None:
-                order = _Order(call, partition, receipt, verdict)
-                orders[partition, receipt] = order
-        order.offsets.append(offset)
-        order.indexes.append(index)
-    return list(orders.values())
+            operation = operations.get((partition, receipt))
+            if operation is None:
+                operation = _Operation(call, partition, receipt, verdict)
+                operations[partition, receipt] = operation
+        operation.offsets.append(offset)
+        operation.indexes.append(index)
+    return list(operations.values())
 
 
-def _alike(orders: Iterable[_Order]) -> list[list[_Order]]:
-    """Return orders by what is to become of messages of which receive: one settlement each."""
-    found: dict[tuple[int, bytes, Verdict], list[_Order]] = {}
-    for order in orders:
-        found.setdefault((order.partition, order.receipt, order.verdict), []).append(order)
+def _alike(operations: Iterable[_Operation]) -> list[list[_Operation]]:
+    """Return operations by what is to become of messages of which receive: one settlement each."""
+    found: dict[tuple[int, bytes, Verdict], list[_Operation]] = {}
+    for operation in operations:
+        found.setdefault((operation.partition, operation.receipt, operation.verdict), []).append(
+            operation
+        )
     return list(found.values())
 
 
-def _settlement(orders: Sequence[_Order]) -> Settlement:
-    order = orders[0]
-    verdict = order.verdict
+def _settlement(operations: Sequence[_Operation]) -> Settlement:
+    operation = operations[0]
+    verdict = operation.verdict
     return Settlement(
-        order.partition,
-        order.receipt,
-        runs_of(offset for each in orders for offset in each.offsets),
+        operation.partition,
+        operation.receipt,
+        runs_of(offset for each in operations for offset in each.offsets),
         int(verdict.action),
         verdict.delay_ms,
         verdict.reason,
     )
 
 
-def _finish(order: _Order) -> None:
-    order.call.open_count -= 1
-    if not order.call.open_count:
-        order.call.is_done.set()
+def _finish(operation: _Operation) -> None:
+    operation.call.open_count -= 1
+    if not operation.call.open_count:
+        operation.call.is_done.set()
 
 
-def _is_done(order: _Order, error: TidelogError) -> bool:
+def _is_done(operation: _Operation, error: TidelogError) -> bool:
     """Return whether an error says that what was asked for before has happened."""
-    expected = _REFUSED_BECAUSE_DONE[order.verdict.action]
-    return order.is_done_perhaps and isinstance(error, expected)
+    expected = _REFUSED_BECAUSE_DONE[operation.verdict.action]
+    return operation.is_done_perhaps and isinstance(error, expected)
 
 
 def runs_of(offsets: Iterable[int]) -> list[Run]:

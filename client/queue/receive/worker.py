@@ -183,7 +183,7 @@ class QueueWorker:
         self._config = config
         self._lease_extender = LeaseExtender(queue.settler, self._timeout, self._lose)
         """Has the messages in hand and at work."""
-        self._in_hand: FifoDispatch[HeldMessage] = FifoDispatch()
+        self._queued: FifoDispatch[HeldMessage] = FifoDispatch()
         self._finished: dict[HeldMessage, Verdict] = {}
         self._unread_count = 0
         """Large messages in a row that could not be read."""
@@ -230,7 +230,7 @@ class QueueWorker:
                 self._failure = error
             finally:
                 self.stop()
-            self._return(self._in_hand.clear(), nursery)
+            self._return(self._queued.clear(), nursery)
         while self._finished:
             await self._changed.wait()
 
@@ -269,7 +269,7 @@ class QueueWorker:
         """
         concurrency = self._config.concurrency
         held_count = len(self._lease_extender.held)
-        active_count = held_count - self._in_hand.behind_count
+        active_count = held_count - self._queued.behind_count
         return min(
             2 * concurrency - active_count,
             3 * concurrency - active_count - len(self._finished),
@@ -284,8 +284,8 @@ class QueueWorker:
                 group = (message.partition, message.key)
             held = HeldMessage(message, group, message.lease.expires_at)
             self._settled.watch(message.place)
-            self._lease_extender.keep(held)
-            self._in_hand.put(held, group)
+            self._lease_extender.track(held)
+            self._queued.put(held, group)
         self._notify()
 
     # -- handling ---------------------------------------------------------------------------------
@@ -293,11 +293,11 @@ class QueueWorker:
     async def _handle_all(self, nursery: trio.Nursery) -> None:
         while True:
             await trio.lowlevel.checkpoint_if_cancelled()
-            while not self._in_hand.ready_count and not self._is_stopping:
+            while not self._queued.ready_count and not self._is_stopping:
                 await self._changed.wait()
             if self._is_stopping:
                 return
-            held = self._in_hand.begin()
+            held = self._queued.begin()
             held.is_lost = held.is_lost or held.expires_at <= trio.current_time()
             verdict = None if held.is_lost else await self._handle(held)
             self._finish(held, verdict, nursery)
@@ -385,7 +385,7 @@ class QueueWorker:
             self._forget(held)
             self._end(held, nursery, is_done=action in _DONE and not held.is_lost)
         else:
-            self._lease_extender.let_go(held)
+            self._lease_extender.untrack(held)
             self._finished[held] = verdict
             if verdict.action not in _DONE:
                 self._end(held, nursery, is_done=False)
@@ -395,10 +395,10 @@ class QueueWorker:
     def _end(self, held: HeldMessage, nursery: trio.Nursery, *, is_done: bool) -> None:
         """Let the next message of a group begin, or none of them."""
         if is_done:
-            self._in_hand.go_on(held.group)
+            self._queued.go_on(held.group)
             self._notify()
         else:
-            self._return(self._in_hand.break_off(held.group), nursery)
+            self._return(self._queued.break_off(held.group), nursery)
 
     def _return(self, unseen: Iterable[HeldMessage], nursery: trio.Nursery) -> None:
         """Give back what no handler has begun with; that does not count."""
@@ -407,7 +407,7 @@ class QueueWorker:
             if held.is_lost:
                 self._forget(held)
             else:
-                self._lease_extender.let_go(held)
+                self._lease_extender.untrack(held)
                 self._finished[held] = RETURN
                 returned.append(held)
         if returned:
@@ -434,7 +434,7 @@ class QueueWorker:
 
     def _forget(self, held: HeldMessage) -> None:
         """Have nothing to do with a message any more."""
-        self._lease_extender.let_go(held)
+        self._lease_extender.untrack(held)
         self._finished.pop(held, None)
         self._settled.forget(held.message.place)
 

@@ -80,22 +80,22 @@ class _Call:
 
 @final
 @dataclass(eq=False, slots=True)
-class _Outgoing:
+class _PendingMessage:
     """A message on its way."""
 
     record: OutgoingRecord
     call: _Call
     place: int
-    gives_up_at: float
+    deadline: float
 
 
 @final
 @dataclass(eq=False, slots=True)
-class _Lane:
+class _PartitionStream:
     """What goes to one partition, in order."""
 
     partition: int
-    waiting: deque[_Outgoing] = field(default_factory=deque[_Outgoing])
+    waiting: deque[_PendingMessage] = field(default_factory=deque[_PendingMessage])
     is_running: bool = False
     identity: InitProducerReply | None = None
     next_sequence: int = 0
@@ -113,7 +113,7 @@ class _Lane:
 class _Request:
     """Some messages that go together, and what has become of them so far."""
 
-    messages: list[_Outgoing]
+    messages: list[_PendingMessage]
     queue: QueueDescription
     batch: bytearray
     is_ambiguous: bool = False
@@ -129,7 +129,7 @@ class OrderedSender:
         self._cluster = cluster
         self._queue_metadata = queue_metadata
         self._name = name
-        self._lanes: dict[int, _Lane] = {}
+        self._streams: dict[int, _PartitionStream] = {}
         self._sticky = 0
         self._delivery_timeout = ProducerConfig().delivery_timeout
 
@@ -143,56 +143,60 @@ class OrderedSender:
         call = _Call([None] * len(records), len(records))
         if not records:
             return []
-        gives_up_at = trio.current_time() + self._delivery_timeout
+        deadline = trio.current_time() + self._delivery_timeout
         self._sticky = (self._sticky + 1) % len(queue.partitions)
-        lanes: dict[int, _Lane] = {}
+        streams: dict[int, _PartitionStream] = {}
         for place, record in enumerate(records):
             partition = record.partition
             if partition is None:
                 partition = self._sticky
                 if record.key is not None:
                     partition = partition_for_key(record.key, len(queue.partitions))
-            lane = lanes[partition] = self._lanes.setdefault(partition, _Lane(partition))
-            lane.waiting.append(_Outgoing(record, call, place, gives_up_at))
-        for lane in lanes.values():
-            if not lane.is_running:
-                lane.is_running = True
-                self._cluster.tasks.start_soon(self._run, lane)
+            stream = streams[partition] = self._streams.setdefault(
+                partition, _PartitionStream(partition)
+            )
+            stream.waiting.append(_PendingMessage(record, call, place, deadline))
+        for stream in streams.values():
+            if not stream.is_running:
+                stream.is_running = True
+                self._cluster.tasks.start_soon(self._run, stream)
         await self._cluster.tasks.wait(call.is_done)
         return [result for result in call.results if result is not None]
 
-    async def _run(self, lane: _Lane) -> None:
+    async def _run(self, stream: _PartitionStream) -> None:
         try:
-            while lane.waiting:
-                messages, size = [lane.waiting.popleft()], 0
-                while lane.waiting:
+            while stream.waiting:
+                messages, size = [stream.waiting.popleft()], 0
+                while stream.waiting:
                     size += messages[-1].record.size
-                    if size + lane.waiting[0].record.size > _BATCH_BYTES:
+                    if size + stream.waiting[0].record.size > _BATCH_BYTES:
                         break
-                    messages.append(lane.waiting.popleft())
-                await self._send(lane, messages)
+                    messages.append(stream.waiting.popleft())
+                await self._send(stream, messages)
         finally:
-            lane.is_running = False
+            stream.is_running = False
 
-    async def _send(self, lane: _Lane, messages: list[_Outgoing]) -> None:
+    async def _send(self, stream: _PartitionStream, messages: list[_PendingMessage]) -> None:
         """Send messages that go together, until it is known what became of them."""
         try:
-            reply = await self._sent(lane, messages)
+            reply = await self._deliver(stream, messages)
         except RecordTooLargeError as error:
             if len(messages) == 1:
                 _fail(messages, error)
                 return
             middle = len(messages) // 2
-            await self._send(lane, messages[:middle])
-            await self._send(lane, messages[middle:])
+            await self._send(stream, messages[:middle])
+            await self._send(stream, messages[middle:])
         except TidelogError as error:
             _fail(messages, error)
         else:
-            lane.next_sequence += len(messages) - len(reply.duplicates)
-            _settle(lane.partition, messages, reply)
+            stream.next_sequence += len(messages) - len(reply.duplicates)
+            _settle(stream.partition, messages, reply)
             await trio.sleep(reply.throttle_ms / 1000)
 
-    async def _sent(self, lane: _Lane, messages: list[_Outgoing]) -> SendReply:
+    async def _deliver(
+        self, stream: _PartitionStream, messages: list[_PendingMessage]
+    ) -> SendReply:
         """Return what the leader said of messages that are committed.
 
         Raises:
@@ -205,23 +209,25 @@ class OrderedSender:
                 queue = await self._queue_metadata.find(self._name)
                 if request is None or request.queue.queue_id != queue.queue_id:
                     _require_known(request)
-                    request = _Request(messages, queue, await self._encoded(lane, messages, queue))
-                return await self._ask(lane.partition, request)
+                    request = _Request(
+                        messages, queue, await self._encoded(stream, messages, queue)
+                    )
+                return await self._ask(stream.partition, request)
             except TidelogError as error:
                 failure_count += 1
                 is_ambiguous = request is not None and request.is_ambiguous
-                if lane.is_forgotten(error) and not is_ambiguous:
-                    lane.identity = request = None
+                if stream.is_forgotten(error) and not is_ambiguous:
+                    stream.identity = request = None
                     continue
                 delay = self._delay(error, failure_count)
-                is_late = trio.current_time() + (delay or 0) >= messages[0].gives_up_at
+                is_late = trio.current_time() + (delay or 0) >= messages[0].deadline
                 if delay is None or is_late:
                     if is_ambiguous or isinstance(error, _LOST_PLACE):
-                        lane.identity = None  # Nobody knows which sequence is the next one.
+                        stream.identity = None  # Nobody knows which sequence is the next one.
                     if delay is None:
                         raise
                     raise _timed_out(messages, error, is_ambiguous=is_ambiguous) from error
-                self._doubt(request, error)
+                self._invalidate(request, error)
             await trio.sleep(delay)
 
     def _delay(self, error: TidelogError, failure_count: int) -> float | None:
@@ -232,7 +238,7 @@ class OrderedSender:
             return self._cluster.backoff.delay(failure_count)
         return None
 
-    def _doubt(self, request: _Request | None, error: TidelogError) -> None:
+    def _invalidate(self, request: _Request | None, error: TidelogError) -> None:
         if request is None:
             return
         if isinstance(error, STALE_METADATA_ERRORS):
@@ -240,14 +246,14 @@ class OrderedSender:
             self._cluster.request_refresh([request.queue.topic])
 
     async def _encoded(
-        self, lane: _Lane, messages: list[_Outgoing], queue: QueueDescription
+        self, stream: _PartitionStream, messages: list[_PendingMessage], queue: QueueDescription
     ) -> bytearray:
-        """Return a batch under the next sequence of the lane."""
-        if lane.identity is None:
-            lane.identity = await self._cluster.ask_any(
+        """Return a batch under the next sequence of the stream."""
+        if stream.identity is None:
+            stream.identity = await self._cluster.ask_any(
                 api.INIT_PRODUCER, InitProducerRequest(), is_repeatable=True
             )
-            lane.next_sequence = 0
+            stream.next_sequence = 0
         records = [message.record for message in messages]
         sent_to = ((SENT_TO_HEADER, queue.queue_id),) if queue.is_fifo else ()
         headers = [(*record.headers, *sent_to) for record in records]
@@ -260,9 +266,9 @@ class OrderedSender:
         return encode_batch(
             columns,
             first_timestamp_ms=self._cluster.env.clock.now_ms(),
-            producer_id=lane.identity.producer_id,
-            producer_epoch=lane.identity.producer_epoch,
-            base_sequence=lane.next_sequence,
+            producer_id=stream.identity.producer_id,
+            producer_epoch=stream.identity.producer_epoch,
+            base_sequence=stream.next_sequence,
         )
 
     async def _ask(self, partition: int, request: _Request) -> SendReply:
@@ -328,7 +334,7 @@ def _require_known(request: _Request | None) -> None:
         )
 
 
-def _settle(partition: int, messages: list[_Outgoing], reply: SendReply) -> None:
+def _settle(partition: int, messages: list[_PendingMessage], reply: SendReply) -> None:
     level = _LEVELS.get(reply.ack_level)
     duplicates = set(reply.duplicates)
     for place, (message, offset) in enumerate(zip(messages, reply.offsets, strict=True)):
@@ -345,13 +351,13 @@ def _settle(partition: int, messages: list[_Outgoing], reply: SendReply) -> None
         )
 
 
-def _fail(messages: list[_Outgoing], error: TidelogError) -> None:
+def _fail(messages: list[_PendingMessage], error: TidelogError) -> None:
     for message in messages:
         message.call.settle(message.place, error)
 
 
 def _timed_out(
-    messages: list[_Outgoing], error: TidelogError, *, is_ambiguous: bool
+    messages: list[_PendingMessage], error: TidelogError, *, is_ambiguous: bool
 ) -> DeliveryTimeoutError:
     count = len(messages)
     what = f"{count} message{'s' if count > 1 else ''}"

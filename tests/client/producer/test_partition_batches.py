@@ -3,7 +3,7 @@
 import pytest
 
 from tests.client.queues import adopted, fill, queue_of
-from tidelog.client.producer.partition_batches import Identity, PartitionBatches
+from tidelog.client.producer.partition_batches import PartitionBatches, ProducerIdentity
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.record_batch import check_produced
 from tidelog.wire.errors import (
@@ -45,7 +45,7 @@ def test_nothing_is_sent_before_there_is_an_identity() -> None:
     fill(queue, 0)
 
     assert not can_send(queue)
-    assert queue.wants_identity
+    assert queue.awaits_producer_id
 
 
 def test_no_more_than_five_batches_are_under_way() -> None:
@@ -81,9 +81,9 @@ def test_after_a_lost_connection_batches_are_sent_again_in_order_with_the_same_b
     first, second = start(queue), start(queue)
     bytes_before = bytes(first.encoded), bytes(second.encoded)
 
-    queue.refuse(first, ConnectionLostError("gone"), 0.0)
+    queue.retry_or_fail(first, ConnectionLostError("gone"), 0.0)
     assert not can_send(queue, 10.0)  # The second has yet to come back.
-    queue.refuse(second, ConnectionLostError("gone"), 0.0)
+    queue.retry_or_fail(second, ConnectionLostError("gone"), 0.0)
 
     assert not can_send(queue, 0.0)  # Not before the backoff is over.
     assert [start(queue, 10.0), start(queue, 10.0)] == [first, second]
@@ -96,10 +96,10 @@ def test_a_duplicate_of_what_may_be_there_is_a_success_at_an_unknown_offset() ->
     queue = queue_of(settled)
     fill(queue, 0)
     batch = start(adopted(queue))
-    queue.refuse(batch, ConnectionLostError("gone"), 0.0)
+    queue.retry_or_fail(batch, ConnectionLostError("gone"), 0.0)
     assert start(queue, now=10.0) is batch
 
-    queue.refuse(batch, DuplicateSequenceError("long ago"), 10.0)
+    queue.retry_or_fail(batch, DuplicateSequenceError("long ago"), 10.0)
 
     assert settled == [batch]
     assert (batch.failure, batch.base_offset) == (None, None)
@@ -110,10 +110,10 @@ def test_a_duplicate_of_what_was_never_there_is_no_success() -> None:
     queue = queue_of()
     fill(queue, 0)
     batch = start(adopted(queue))
-    queue.refuse(batch, NotEnoughReplicasError("later"), 0.0)
+    queue.retry_or_fail(batch, NotEnoughReplicasError("later"), 0.0)
     assert start(queue, now=10.0) is batch
 
-    queue.refuse(batch, DuplicateSequenceError("long ago"), 10.0)
+    queue.retry_or_fail(batch, DuplicateSequenceError("long ago"), 10.0)
 
     assert isinstance(batch.failure, DuplicateSequenceError)
 
@@ -125,7 +125,7 @@ def test_a_refused_last_batch_leaves_its_sequence_to_the_next() -> None:
     adopted(queue)
     first = start(queue)
 
-    queue.refuse(first, InvalidBatchError("no"), 0.0)
+    queue.retry_or_fail(first, InvalidBatchError("no"), 0.0)
 
     assert isinstance(first.failure, InvalidBatchError)
     assert start(queue).base_sequence == 0
@@ -138,11 +138,11 @@ def test_a_refused_batch_before_others_makes_them_begin_a_new_epoch() -> None:
     adopted(queue)
     first, second = start(queue), start(queue)
 
-    queue.refuse(first, InvalidBatchError("no"), 0.0)
-    queue.refuse(second, OutOfOrderSequenceError("gap", expected_sequence=0), 0.0)
+    queue.retry_or_fail(first, InvalidBatchError("no"), 0.0)
+    queue.retry_or_fail(second, OutOfOrderSequenceError("gap", expected_sequence=0), 0.0)
 
-    assert queue.wants_identity
-    queue.adopt(Identity(7, 1))
+    assert queue.awaits_producer_id
+    queue.restart_sequences(ProducerIdentity(7, 1))
     again = start(queue, 10.0)
     header = check_produced(memoryview(again.encoded))
     assert again is second
@@ -157,12 +157,12 @@ def test_the_loss_of_acknowledged_records_is_said_once_and_later_batches_go_on()
     queue.acknowledge(start(queue), 0, AckLevel.REPLICATED)
     second = start(queue)
 
-    queue.refuse(second, OutOfOrderSequenceError("lost", expected_sequence=1), 0.0)
+    queue.retry_or_fail(second, OutOfOrderSequenceError("lost", expected_sequence=1), 0.0)
     fill(queue, 2)
 
     assert isinstance(second.failure, OutOfOrderSequenceError)
-    assert queue.wants_identity
-    queue.adopt(Identity(7, 1))
+    assert queue.awaits_producer_id
+    queue.restart_sequences(ProducerIdentity(7, 1))
     assert check_produced(memoryview(start(queue, 10.0).encoded)).base_sequence == 0
 
 
@@ -172,10 +172,10 @@ def test_a_batch_of_unknown_fate_is_not_risked_under_a_new_epoch() -> None:
     fill(queue, 1)
     adopted(queue)
     first, second = start(queue), start(queue)
-    queue.refuse(second, ConnectionLostError("gone"), 0.0)
-    queue.refuse(first, InvalidBatchError("no"), 0.0)
+    queue.retry_or_fail(second, ConnectionLostError("gone"), 0.0)
+    queue.retry_or_fail(first, InvalidBatchError("no"), 0.0)
 
-    queue.adopt(Identity(7, 1))
+    queue.restart_sequences(ProducerIdentity(7, 1))
 
     assert isinstance(second.failure, ConnectionLostError)
     assert "may or may not be in the log" in str(second.failure)
@@ -195,7 +195,7 @@ def test_a_batch_that_nobody_takes_fails_in_time_and_says_what_is_known(
     queue = queue_of(settled)
     fill(queue, 0, deadline=5.0)
     batch = start(adopted(queue))
-    queue.refuse(batch, error, 1.0)
+    queue.retry_or_fail(batch, error, 1.0)
 
     queue.expire(5.0)
 
@@ -225,7 +225,7 @@ def test_what_was_appended_with_too_few_in_sync_is_said_to_be_unknown(
     adopted(queue)
     now = 0.0
     for refusal in refusals:
-        queue.refuse(start(queue, now), refusal, now)
+        queue.retry_or_fail(start(queue, now), refusal, now)
         now += 10.0
 
     queue.expire(1000.0)
@@ -241,7 +241,7 @@ def test_a_batch_that_is_too_large_is_split_until_it_fits() -> None:
     batch = start(adopted(queue))
     error = RecordTooLargeError("large", size_bytes=9, limit_bytes=8)
 
-    queue.refuse(batch, error, 0.0)
+    queue.retry_or_fail(batch, error, 0.0)
 
     first, second = start(queue, 10.0), start(queue, 10.0)
     assert [first.record_count, second.record_count] == [2, 2]

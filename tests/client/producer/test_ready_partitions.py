@@ -23,90 +23,94 @@ def empty_queue() -> PartitionBatches:
     return queue
 
 
-def collect(
-    schedule: ReadyPartitions, now: float = 0.0, node: int | None = 1, *, only_full: bool = False
+def take_ready(
+    ready_partitions: ReadyPartitions,
+    now: float = 0.0,
+    node: int | None = 1,
+    *,
+    only_full: bool = False,
 ) -> dict[int, list[PartitionBatches]]:
-    return schedule.collect(now, lambda _: node, only_full=only_full, is_urgent=False)
+    return ready_partitions.take_ready(now, lambda _: node, only_full=only_full, is_urgent=False)
 
 
 def test_a_touched_queue_with_a_batch_is_ready_for_its_node_once() -> None:
-    schedule, queue = ReadyPartitions(), ready_queue()
-    schedule.touch(queue)
+    ready_partitions, queue = ReadyPartitions(), ready_queue()
+    ready_partitions.touch(queue)
 
-    assert collect(schedule) == {1: [queue]}
-    assert collect(schedule) == {}
+    assert take_ready(ready_partitions) == {1: [queue]}
+    assert take_ready(ready_partitions) == {}
 
 
 def test_a_queue_that_was_not_touched_costs_nothing() -> None:
-    schedule = ReadyPartitions()
+    ready_partitions = ReadyPartitions()
     ready_queue()
 
-    assert collect(schedule) == {}
-    assert schedule.next_wake == math.inf
+    assert take_ready(ready_partitions) == {}
+    assert ready_partitions.next_wake == math.inf
 
 
 def test_a_queue_without_a_leader_waits_until_leaders_change() -> None:
-    schedule, queue = ReadyPartitions(), ready_queue()
-    schedule.touch(queue)
+    ready_partitions, queue = ReadyPartitions(), ready_queue()
+    ready_partitions.touch(queue)
 
-    assert collect(schedule, node=None) == {}
-    assert collect(schedule) == {}
+    assert take_ready(ready_partitions, node=None) == {}
+    assert take_ready(ready_partitions) == {}
 
-    schedule.leaders_changed()
+    ready_partitions.leaders_changed()
 
-    assert collect(schedule) == {1: [queue]}
+    assert take_ready(ready_partitions) == {1: [queue]}
 
 
 def test_a_queue_without_an_identity_is_a_seeker() -> None:
-    schedule, queue = ReadyPartitions(), queue_of()
+    ready_partitions, queue = ReadyPartitions(), queue_of()
     fill(queue, 0)
-    schedule.touch(queue)
+    ready_partitions.touch(queue)
 
-    assert collect(schedule) == {}
-    assert schedule.seekers == [queue]
+    assert take_ready(ready_partitions) == {}
+    assert ready_partitions.awaiting_producer_id() == [queue]
 
     adopted(queue)
-    schedule.touch(queue)
+    ready_partitions.touch(queue)
 
-    assert schedule.seekers == []
-    assert collect(schedule) == {1: [queue]}
+    assert ready_partitions.awaiting_producer_id() == []
+    assert take_ready(ready_partitions) == {1: [queue]}
 
 
 def test_a_batch_that_lingers_is_due_when_it_has_lingered() -> None:
-    schedule, queue = ReadyPartitions(), empty_queue()
+    ready_partitions, queue = ReadyPartitions(), empty_queue()
     batch = ProducerBatch(5, timestamp_ms=1, linger_until=2.0, deadline=60.0)
     queue.open_batch(batch, 0.0)
     batch.append_value(b"v")
-    schedule.touch(queue)
+    ready_partitions.touch(queue)
 
-    assert collect(schedule, 0.0) == {}
-    while schedule.next_wake < 2.0:
-        schedule.take_due(schedule.next_wake)
-        collect(schedule, 1.9)
-    assert queue in schedule.take_due(2.0)
-    assert collect(schedule, 2.0) == {1: [queue]}
+    assert take_ready(ready_partitions, 0.0) == {}
+    while ready_partitions.next_wake < 2.0:
+        ready_partitions.take_due(ready_partitions.next_wake)
+        take_ready(ready_partitions, 1.9)
+    assert queue in ready_partitions.take_due(2.0)
+    assert take_ready(ready_partitions, 2.0) == {1: [queue]}
 
 
 def test_only_full_leaves_open_batches_alone() -> None:
-    schedule, queue = ReadyPartitions(), empty_queue()
+    ready_partitions, queue = ReadyPartitions(), empty_queue()
     batch = ProducerBatch(5, timestamp_ms=1, linger_until=0.0, deadline=60.0)
     queue.open_batch(batch, 0.0)
     batch.append_value(b"v")
-    schedule.touch(queue)
+    ready_partitions.touch(queue)
     other = ready_queue(1)
-    schedule.touch(other)
+    ready_partitions.touch(other)
 
-    assert collect(schedule, only_full=True) == {1: [other]}
+    assert take_ready(ready_partitions, only_full=True) == {1: [other]}
 
 
 def test_a_batch_that_came_back_is_due_after_its_backoff() -> None:
-    schedule, queue = ReadyPartitions(), ready_queue()
+    ready_partitions, queue = ReadyPartitions(), ready_queue()
     batch = queue.start()
-    queue.refuse(batch, OverloadedError("busy"), 0.0)
-    schedule.touch(queue)
+    queue.retry_or_fail(batch, OverloadedError("busy"), 0.0)
+    ready_partitions.touch(queue)
 
-    assert collect(schedule, 0.0) == {}
-    retry_at = schedule.next_wake
+    assert take_ready(ready_partitions, 0.0) == {}
+    retry_at = ready_partitions.next_wake
     assert 0.0 < retry_at < 1.0
-    assert schedule.take_due(retry_at) == [queue]
-    assert collect(schedule, retry_at) == {1: [queue]}
+    assert ready_partitions.take_due(retry_at) == [queue]
+    assert take_ready(ready_partitions, retry_at) == {1: [queue]}

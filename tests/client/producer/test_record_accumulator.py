@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from tests.client.model_broker import FAILURES, ModelBroker
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.clock import Timestamp
-from tidelog.client.producer.partition_batches import DeliveryRules, Identity, PartitionBatches
+from tidelog.client.producer.partition_batches import (
+    DeliveryRules,
+    PartitionBatches,
+    ProducerIdentity,
+)
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, Fate
 from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
 from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
@@ -93,9 +97,9 @@ class Bench:
 
     def send(self, *, only_full: bool = False) -> None:
         """Submit what is to be sent, as the shell does."""
-        while requests := self.accumulator.collect(self.now, self.node_of, only_full=only_full):
-            for departures in requests.values():
-                self.broker.receive(departures)
+        while requests := self.accumulator.drain(self.now, self.node_of, only_full=only_full):
+            for drained_batches in requests.values():
+                self.broker.receive(drained_batches)
 
     def reply(self) -> None:
         """Let one reply come, and send what it makes possible."""
@@ -105,13 +109,13 @@ class Bench:
     def turn_reachability(self) -> None:
         """Let the leaders be out of reach, or in reach again."""
         self.is_reachable = not self.is_reachable
-        self.accumulator.schedule.leaders_changed()
+        self.accumulator.ready_partitions.leaders_changed()
 
     def grant_identity(self) -> None:
         """Answer the question for an identity, if there is one."""
-        if self.accumulator.identity_to_ask() is not None:
+        if self.accumulator.identity_to_renew() is not None:
             self._next_epoch += 1
-            self.accumulator.grant(Identity(1, self._next_epoch))
+            self.accumulator.set_identity(ProducerIdentity(1, self._next_epoch))
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -120,7 +124,7 @@ class Bench:
     def finish(self) -> None:
         """Let everything be settled, without further faults."""
         self.is_reachable = True
-        self.accumulator.schedule.leaders_changed()
+        self.accumulator.ready_partitions.leaders_changed()
         self.accumulator.close_all()
         for _ in range(300):
             self.grant_identity()
@@ -235,7 +239,7 @@ def test_whatever_happens_every_record_gets_a_true_fate_and_order_is_kept(
 
 def known_topic(bench: Bench, partition_count: int = 2) -> RecordAccumulator:
     bench.accumulator.set_topic(TOPIC, [True] * partition_count, bench.at)
-    bench.accumulator.grant(Identity(1, 0))
+    bench.accumulator.set_identity(ProducerIdentity(1, 0))
     return bench.accumulator
 
 
@@ -445,10 +449,10 @@ def test_a_limit_that_a_broker_names_holds_for_the_batches_that_follow() -> None
     bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=10_000)
     known_topic(bench, 1)
     bench.append_many(20)
-    ((_, (departure, *_)),) = bench.accumulator.collect(bench.now, bench.node_of).items()
+    ((_, (drained, *_)),) = bench.accumulator.drain(bench.now, bench.node_of).items()
 
     error = RecordTooLargeError("too large", size_bytes=900, limit_bytes=100)
-    bench.accumulator.refuse(departure, error, bench.now)
+    bench.accumulator.retry_or_fail(drained, error, bench.now)
     bench.append_many(4)
 
     assert [appended.batch.count for _, appended in bench.appended[-4:]] == [2, 2, 2, 2]
@@ -461,8 +465,10 @@ def test_an_identity_that_is_there_serves_every_partition_that_has_not_used_it()
         bench.append(partition=partition)
         bench.send()
 
-    assert accumulator.identity_to_ask() is None
-    assert [appended.queue.identity for _, appended in bench.appended] == [Identity(1, 0)] * 2
+    assert accumulator.identity_to_renew() is None
+    assert [appended.queue.identity for _, appended in bench.appended] == [
+        ProducerIdentity(1, 0)
+    ] * 2
 
 
 def test_a_partition_with_a_gap_asks_for_the_next_epoch_and_others_keep_theirs() -> None:
@@ -479,10 +485,14 @@ def test_a_partition_with_a_gap_asks_for_the_next_epoch_and_others_keep_theirs()
     for _ in range(3):
         bench.broker.reply(bench.now)
     bench.send()
-    assert accumulator.identity_to_ask() == Identity(1, 0)
-    accumulator.grant(Identity(1, 1))
+    assert accumulator.identity_to_renew() == ProducerIdentity(1, 0)
+    accumulator.set_identity(ProducerIdentity(1, 1))
     bench.finish()
 
     healthy, failed, later = (appended.queue.identity for _, appended in bench.appended)
-    assert (healthy, failed, later) == (Identity(1, 0), Identity(1, 1), Identity(1, 1))
+    assert (healthy, failed, later) == (
+        ProducerIdentity(1, 0),
+        ProducerIdentity(1, 1),
+        ProducerIdentity(1, 1),
+    )
     assert bench.broker.partitions[1].values == [b"000002"]

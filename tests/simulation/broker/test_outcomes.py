@@ -38,7 +38,7 @@ def test_what_attempts_have_come_to_is_what_the_last_error_says(
     adopted(queue)
     for number, error in enumerate(errors):
         assert queue.can_send(10.0 * number, only_full=False, is_urgent=True)
-        queue.refuse(queue.start(), error, 10.0 * number)
+        queue.retry_or_fail(queue.start(), error, 10.0 * number)
 
     queue.expire(50.0)
 

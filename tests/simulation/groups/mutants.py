@@ -228,7 +228,7 @@ def let_go_before_it_is_finished(patch: pytest.MonkeyPatch) -> None:
         self.owned.difference_update(found)
         return [PartitionsRevoked(found)] if found else []
 
-    patch.setattr(MembershipProtocol, "_let_go", let_go)
+    patch.setattr(MembershipProtocol, "_revoke", let_go)
 
 
 def old_replies_believed(patch: pytest.MonkeyPatch) -> None:

@@ -64,14 +64,14 @@ def _refused_and_skipped(
     _refused(self, state, error, now)
 
 
-_landed = Fetcher._landed
+_on_complete = Fetcher._on_complete
 
 
-def _land_or_fall_asleep(self: Fetcher, fetch: Fetch, outcome: Outcome) -> None:
+def _complete_or_fall_asleep(self: Fetcher, fetch: Fetch, outcome: Outcome) -> None:
     if isinstance(outcome, Exception):
-        del self._flights[fetch]  # Its partitions count as being fetched for ever.
+        del self._in_flight_fetches[fetch]  # Its partitions count as being fetched for ever.
     else:
-        _landed(self, fetch, outcome)
+        _on_complete(self, fetch, outcome)
 
 
 _end_offsets = Consumer.end_offsets
@@ -105,7 +105,7 @@ MUTANTS: Final = (
     Mutant(
         "asleep-after-loss",
         "a consumer does not repeat fetches that were lost with their connection",
-        (Fetcher, "_landed", _land_or_fall_asleep),
+        (Fetcher, "_on_complete", _complete_or_fall_asleep),
     ),
     Mutant(
         "end-too-early",

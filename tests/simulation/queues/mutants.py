@@ -20,7 +20,7 @@ from tidelog.broker.queues.handlers.settle import PendingSettle
 from tidelog.broker.queues.partition import hosted_partition as hosted
 from tidelog.broker.queues.partition.hosted_partition import Delivery, HostedPartition
 from tidelog.broker.requests.purgatory import Waiting
-from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Order
+from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Operation
 from tidelog.queue_layer.commands import settle as settling
 from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
 from tidelog.queue_layer.commands.fifo_send import SentMessages
@@ -193,16 +193,16 @@ def _one_more(self: QueueConfig) -> int | None:
     return None if self.dead_letter_target is None or most is None else most + 1
 
 
-def _failed_is_done(self: QueueSettler, order: _Order, error: TidelogError) -> None:
+def _failed_is_done(self: QueueSettler, operation: _Operation, error: TidelogError) -> None:
     del self, error
-    _finish(order)
+    _finish(operation)
 
 
-def _refused_is_done(self: QueueSettler, order: _Order, result: Settled) -> None:
+def _refused_is_done(self: QueueSettler, operation: _Operation, result: Settled) -> None:
     if result.error is not None:
-        _answered(self, order, result)
+        _answered(self, operation, result)
     else:
-        _finish(order)
+        _finish(operation)
 
 
 _answered = QueueSettler._answered

@@ -50,10 +50,10 @@ def _duplicate_is_there(
     if isinstance(error, DuplicateSequenceError):
         self.acknowledge(batch, None, None)
     else:
-        _refuse(self, batch, error, now)
+        _retry_or_fail(self, batch, error, now)
 
 
-_refuse = PartitionBatches.refuse
+_retry_or_fail = PartitionBatches.retry_or_fail
 
 
 def _as_known(self: Segments, known_ms: Sequence[int], end_ms: int) -> list[int]:
@@ -137,7 +137,7 @@ MUTANTS: Final = (
         "unknown-producer-anywhere",
         "a producer of which nothing is known may begin with any sequence",
         (ProducerStates, "check", _check_known),
-        (PartitionBatches, "refuse", _duplicate_is_there),
+        (PartitionBatches, "retry_or_fail", _duplicate_is_there),
     ),
     Mutant(
         "damage-taken-for-old",

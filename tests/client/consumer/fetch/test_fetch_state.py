@@ -36,7 +36,7 @@ def plan(made: FetchState, now: float = 0.0) -> list[Fetch]:
 
 def land(made: FetchState, fetch: Fetch, content: bytes, *, high_watermark: int = 99) -> None:
     result = PartitionFetched(len(content), high_watermark, 0)
-    made.landed(fetch, [result], memoryview(content), now=0.0)
+    made.on_complete(fetch, [result], memoryview(content), now=0.0)
 
 
 def test_a_partition_without_a_position_asks_for_one() -> None:
@@ -130,7 +130,7 @@ def test_a_lost_connection_is_waited_out_and_metadata_is_asked_for() -> None:
     made = subscription(AT)
     (fetch,) = plan(made)
 
-    made.failed(fetch, ConnectionLostError("gone"), 0.0)
+    made.on_failure(fetch, ConnectionLostError("gone"), 0.0)
 
     assert plan(made, 0.0) == []
     assert made.take_stale_topics() == {"orders"}
@@ -142,7 +142,9 @@ def test_an_error_that_no_retry_cures_is_raised_and_leaves_the_position() -> Non
     made = subscription(AT)
     (fetch,) = plan(made)
     error = OffsetOutOfRangeError("out", log_start_offset=20, log_end_offset=30)
-    made.landed(fetch, [PartitionFetched(0, 30, 20, error.to_wire())], memoryview(b""), now=0.0)
+    made.on_complete(
+        fetch, [PartitionFetched(0, 30, 20, error.to_wire())], memoryview(b""), now=0.0
+    )
 
     with pytest.raises(OffsetOutOfRangeError):
         made.take(None, 0.0)
@@ -155,7 +157,7 @@ def test_a_reply_that_does_not_belong_to_the_fetch_is_refused() -> None:
     (fetch,) = plan(made)
 
     with pytest.raises(WireFormatError, match="1 partitions brought 1 results of 5 bytes"):
-        made.landed(fetch, [PartitionFetched(5, 0, 0)], memoryview(b""), now=0.0)
+        made.on_complete(fetch, [PartitionFetched(5, 0, 0)], memoryview(b""), now=0.0)
 
 
 def test_partitions_that_stay_assigned_keep_their_position() -> None:

@@ -63,7 +63,7 @@ async def test_of_what_is_stopped_nothing_more_is_handed_out_and_its_position_is
         assert (reader.position(FIRST), reader.processed(FIRST)) == (2, 1)
         with trio.move_on_after(5):
             await anext(records)
-        assert reader.in_hand is None
+        assert reader.in_flight_partition is None
         assert (reader.processed(FIRST), reader.processed(SECOND)) == (2, 0)
         reader.forget([FIRST, SECOND])
         assert reader.processed(FIRST) is None
@@ -81,7 +81,7 @@ async def test_what_was_lost_while_it_was_in_hand_cannot_be_vouched_for(
         reader.forget([FIRST])
 
         with pytest.raises(PartitionNotOwnedError, match="orders/0 was lost"):
-            reader.vouch()
+            reader.ack()
 
 
 async def test_what_is_in_hand_is_handed_out_again_after_a_rewind(
@@ -95,7 +95,7 @@ async def test_what_is_in_hand_is_handed_out_again_after_a_rewind(
 
         reader.rewind()
 
-        assert reader.in_hand is None
+        assert reader.in_flight_partition is None
         assert (await anext(records)).offset == 1
 
 
@@ -173,10 +173,10 @@ async def test_whoever_waits_for_hands_to_be_free_is_told(autojump_clock: MockCl
         reader.begin([FIRST])
         records = reader.records(None)
         await anext(records)
-        nursery.start_soon(reader.wait_put_down)
+        nursery.start_soon(reader.wait_finished)
         await trio.testing.wait_all_tasks_blocked()
         reader.interrupt()
 
         await anext(records)
 
-        assert reader.in_hand == FIRST
+        assert reader.in_flight_partition == FIRST

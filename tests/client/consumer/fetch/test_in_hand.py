@@ -41,7 +41,7 @@ def test_of_a_batch_that_is_read_record_by_record_all_but_the_last_are_processed
 
 def test_what_is_vouched_for_is_processed_until_the_next_is_taken() -> None:
     held = in_hand()
-    held.vouch(12)
+    held.ack(12)
     assert held.offset == 12
 
     held.take(batch_of(Columns(2, values=[b"a", b"b"]), base_offset=4))
@@ -50,12 +50,12 @@ def test_what_is_vouched_for_is_processed_until_the_next_is_taken() -> None:
 
 def test_what_is_put_down_is_not_in_hand() -> None:
     held = in_hand()
-    held.disown()
-    assert held.is_disowned
+    held.revoke()
+    assert held.is_revoked
 
-    held.put_down()
+    held.finish()
 
-    assert (held.at, held.offset, held.is_disowned) == (None, None, False)
+    assert (held.at, held.offset, held.is_revoked) == (None, None, False)
 
 
 def test_progress_is_made_with_each_record() -> None:

@@ -205,18 +205,18 @@ async def test_a_caller_that_is_cancelled_when_its_messages_come_gives_them_back
 ) -> None:
     async with queue_of(autojump_clock, (1,), visibility_timeout=600) as (queue, _):
         receiver: QueueReceiver = vars(queue)["_receiver"]
-        landed = receiver.landed
+        on_complete = receiver.on_complete
         scope = trio.CancelScope()
 
         def land_and_cancel(*what: object) -> None:
-            landed(*what)  # type: ignore[arg-type]
+            on_complete(*what)  # type: ignore[arg-type]
             scope.cancel()
 
         async def receive(scope: trio.CancelScope) -> None:
             with scope:
                 found.extend(await queue.receive(1, wait=20))
 
-        monkeypatch.setattr(receiver, "landed", land_and_cancel)
+        monkeypatch.setattr(receiver, "on_complete", land_and_cancel)
         # Who of them asks, and who goes on first then, is a matter of luck.
         for _ in range(20):
             found: list[Message] = []

@@ -121,7 +121,7 @@ async def test_what_is_given_up_at_once_does_not_hide_what_becomes_of_the_rest(
 
         cluster.answers[api.SETTLE] = refuse  # type: ignore[index]
         with pytest.raises(BatchError, match="10 of 10 messages could not be settled") as caught:
-            await settler.settle(messages, DELETE, gives_up_at=trio.current_time())
+            await settler.settle(messages, DELETE, deadline=trio.current_time())
         kinds = [type(caught.value.errors[index]) for index in range(10)]
         assert kinds == [NotLeaderError] * 5 + [InvalidReceiptError] * 5
 
@@ -211,7 +211,7 @@ async def test_when_who_sends_for_all_is_cancelled_the_others_are_served(
                 done.append(index)
 
         async def cancel_all_but_the_last() -> None:
-            while not any(lane.waiting for lane in vars(queue)["_settler"]._lanes.values()):
+            while not any(each.waiting for each in vars(queue)["_settler"]._node_queues.values()):
                 await trio.lowlevel.checkpoint()
             for scope in scopes[:-1]:
                 scope.cancel()
