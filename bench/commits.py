@@ -204,7 +204,7 @@ async def _connected(nodes: Nodes, node_id: int) -> AsyncGenerator[RpcConnection
         real_env().network,
         "127.0.0.1",
         nodes.ports[node_id],
-        client_name="bench",
+        client_id="bench",
         client_version="1",
     ) as connection:
         yield connection

@@ -46,7 +46,7 @@ class _States:
             name,
             segment_bytes=str(segment_bytes),
             durability="replicated",
-            min_dirty_ratio="0",
+            min_cleanable_dirty_ratio="0",
             delete_retention_ms="0",
         )
         self._segment_bytes = segment_bytes
@@ -117,7 +117,7 @@ def _speed(settings: Settings) -> list[Row]:
     for number in range(settings.choose(5, 3)):
         data = settings.directory / f"speed {number}"
         with broker_process(
-            data, compaction_bytes_per_s=_UNLIMITED, maintenance_interval_ms="100ms"
+            data, log_cleaner_max_bytes_per_second=_UNLIMITED, maintenance_interval_ms="100ms"
         ) as server:
             states = _States(server, "states", segment_bytes=segment_bytes)
             states.fill(count, count // 2)
@@ -155,8 +155,8 @@ def _memory(settings: Settings) -> list[Row]:
     count = settings.choose(20_000_000, 1_000_000)
     with broker_process(
         settings.directory / "memory",
-        compaction_bytes_per_s=_UNLIMITED,
-        compaction_memory_bytes=str(settings.choose(150, 34) << 20),
+        log_cleaner_max_bytes_per_second=_UNLIMITED,
+        log_cleaner_dedupe_buffer_bytes=str(settings.choose(150, 34) << 20),
         maintenance_interval_ms="100ms",
     ) as server:
         states = _States(server, "states", segment_bytes=_SEGMENT_BYTES)

@@ -50,7 +50,7 @@ class _Producer:
     def __init__(self, address: tuple[str, int], topic_id: bytes, record_count: int) -> None:
         self.connection = RawConnection(address)
         self._batches = Batches(topic_id, record_count, Acks.ALL, producer_id=0)
-        self._decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+        self._decoder = FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
         self._unsent = memoryview(b"")
         self.connection.sock.setblocking(False)
         self.answered_count = 0

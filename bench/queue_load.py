@@ -205,7 +205,7 @@ class _Load:
                 wanted -= len(messages)
 
     async def _produce(self) -> None:
-        async with self._client.producer(batch_bytes_max=QUEUE_BATCH_BYTES) as producer:
+        async with self._client.producer(batch_size=QUEUE_BATCH_BYTES) as producer:
             while self._share.left:
                 taken, due = self._share.take()
                 await producer.send_many(self._order.name, self._values(taken, due))
@@ -213,7 +213,7 @@ class _Load:
     async def _fill(self) -> None:
         group_count = self._order.group_count
         prefix = b"%d-" % time_ns()
-        async with self._client.producer(batch_bytes_max=QUEUE_BATCH_BYTES) as producer:
+        async with self._client.producer(batch_size=QUEUE_BATCH_BYTES) as producer:
             while self._share.left:
                 taken, due = self._share.take()
                 keys = None

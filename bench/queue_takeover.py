@@ -34,7 +34,7 @@ async def _measure(nodes: Nodes, lease_count: int, rounds: int) -> list[Row]:
     elected: list[float] = []
     served: list[float] = []
     async with tidelog.connect(nodes.addresses) as client:
-        await client.admin.create_queue(_NAME, partitions=1, receive_durability="strict")
+        await client.admin.create_queue(_NAME, partitions=1, receive_acks="all")
         queue = client.queue(_NAME)
         leased = await _lease(queue, lease_count)
         for _ in range(rounds):

@@ -92,7 +92,7 @@ async def _create(addresses: str, name: str, case: _Case) -> None:
             name,
             partitions=_PARTITIONS,
             fifo=case.is_fifo,
-            receive_durability=durability,
+            receive_acks=durability,
         )
 
 

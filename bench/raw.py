@@ -45,7 +45,7 @@ class RawConnection:
         """Connect and exchange hellos; nothing may take longer than `timeout_s`."""
         self.sock = connect(address)
         self.sock.settimeout(timeout_s)
-        self._core = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+        self._core = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
         hello = self.ask(api.HELLO, HelloRequest("bench", "1"))
         assert isinstance(hello, HelloReply)
         self._core.set_offered(hello.apis)
@@ -104,7 +104,7 @@ def pump(
     depth: int,
 ) -> None:
     """Send `count` frames, with `depth` of them unanswered, and wait for all replies."""
-    decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+    decoder = FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
     sent = answered = 0
     while answered < count:
         while sent < count and sent - answered < depth:

@@ -180,7 +180,7 @@ def _times(nodes: Nodes, offered: _Offered) -> list[float]:
     """Return how long each batch took, in seconds, from when it was due."""
     count = offered.count
     with _a_topic(nodes, _ALL_FSYNC, offered.record_count, count=count) as (sock, batches):
-        decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+        decoder = FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
         took: list[float] = []
         due: deque[float] = deque()
         began, sent_count = perf_counter(), 0

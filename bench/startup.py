@@ -88,7 +88,7 @@ def run(settings: Settings) -> list[Row]:
     ]
     for unflushed_bytes in kills:
         # Nothing is flushed in the background, so that all of it is unflushed at the kill.
-        with broker_process(filled.data, flush_interval_ms="1h") as server:
+        with broker_process(filled.data, log_flush_interval_ms="1h") as server:
             filled.fill(server, unflushed_bytes)
             server.stop(signal.SIGKILL)
         seconds, scanned = filled.start()

@@ -62,10 +62,14 @@ def serve_clients(
         waiting,
         offsets,
         retention,
-        config.fetch_bytes_max,
+        config.fetch_max_bytes,
     )
     queues = queue_handlers(queue_surroundings)
-    staging = staging_handlers(queue_surroundings, keeper, staged_bytes_max=config.staged_bytes_max)
+    staging = staging_handlers(
+        queue_surroundings,
+        keeper,
+        max_transaction_bytes_per_partition=config.max_transaction_bytes_per_partition,
+    )
     for serve in (queues.server.run, queues.loss_watch.run, staging.server.run):
         nursery.start_soon(serve)
     extents = LogExtents(
@@ -87,7 +91,7 @@ def serve_clients(
             session,
             ProduceHandler(env, partitions, flusher, waiting=waiting),
             FetchHandler(
-                env, partitions, waiting, nursery=nursery, fetch_bytes_max=config.fetch_bytes_max
+                env, partitions, waiting, nursery=nursery, fetch_max_bytes=config.fetch_max_bytes
             ),
             CommitHandler(groups),
             queues,

@@ -155,7 +155,7 @@ class Dispatcher:
         """
         if asking.is_reserve:
             raise OverloadedError(
-                "this broker has as many connections as it may (connections_max); what is left is"
+                "this broker has as many connections as it may (max_connections); what is left is"
                 " for other nodes of its cluster"
             )
         if self.is_shutting_down:

@@ -65,8 +65,8 @@ class BrokerStatistics:
     """Requests that wait for acknowledgements or for data."""
     waiter_count: int
     """Entries of such requests at partitions; one request may wait at many."""
-    request_memory_bytes: int
-    """Memory lent to connections, of `request_memory_bytes` in the settings."""
+    queued_max_request_bytes: int
+    """Memory lent to connections, of `queued_max_request_bytes` in the settings."""
     scrub: ScrubProgress
     """How far the search for damage has come."""
     compaction: CompactionProgress
@@ -96,7 +96,7 @@ class Broker:
         self._config = config
         self._directory = directory
         self._nursery = nursery
-        self._files = FileCache(directory.disk, open_files_max=config.open_files_max)
+        self._files = FileCache(directory.disk, max_open_files=config.max_open_files)
         self._introduction = IntroductionHandler(config, APIS, version=_VERSION)
         self._dispatcher = Dispatcher(nursery, APIS)
         self._acceptor = Acceptor(
@@ -135,7 +135,7 @@ class Broker:
             connection_count=len(self._acceptor.connections),
             waiting_count=len(self._waiting),
             waiter_count=sum(each.waiter_count for each in partitions),
-            request_memory_bytes=self._acceptor.memory.used_bytes,
+            queued_max_request_bytes=self._acceptor.memory.used_bytes,
             scrub=ScrubProgress() if self._scrubber is None else self._scrubber.progress,
             compaction=(
                 CompactionProgress() if self._compactor is None else self._compactor.progress
@@ -173,7 +173,7 @@ class Broker:
             registration,
             partitions,
             self._flusher,
-            self._config.replica_lag_max_ms,
+            self._config.replica_lag_time_max_ms,
         )
         roles = self._roles = Roles(self._surroundings, self._waiting)
         self._dispatcher.serve_followers(
@@ -224,7 +224,8 @@ class Broker:
             self._directory.disk,
             self._flusher,
             limits=CompactionLimits(
-                self._config.compaction_bytes_per_s, self._config.compaction_memory_bytes
+                self._config.log_cleaner_max_bytes_per_second,
+                self._config.log_cleaner_dedupe_buffer_bytes,
             ),
             partitions=partitions.all,
             config_of=lambda partition: None if partition.is_held else partition.config.compaction,
@@ -377,7 +378,7 @@ class Broker:
             self._directory.identity.disk_id,
             host,
             port,
-            self._config.failure_domain,
+            self._config.broker_rack,
             self._directory.clean_stop_epoch,
         )
         self._registration = Registration(
@@ -399,13 +400,13 @@ class Broker:
     def _warn_of_large_batches(self, cluster: ClusterNode) -> None:
         """Say which topics allow batches that this broker cannot receive (any more)."""
         for topic in cluster.metadata.state.catalog.topics:
-            if topic.config.log.batch_bytes_max > self._config.batch_bytes_limit:
+            if topic.config.log.max_message_bytes > self._config.max_message_bytes_limit:
                 self._env.probe(
                     "batches_beyond_frames",
                     severity="warning",
                     topic=topic.name,
-                    batch_bytes_max=topic.config.log.batch_bytes_max,
-                    batch_bytes_limit=self._config.batch_bytes_limit,
+                    max_message_bytes=topic.config.log.max_message_bytes,
+                    max_message_bytes_limit=self._config.max_message_bytes_limit,
                 )
 
 

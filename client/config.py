@@ -39,7 +39,7 @@ def _refuse(what: str, problems: dict[str, bool]) -> None:
 class ClientConfig:
     """What all parts of one client share."""
 
-    client_name: str = "tidelog-python"
+    client_id: str = "tidelog-python"
     """How the client introduces itself; it stands in the broker's log."""
 
     connect_timeout: float = 10.0
@@ -69,7 +69,7 @@ class ClientConfig:
         _refuse(
             "client",
             {
-                "client_name must not be empty": not self.client_name,
+                "client_id must not be empty": not self.client_id,
                 "connect_timeout must be above 0": self.connect_timeout <= 0,
                 "request_timeout must be above 0": self.request_timeout <= 0,
                 "retry_backoff must be above 0": self.retry_backoff <= 0,
@@ -84,7 +84,7 @@ class ClientConfig:
 class ClientSettings(TypedDict, total=False):
     """The fields of `ClientConfig`, as keywords."""
 
-    client_name: str
+    client_id: str
     connect_timeout: float
     request_timeout: float
     retry_backoff: float
@@ -101,7 +101,7 @@ class ProducerConfig:
     """Who must have a record before it counts as acknowledged: every in-sync replica (`"all"`),
     the leader (`1`), or nobody (`0`: then nothing is known, and nothing is sent again)."""
 
-    idempotent: bool = True
+    enable_idempotence: bool = True
     """Let brokers recognise batches that are sent again, so that a lost connection causes neither
     duplicates nor disorder. Without it a retry may duplicate, and only one batch of a partition
     is under way at a time, because order is kept in any case. No effect with `acks=0`."""
@@ -111,16 +111,16 @@ class ProducerConfig:
     batch of its partition is under way, so batches grow by themselves under load; more than a
     few milliseconds rarely helps."""
 
-    batch_bytes_max: int = 256 * KiB
-    """A batch is full at this size, counted as in `buffer_bytes_max`. A larger record travels
+    batch_size: int = 256 * KiB
+    """A batch is full at this size, counted as in `buffer_memory`. A larger record travels
     alone."""
 
-    buffer_bytes_max: int = 32 * MiB
+    buffer_memory: int = 32 * MiB
     """Memory for records that are not acknowledged; each counts 40 bytes on top of its key, value
     and headers until it is packed. When it is used up, `send_nowait` raises `trio.WouldBlock` and
     `send` waits."""
 
-    compression: Compression = "none"
+    compression_type: Compression = "none"
     """`lz4` costs little and helps with text; `zstd` packs better and takes more time."""
 
     max_in_flight: int = 5
@@ -136,18 +136,17 @@ class ProducerConfig:
         Raises:
             ConfigError: The message lists every problem.
         """
-        is_ordered = self.idempotent and self.acks != 0
+        is_ordered = self.enable_idempotence and self.acks != 0
         _refuse(
             "producer",
             {
                 f"acks must be 'all', 1 or 0, not {self.acks!r}": self.acks not in ("all", 1, 0),
-                f"compression must be one of {', '.join(CODEC_NAMES)}, not {self.compression!r}": (
-                    self.compression not in CODEC_NAMES
-                ),
+                f"compression_type must be one of {', '.join(CODEC_NAMES)},"
+                f" not {self.compression_type!r}": self.compression_type not in CODEC_NAMES,
                 "linger must not be negative": self.linger < 0,
-                "batch_bytes_max must be above 0": self.batch_bytes_max <= 0,
-                "buffer_bytes_max must not be below batch_bytes_max": (
-                    self.buffer_bytes_max < self.batch_bytes_max
+                "batch_size must be above 0": self.batch_size <= 0,
+                "buffer_memory must not be below batch_size": (
+                    self.buffer_memory < self.batch_size
                 ),
                 "max_in_flight must be above 0": self.max_in_flight <= 0,
                 f"max_in_flight must not be above {_IDEMPOTENT_IN_FLIGHT_MAX} when idempotent": (
@@ -162,11 +161,11 @@ class ProducerSettings(TypedDict, total=False):
     """The fields of `ProducerConfig`, as keywords."""
 
     acks: AcksSetting
-    idempotent: bool
+    enable_idempotence: bool
     linger: float
-    batch_bytes_max: int
-    buffer_bytes_max: int
-    compression: Compression
+    batch_size: int
+    buffer_memory: int
+    compression_type: Compression
     max_in_flight: int
     delivery_timeout: float
 
@@ -181,37 +180,37 @@ class ConsumerConfig:
     `latest`. `None` raises `NoPositionError` until the program seeks: skipping data or reading it
     all again is never decided in silence. An offset out of range is always an error."""
 
-    min_bytes: int = 1
-    """The broker answers when it has so many bytes, or after `max_wait`."""
+    fetch_min_bytes: int = 1
+    """The broker answers when it has so many bytes, or after `fetch_max_wait`."""
 
-    max_wait: float = 0.5
-    """How long the broker may wait for `min_bytes`."""
+    fetch_max_wait: float = 0.5
+    """How long the broker may wait for `fetch_min_bytes`."""
 
-    bytes_max: int = 8 * MiB
+    fetch_max_bytes: int = 8 * MiB
     """About how much one fetch brings, from all partitions of a broker together."""
 
-    partition_bytes_max: int = 1 * MiB
+    max_partition_fetch_bytes: int = 1 * MiB
     """About how much one fetch brings from one partition."""
 
     prefetch_bytes: int = 16 * MiB
     """Read ahead until about so many bytes are in memory; fetches under way may exceed it once."""
 
-    uncompressed_batch_bytes_max: int = 256 * MiB
+    max_uncompressed_batch_bytes: int = 256 * MiB
     """A batch that unpacks to more is refused, so that a small one cannot fill the memory."""
 
     read_from: ReadFrom = "leader"
     """Which replica of a partition is read: the `leader`; one of the `followers` in sync, so that
-    leaders have less to do; or the `nearest` one, in the same `failure_domain`. Followers know a
+    leaders have less to do; or the `nearest`, in the same rack (`client_rack`). Followers know a
     moment later what is committed. Where none is in sync, or it cannot say, the leader is read."""
 
-    failure_domain: str | None = None
+    client_rack: str | None = None
     """Where this program runs, as brokers call it; with `read_from="nearest"`."""
 
     assignor: Assignor = "uniform"
     """In a group, how partitions are shared: evenly and with few moves, or as ranges that put the
     same numbers of several topics together. What most members want is done."""
 
-    instance_id: str | None = None
+    group_instance_id: str | None = None
     """In a group, the name of a static member, the same after each restart of the program: its
     partitions wait for it while it is away, up to the session timeout of the coordinator."""
 
@@ -250,26 +249,26 @@ class ConsumerConfig:
                 f" not {self.auto_offset_reset!r}": (
                     self.auto_offset_reset not in ("earliest", "latest", None)
                 ),
-                "min_bytes must be above 0": self.min_bytes <= 0,
-                "max_wait must not be negative": self.max_wait < 0,
-                "partition_bytes_max must be above 0": self.partition_bytes_max <= 0,
-                "bytes_max must not be below partition_bytes_max": (
-                    self.bytes_max < self.partition_bytes_max
+                "fetch_min_bytes must be above 0": self.fetch_min_bytes <= 0,
+                "fetch_max_wait must not be negative": self.fetch_max_wait < 0,
+                "max_partition_fetch_bytes must be above 0": self.max_partition_fetch_bytes <= 0,
+                "fetch_max_bytes must not be below max_partition_fetch_bytes": (
+                    self.fetch_max_bytes < self.max_partition_fetch_bytes
                 ),
                 "prefetch_bytes must be above 0": self.prefetch_bytes <= 0,
-                "uncompressed_batch_bytes_max must be above 0": (
-                    self.uncompressed_batch_bytes_max <= 0
+                "max_uncompressed_batch_bytes must be above 0": (
+                    self.max_uncompressed_batch_bytes <= 0
                 ),
                 f"read_from must be 'leader', 'followers' or 'nearest', not {self.read_from!r}": (
                     self.read_from not in ("leader", "followers", "nearest")
                 ),
-                "failure_domain and read_from='nearest' go together: say both or none": (
-                    (self.read_from == "nearest") != bool(self.failure_domain)
+                "client_rack and read_from='nearest' go together: say both or none": (
+                    (self.read_from == "nearest") != bool(self.client_rack)
                 ),
                 f"assignor must be 'uniform' or 'range', not {self.assignor!r}": (
                     self.assignor not in ("uniform", "range")
                 ),
-                "instance_id must not be empty": self.instance_id == "",
+                "group_instance_id must not be empty": self.group_instance_id == "",
                 "rebalance_timeout must be above 0": self.rebalance_timeout <= 0,
                 "auto_commit_interval must be above 0": self.auto_commit_interval <= 0,
             },
@@ -277,7 +276,7 @@ class ConsumerConfig:
 
     def first_group_setting(self) -> str | None:
         """Return the name of a setting that asks for something only groups do."""
-        names = ("instance_id", "on_assigned", "on_revoked", "on_lost")
+        names = ("group_instance_id", "on_assigned", "on_revoked", "on_lost")
         return next((name for name in names if getattr(self, name) is not None), None)
 
 
@@ -285,16 +284,16 @@ class ConsumerSettings(TypedDict, total=False):
     """The fields of `ConsumerConfig`, as keywords."""
 
     auto_offset_reset: OffsetReset | None
-    min_bytes: int
-    max_wait: float
-    bytes_max: int
-    partition_bytes_max: int
+    fetch_min_bytes: int
+    fetch_max_wait: float
+    fetch_max_bytes: int
+    max_partition_fetch_bytes: int
     prefetch_bytes: int
-    uncompressed_batch_bytes_max: int
+    max_uncompressed_batch_bytes: int
     read_from: ReadFrom
-    failure_domain: str | None
+    client_rack: str | None
     assignor: Assignor
-    instance_id: str | None
+    group_instance_id: str | None
     rebalance_timeout: float
     enable_auto_commit: bool
     auto_commit_interval: float

@@ -27,7 +27,7 @@ async def produce_flights(client: tidelog.Client) -> int:
     """Write all flights; return how many there are."""
     flights = load_flights()
     await client.admin.create_topic(TOPIC, partitions=6)
-    async with client.producer(batch_bytes_max=16 << 10) as producer:
+    async with client.producer(batch_size=16 << 10) as producer:
         await producer.send_many(TOPIC, flights.values, keys=flights.keys)
     return len(flights.values)
 

@@ -16,7 +16,7 @@ def main(address: str) -> None:
         if TOPIC not in client.admin.list_topics():
             client.admin.create_topic(TOPIC)
 
-        with client.producer(compression="lz4") as producer:
+        with client.producer(compression_type="lz4") as producer:
             receipts = producer.send_many(TOPIC, [b"payment %d" % n for n in range(1000)])
             print(f"{sum(len(receipt.indexes) for receipt in receipts)} records are on disk")
 

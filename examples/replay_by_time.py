@@ -28,7 +28,7 @@ async def produce_flights(client: tidelog.Client) -> None:
     scheduled = flights.columns.index("time_hour")
     # The data is older than the retention of seven days that topics have by default.
     await client.admin.create_topic("flights", partitions=3, retention_ms="unlimited")
-    async with client.producer(compression="zstd") as producer:
+    async with client.producer(compression_type="zstd") as producer:
         for key, value in zip(flights.keys, flights.values, strict=True):
             moment = datetime.fromisoformat(value.split(b",")[scheduled].decode())
             producer.send_nowait("flights", value, key=key, timestamp_ms=milliseconds(moment))

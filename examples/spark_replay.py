@@ -25,7 +25,7 @@ def produce_flights(topic: str, address: str) -> int:
     with blocking.connect(address) as client:
         if topic not in client.admin.list_topics():
             client.admin.create_topic(topic, partitions=3)
-        with client.producer(compression="zstd") as producer:
+        with client.producer(compression_type="zstd") as producer:
             for key, value in zip(flights.keys, flights.values, strict=True):
                 producer.send_nowait(topic, value, key=key)
             producer.flush()

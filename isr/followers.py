@@ -176,7 +176,7 @@ class Followers:
 
     def next_deadline_ms(self, ends: LeaderEnds) -> int | None:
         """Return when `next_wish` may have something to say though nobody reports; or `None`."""
-        lag_max_ms = self._view.replica_lag_max_ms
+        lag_max_ms = self._view.replica_lag_time_max_ms
         times = [
             progress.caught_up_ms + lag_max_ms + 1
             for node_id, progress in self._progress.items()
@@ -234,7 +234,7 @@ class Followers:
 
     def _wanted(self, ends: LeaderEnds, *, now_ms: int) -> list[int]:
         wanted: list[int] = []
-        late_before_ms = now_ms - self._view.replica_lag_max_ms
+        late_before_ms = now_ms - self._view.replica_lag_time_max_ms
         join_from = max(ends.high_watermark, self._epoch_start_offset)
         for node_id in self.replicas.assigned_replicas:
             progress = self._progress.get(node_id)

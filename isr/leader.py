@@ -18,7 +18,7 @@ class PartitionLeader:
     """What one leader, in one leader epoch, knows of its partition.
 
     Invariant: the high watermark never falls, never passes what the leader itself has, and does not
-    move while fewer than `min_in_sync_replicas` are in sync.
+    move while fewer than `min_insync_replicas` are in sync.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class PartitionLeader:
         replicas = self._followers.replicas
         return (
             f"{len(replicas.in_sync_replicas)} of {len(replicas.assigned_replicas)} replicas are"
-            f" in sync, and {replicas.min_in_sync_replicas} must be (min_in_sync_replicas)"
+            f" in sync, and {replicas.min_insync_replicas} must be (min_insync_replicas)"
         )
 
     def _everywhere(self) -> int:

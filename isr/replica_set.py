@@ -21,13 +21,13 @@ class ReplicaSet(msgspec.Struct, frozen=True):
     """Those without which nothing is committed."""
     partition_epoch: int = 0
     """Rises with every change of the two."""
-    min_in_sync_replicas: int = 1
+    min_insync_replicas: int = 1
     """Nothing is committed while fewer are in sync."""
 
     @property
     def has_enough(self) -> bool:
         """Whether something can be committed."""
-        return len(self.in_sync_replicas) >= self.min_in_sync_replicas
+        return len(self.in_sync_replicas) >= self.min_insync_replicas
 
 
 class BrokerFacts(NamedTuple):
@@ -45,7 +45,7 @@ class BrokerView(msgspec.Struct, frozen=True):
     """Of the broker itself."""
     facts_of: Callable[[int], BrokerFacts | None]
     """Returns what is committed of a broker now; `None` for one that is not registered."""
-    replica_lag_max_ms: int = REPLICA_LAG_MAX_MS
+    replica_lag_time_max_ms: int = REPLICA_LAG_MAX_MS
 
 
 ALONE = ReplicaSet((0,), (0,))

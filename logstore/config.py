@@ -28,10 +28,10 @@ class LogConfig:
     index_interval_bytes: int = 4 * KiB
     """Distance of index entries. A read may begin this much too early."""
 
-    batch_bytes_max: int = 1 * MiB
+    max_message_bytes: int = 1 * MiB
     """Larger batches are refused before a byte is written."""
 
-    partition_bytes_max: int | None = None
+    max_partition_bytes: int | None = None
     """Refuse a batch before the segments would take more than this together; `None` never does."""
 
     retention_ms: int | None = 7 * 24 * 3600 * 1000
@@ -50,10 +50,10 @@ class LogConfig:
         """Check the relations between settings."""
         assert 0 < self.segment_bytes <= SEGMENT_BYTES_LIMIT
         assert 0 < self.index_interval_bytes <= self.segment_bytes
-        assert self.batch_bytes_max <= SEGMENT_BYTES_LIMIT
+        assert self.max_message_bytes <= SEGMENT_BYTES_LIMIT
         assert self.retention_ms is None or self.retention_ms > 0
         assert self.retention_bytes is None or self.retention_bytes >= 0
-        assert self.partition_bytes_max is None or self.partition_bytes_max > 0
+        assert self.max_partition_bytes is None or self.max_partition_bytes > 0
 
     def require_size(self, size_bytes: int) -> None:
         """Check that a batch is not too large.
@@ -61,12 +61,12 @@ class LogConfig:
         Raises:
             RecordTooLargeError: It is.
         """
-        if size_bytes > self.batch_bytes_max:
+        if size_bytes > self.max_message_bytes:
             raise RecordTooLargeError(
                 f"a batch of {size_bytes} bytes is larger than this topic's limit of"
-                f" {self.batch_bytes_max} bytes (batch_bytes_max)",
+                f" {self.max_message_bytes} bytes (max_message_bytes)",
                 size_bytes=size_bytes,
-                limit_bytes=self.batch_bytes_max,
+                limit_bytes=self.max_message_bytes,
             )
 
     def require_room(self, size_bytes: int, log_bytes: int) -> None:
@@ -75,11 +75,11 @@ class LogConfig:
         Raises:
             PartitionFullError: It may not.
         """
-        limit = self.partition_bytes_max
+        limit = self.max_partition_bytes
         if limit is not None and log_bytes + size_bytes > limit:
             raise PartitionFullError(
                 f"the partition takes {log_bytes} bytes, and {size_bytes} more would be above this"
-                f" topic's limit of {limit} bytes (partition_bytes_max); there is room when"
+                f" topic's limit of {limit} bytes (max_partition_bytes); there is room when"
                 " retention or `tidelog topic delete-records` has freed some"
             )
 

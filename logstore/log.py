@@ -126,8 +126,8 @@ class PartitionLog:
         `batch` is stamped in place. Nothing is written when an error is raised.
 
         Raises:
-            RecordTooLargeError: The batch is larger than `batch_bytes_max`.
-            PartitionFullError: The log would be larger than `partition_bytes_max`.
+            RecordTooLargeError: The batch is larger than `max_message_bytes`.
+            PartitionFullError: The log would be larger than `max_partition_bytes`.
             OutOfOrderSequenceError: A batch of this producer is missing before it.
             DuplicateSequenceError: It was appended before, too long ago to say where.
             FencedProducerError: A newer epoch of this producer has written.
@@ -142,7 +142,7 @@ class PartitionLog:
         known_at = self.producers.admit(header, now_ms=now_ms)
         if known_at is not None:
             return Appended(known_at, known_at + header.last_offset_delta + 1, True)
-        if self.config.partition_bytes_max is not None and not header.was_staged:
+        if self.config.max_partition_bytes is not None and not header.was_staged:
             self.config.require_room(size, self.size_bytes)
         assert self.leader_epochs.may_assign(leader_epoch), f"epoch {leader_epoch} is over"
         base_offset = self._segments.active.end_offset
@@ -379,7 +379,7 @@ class PartitionLog:
 
     def look_for_room(self, *, reserve_bytes: int = 0) -> None:
         """Take appends while there is room beyond the reserve; `OSError` if the disk failed."""
-        self._availability.look_for_room(self.config.batch_bytes_max, reserve_bytes=reserve_bytes)
+        self._availability.look_for_room(self.config.max_message_bytes, reserve_bytes=reserve_bytes)
 
     def apply_retention(self, *, high_watermark: int, now_ms: int, wanted: int = 0) -> Removal:
         """Take the oldest segments out of the log, and return what removes their files.

@@ -23,12 +23,12 @@ def _require(holds: bool, message: str) -> None:
         raise InvalidConfigError(message)
 
 
-class ReceiveDurability(Enum):
+class ReceiveAcks(Enum):
     """When the reply to a receive goes out."""
 
-    STRICT = "strict"
+    ALL = "all"
     """When the receive is committed: counts are exact, whatever happens to brokers."""
-    LAZY = "lazy"
+    LEADER = "leader"
     """At once: a leader that is lost may take its last receives with it."""
 
 
@@ -118,16 +118,16 @@ class QueueConfig:
     """Topic id and partition for the dead letters of this partition."""
     retry_backoff: RetryBackoff = NO_BACKOFF
     """How long a message waits that was released without a delay being said."""
-    receive_durability: ReceiveDurability = ReceiveDurability.STRICT
+    receive_acks: ReceiveAcks = ReceiveAcks.ALL
     is_fifo: bool = False
     """Groups are in order; receipts count only while their lease lasts."""
-    has_fencing: bool = False
+    require_latest_receipt: bool = False
     """Only the last receipt of a message settles it. Without it an older one may still delete."""
-    leased_max: int = 120_000
-    """Messages that are leased at once, in one partition."""
-    lanes: Sequence[int] = ()
+    max_in_flight: int = 120_000
+    """Messages that are in flight (received, not settled) at once, in one partition."""
+    priority_weights: Sequence[int] = ()
     """The weight of each priority, the most urgent first; none: there are no priorities."""
-    has_fairness: bool = False
+    fair_delivery: bool = False
     """Standard queues: groups with many leased messages wait behind those with few."""
 
     def __post_init__(self) -> None:
@@ -141,13 +141,19 @@ class QueueConfig:
             self.max_receive_count is None or self.max_receive_count >= 1,
             "a message is delivered at least once before it is a dead letter",
         )
-        _require(self.leased_max >= 1, "at least one message may be leased")
-        _require(all(weight >= 1 for weight in self.lanes), "the weight of a lane is at least 1")
+        _require(self.max_in_flight >= 1, "at least one message may be in flight")
         _require(
-            not (self.is_fifo and (self.lanes or self.has_fairness)),
-            "a FIFO queue has an order of its own: neither lanes nor fairness",
+            all(weight >= 1 for weight in self.priority_weights),
+            "the weight of a priority is at least 1",
         )
-        _require(not (self.lanes and self.has_fairness), "a queue has either lanes or fairness")
+        _require(
+            not (self.is_fifo and (self.priority_weights or self.fair_delivery)),
+            "a FIFO queue has an order of its own: neither priority_weights nor fair_delivery",
+        )
+        _require(
+            not (self.priority_weights and self.fair_delivery),
+            "a queue has either priority_weights or fair_delivery",
+        )
 
     @property
     def deliveries_max(self) -> int | None:
@@ -157,4 +163,4 @@ class QueueConfig:
     @property
     def is_fenced(self) -> bool:
         """Whether only the last receipt of a message settles it."""
-        return self.is_fifo or self.has_fencing
+        return self.is_fifo or self.require_latest_receipt

@@ -10,9 +10,9 @@ How a shell uses it, on the broker that leads the journal:
 3. Tell it of committed records from `records_from` on: `on_records`, for each stretch. When
    `is_ready`, it can be asked.
 4. For a command: `outcome = queue.<command>(...)`; append `outcome.frames` to the journal, in
-   their order; `apply` each; send the reply when what was appended is committed (or at once, where
-   the queue says `lazy`). No other command may come between the three first steps. If appending
-   fails or the leadership is lost, throw the whole object away.
+   their order; `apply` each; send the reply when what was appended is committed (or at once, if
+   `receive_acks` is `leader`). No other command may come between the three first steps. If
+   appending fails or the leadership is lost, throw the whole object away.
 5. Call `advance(now_ms)` no later than `next_deadline_ms` says: then messages are visible again.
    After that, and after every applied frame and stretch of records, who waits for messages may
    find some: look with a plan.

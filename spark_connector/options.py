@@ -187,7 +187,7 @@ class ConnectionOptions:
     request_timeout_ms: int = _REQUEST_TIMEOUT_MS
     """How long to go on asking while that may help."""
     connect_timeout_ms: int = _CONNECT_TIMEOUT_MS
-    client_name: str = "spark"
+    client_id: str = "spark"
     """Told to brokers, for their logs."""
 
     @classmethod
@@ -206,7 +206,7 @@ class ConnectionOptions:
             addresses=tuple(parse_addresses(servers)),
             request_timeout_ms=request,
             connect_timeout_ms=connect,
-            client_name=given.text("client.name") or "spark",
+            client_id=given.text("client.name") or "spark",
         )
 
 

@@ -18,7 +18,7 @@ async def open_broker(
     """Run a broker on `data_dir` while the block runs; then stop it cleanly.
 
     `broker.address` is where clients connect to; by default a free port of this machine.
-    `settings` are fields of the broker's configuration, such as `flush_interval_ms=1000`.
+    `settings` are fields of the broker's configuration, such as `log_flush_interval_ms=1000`.
     If cancelled, the broker ends as in a crash: what was acknowledged is safe.
 
     Raises:

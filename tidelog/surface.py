@@ -246,7 +246,7 @@ def open_broker(
     Args:
         data_dir: Where its data is; made if it is not there.
         listen: Where it listens; by default on a free port of this machine.
-        settings: Fields of the broker's configuration, such as `flush_interval_ms=1000`.
+        settings: Fields of the broker's configuration, such as `log_flush_interval_ms=1000`.
 
     Raises:
         DataDirectoryError: The data directory is in use, of another node, or damaged.

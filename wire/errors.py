@@ -201,7 +201,7 @@ class LeaderNotAvailableError(RetriableError):
 
 @final
 class NotEnoughReplicasError(RetriableError):
-    """Fewer replicas are in sync, or would be, than `min_in_sync_replicas`."""
+    """Fewer replicas are in sync, or would be, than `min_insync_replicas`."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
@@ -435,7 +435,7 @@ class DuplicateBrokerError(BrokerError):
 
 @final
 class PartitionFullError(BrokerError):
-    """The partition is as large as `partition_bytes_max` of its topic allows."""
+    """The partition is as large as `max_partition_bytes` of its topic allows."""
 
     code = ErrorCode.PARTITION_FULL
 

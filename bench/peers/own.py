@@ -45,20 +45,20 @@ TIDELOG: Final = System(
             "durability=replicated",
             "acks=all",
             "three replicas",
-            "min_in_sync_replicas=2",
+            "min_insync_replicas=2",
         ),
         Promise.FSYNC_THREE: (
             "durability=fsync",
             "acks=all",
             "three replicas",
-            "min_in_sync_replicas=2",
+            "min_insync_replicas=2",
         ),
     },
     promises={"log": tuple(Promise), "queue": tuple(Promise)},
     remarks=(
         "Broker and client with all defaults; producers are idempotent, CRCs are checked by both.",
         (
-            "Queues: four partitions, receive_durability=lazy, the default: what is sent or deleted"
+            "Queues: four partitions, receive_acks=leader, the default: what is sent or deleted"
             " is committed as promised; who receives does not wait for that."
         ),
     ),

@@ -72,83 +72,83 @@ class BrokerConfig:
     same text goes to all of them. Empty means a cluster of one. A node that joins a cluster later
     names itself and some of those that are there."""
 
-    failure_domain: str = ""
-    """What fails together with this broker, such as a machine or a rack; replicas of a partition
-    are spread over failure domains. Empty means one of its own."""
+    broker_rack: str = ""
+    """The rack, zone or machine with which this broker fails together; replicas of a partition
+    are spread over racks. Empty means one of its own."""
 
-    frame_bytes_max: int = _number(16 * MiB, low=2 * MiB, high=256 * MiB)
+    socket_request_max_bytes: int = _number(16 * MiB, low=2 * MiB, high=256 * MiB)
     """Longer requests are refused. Must hold the largest batch of any topic; with `peers` at least
     9 MiB."""
 
-    request_memory_bytes: int = _number(64 * MiB, low=4 * MiB, high=1 << 40)
+    queued_max_request_bytes: int = _number(64 * MiB, low=4 * MiB, high=1 << 40)
     """Memory for requests that are being received, of all connections together. Connections
-    that need more wait for it. At least twice `frame_bytes_max`."""
+    that need more wait for it. At least twice `socket_request_max_bytes`."""
 
-    connections_max: int = _number(10_000, low=1, high=1_000_000)
+    max_connections: int = _number(10_000, low=1, high=1_000_000)
     """Further connections are closed at once; with `peers`, 64 more are kept for other nodes."""
 
-    in_flight_requests_max: int = _number(4096, low=1, high=1_000_000)
+    max_in_flight_requests_per_connection: int = _number(4096, low=1, high=1_000_000)
     """Unanswered requests of one connection before no more of it are read. Each long poll is one,
     so this is also at how many queues one client can wait at the same time."""
 
-    reply_bytes_max: int = _number(8 * MiB, low=1 << 16, high=1 << 30)
+    max_queued_response_bytes: int = _number(8 * MiB, low=1 << 16, high=1 << 30)
     """Replies of one connection that may wait for a slow reader before no more of its
     requests are read."""
 
-    fetch_bytes_max: int = _number(64 * MiB, low=MiB, high=128 * MiB)
+    fetch_max_bytes: int = _number(64 * MiB, low=MiB, high=128 * MiB)
     """Upper bound of one fetch reply, whatever was asked for."""
 
-    stalled_frame_ms: int = _number(30_000, low=100, high=24 * _HOUR_MS)
+    stalled_request_timeout_ms: int = _number(30_000, low=100, high=24 * _HOUR_MS)
     """A connection that sent half a frame and then nothing for so long is closed. While others
     wait for memory, so is one that has held some for so long without sending the whole frame."""
 
-    flush_interval_ms: int = _number(5_000, low=10, high=24 * _HOUR_MS)
+    log_flush_interval_ms: int = _number(5_000, low=10, high=24 * _HOUR_MS)
     """Topics with `durability = replicated` are synced in the background this often."""
 
     maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
     """How often segments are rolled, deleted by age and size, and looked at for compaction."""
 
-    disk_reserve_bytes: int = _number(0, low=0, high=1 << 50)
+    min_free_disk_bytes: int = _number(0, low=0, high=1 << 50)
     """When less than this is free on the disk, nothing more is appended to topics, which are
     read-only until there is room; what is left is for the metadata, checkpoints and repairs. Looked
     at every `maintenance_interval_ms`."""
 
-    retention_disk_bytes: int = _number(0, low=0, high=1 << 50)
+    log_retention_disk_bytes: int = _number(0, low=0, high=1 << 50)
     """When the topics of this broker take more than this together, their oldest segments are
     deleted, also those that `retention_ms` would keep; 0 is no limit. Journals of queues and what
     is staged do not count."""
 
-    staged_bytes_max: int = _number(4096 * MiB, low=MiB, high=1 << 50)
+    max_transaction_bytes_per_partition: int = _number(4096 * MiB, low=MiB, high=1 << 50)
     """On disk for one partition of what is staged and not committed, or committed and not appended;
     who stages more is told to wait."""
 
-    scrub_bytes_per_s: int = _number(4 * MiB, low=0, high=1 << 40)
+    scrub_max_bytes_per_second: int = _number(4 * MiB, low=0, high=1 << 40)
     """How fast records on disk are read again in the background, to find damage before somebody
     needs them; 0 is never. A small batch counts as 4 KiB."""
 
     scrub_interval_ms: int = _number(24 * _HOUR_MS, low=1_000, high=10_000 * 24 * _HOUR_MS)
     """How often that begins anew at most, however little there is to read."""
 
-    compaction_bytes_per_s: int = _number(16 * MiB, low=64 << 10, high=1 << 40)
+    log_cleaner_max_bytes_per_second: int = _number(16 * MiB, low=64 << 10, high=1 << 40)
     """How fast topics are read that are to be compacted, all together. A small batch counts as
     4 KiB."""
 
-    compaction_memory_bytes: int = _number(64 * MiB, low=34 * MiB, high=1 << 40)
+    log_cleaner_dedupe_buffer_bytes: int = _number(64 * MiB, low=34 * MiB, high=1 << 40)
     """For the keys of the log that is being compacted, one at a time: 32 bytes for each key. More
     keys take more rounds, not more memory."""
 
-    replica_lag_max_ms: int = _number(10_000, low=100, high=_HOUR_MS)
+    replica_lag_time_max_ms: int = _number(10_000, low=100, high=_HOUR_MS)
     """A follower that was not caught up with its leader for so long is not in sync any more."""
 
-    group_session_timeout_ms: int = _number(45_000, low=1_000, high=_HOUR_MS)
+    group_consumer_session_timeout_ms: int = _number(45_000, low=1_000, high=_HOUR_MS)
     """A member of a consumer group that is not heard of for so long is fenced, and others read its
     partitions. This and the next four are decided by the node that leads: the same everywhere."""
 
-    group_heartbeat_interval_ms: int = _number(5_000, low=100, high=_HOUR_MS)
+    group_consumer_heartbeat_interval_ms: int = _number(5_000, low=100, high=_HOUR_MS)
     """How often members of consumer groups are heard of; it bounds how late they learn of a change.
-    Twice this and 5 s more fit into `group_session_timeout_ms`."""
+    Twice this and 5 s more fit into `group_consumer_session_timeout_ms`."""
 
-    group_initial_delay_ms: int = _number(3_000, low=0, high=_HOUR_MS)
+    group_initial_rebalance_delay_ms: int = _number(3_000, low=0, high=_HOUR_MS)
     """The first member of an empty group waits so long for others."""
 
     group_replacement_delay_ms: int = _number(5_000, low=0, high=15_000)
@@ -160,7 +160,7 @@ class BrokerConfig:
     shutdown_grace_ms: int = _number(10_000, low=0, high=_HOUR_MS)
     """How long a shutdown waits for requests under way."""
 
-    open_files_max: int = _number(512, low=16, high=1_000_000)
+    max_open_files: int = _number(512, low=16, high=1_000_000)
     """Segment files kept open."""
 
     log_format: str = _choice("console", allowed=LOG_FORMATS)
@@ -179,15 +179,16 @@ class BrokerConfig:
             ConfigError: Listing every problem.
         """
         problems = [problem for item in fields(self) for problem in self._out_of_range(item.name)]
-        if self.request_memory_bytes < 2 * self.frame_bytes_max:
+        if self.queued_max_request_bytes < 2 * self.socket_request_max_bytes:
             problems.append(
-                f"request_memory_bytes must be at least twice frame_bytes_max,"
-                f" {2 * self.frame_bytes_max}, not {self.request_memory_bytes}"
+                f"queued_max_request_bytes must be at least twice socket_request_max_bytes,"
+                f" {2 * self.socket_request_max_bytes}, not {self.queued_max_request_bytes}"
             )
-        if self.peers and self.frame_bytes_max < FRAME_BYTES_OF_PEERS:
+        if self.peers and self.socket_request_max_bytes < FRAME_BYTES_OF_PEERS:
             problems.append(
-                f"frame_bytes_max must be at least {FRAME_BYTES_OF_PEERS} in a cluster of several"
-                f" nodes, for what they decide comes in frames so large, not {self.frame_bytes_max}"
+                f"socket_request_max_bytes must be at least {FRAME_BYTES_OF_PEERS}"
+                " in a cluster of several nodes, for what they decide comes in frames so large,"
+                f" not {self.socket_request_max_bytes}"
             )
         if not self.data_dir:
             problems.append("data_dir must not be empty")
@@ -207,19 +208,19 @@ class BrokerConfig:
     def groups(self) -> GroupConfig:
         """Times of consumer groups; those that cannot be set are as they are."""
         return GroupConfig(
-            heartbeat_interval_ms=self.group_heartbeat_interval_ms,
-            waiting_interval_ms=min(1_000, self.group_heartbeat_interval_ms),
-            session_timeout_ms=self.group_session_timeout_ms,
-            busy_max_ms=max(1_800_000, self.group_session_timeout_ms),
-            initial_delay_ms=self.group_initial_delay_ms,
+            heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
+            waiting_interval_ms=min(1_000, self.group_consumer_heartbeat_interval_ms),
+            session_timeout_ms=self.group_consumer_session_timeout_ms,
+            busy_max_ms=max(1_800_000, self.group_consumer_session_timeout_ms),
+            initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             replacement_delay_ms=self.group_replacement_delay_ms,
             offsets_retention_ms=self.offsets_retention_ms,
         )
 
     @property
-    def batch_bytes_limit(self) -> int:
-        """The largest `batch_bytes_max` that a topic may have on this broker."""
-        return self.frame_bytes_max - _FRAME_OVERHEAD_BYTES
+    def max_message_bytes_limit(self) -> int:
+        """The largest `max_message_bytes` that a topic may have on this broker."""
+        return self.socket_request_max_bytes - _FRAME_OVERHEAD_BYTES
 
     def _out_of_range(self, name: str) -> list[str]:
         value: object = getattr(self, name)
@@ -258,13 +259,13 @@ class BrokerConfig:
 
     def _wrong_group_settings(self) -> list[str]:
         margin_ms = GroupConfig().lease_margin_ms
-        least_ms = 2 * self.group_heartbeat_interval_ms + margin_ms
-        if self.group_session_timeout_ms >= least_ms:
+        least_ms = 2 * self.group_consumer_heartbeat_interval_ms + margin_ms
+        if self.group_consumer_session_timeout_ms >= least_ms:
             return []
         problem = (
-            f"group_session_timeout_ms must be at least {least_ms}, twice"
-            f" group_heartbeat_interval_ms and {margin_ms} more, not"
-            f" {self.group_session_timeout_ms}"
+            f"group_consumer_session_timeout_ms must be at least {least_ms}, twice"
+            f" group_consumer_heartbeat_interval_ms and {margin_ms} more, not"
+            f" {self.group_consumer_session_timeout_ms}"
         )
         return [problem]
 
@@ -274,11 +275,10 @@ class BrokerConfig:
             log = topic_config(self.topic_defaults).log
         except InvalidConfigError as error:
             return [f"topic_defaults: {error}"]
-        if log.batch_bytes_max > max(self.batch_bytes_limit, MiB):
-            allowed = self.batch_bytes_limit
-            return [
-                f"topic_defaults: batch_bytes_max is more than frame_bytes_max allows, {allowed}"
-            ]
+        if log.max_message_bytes > max(self.max_message_bytes_limit, MiB):
+            allowed = self.max_message_bytes_limit
+            name = "max_message_bytes is above"
+            return [f"topic_defaults: {name} {allowed}, what socket_request_max_bytes allows"]
         return []
 
 

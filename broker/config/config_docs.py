@@ -44,7 +44,7 @@ _EXAMPLE = """
 data_dir = "/var/lib/tidelog"
 listen = "0.0.0.0:8433"
 advertised = "broker-1.example.com:8433"
-request_memory_bytes = "256MiB"
+queued_max_request_bytes = "256MiB"
 
 [topic_defaults]
 retention_ms = "3d"
@@ -73,7 +73,7 @@ _CLUSTER = """
 
 Changed while the cluster works, with `tidelog cluster alter`, and in force at once on all brokers;
 kept in the metadata of the cluster. Where a broker has a setting of the same name, this one is
-above all that it was started with, and `own` leaves it to each broker. For one broker it is set
+above all that it was started with, and `inherit` leaves it to each broker. For one broker it is set
 with `NAME@NODE`, above what is set for all. All other settings of brokers take a restart.
 `tidelog cluster config NODE` lists what is in force at a broker, and who said so.
 """

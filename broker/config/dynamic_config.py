@@ -84,7 +84,7 @@ class LiveConfig:
 
         Where scrubbing is off, only a start turns it on.
         """
-        is_off = name == "scrub_bytes_per_s" and not self.own.scrub_bytes_per_s
+        is_off = name == "scrub_max_bytes_per_second" and not self.own.scrub_max_bytes_per_second
         return name in CHANGED_AT_RUN_TIME and not is_off
 
     def sources(self) -> Mapping[str, str]:

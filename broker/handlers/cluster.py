@@ -178,7 +178,7 @@ class ClusterHandler:
             node_id,
             host,
             port,
-            "" if broker is None else broker.failure_domain,
+            "" if broker is None else broker.rack,
             self._role(node_id),
             _status(broker),
             load.leader_count,

@@ -125,14 +125,14 @@ class FetchHandler:
         waiting: Waiting,
         *,
         nursery: trio.Nursery,
-        fetch_bytes_max: int,
+        fetch_max_bytes: int,
     ) -> None:
         """Read from `partitions`; cold reads run in `nursery`."""
         self._env = env
         self._partitions = partitions
         self.waiting = waiting
         self._nursery = nursery
-        self._fetch_bytes_max = fetch_bytes_max
+        self._fetch_max_bytes = fetch_max_bytes
         self._reader = SliceReader(env)
 
     def handle(self, request: FetchRequest, replier: Replier) -> None:
@@ -149,7 +149,7 @@ class FetchHandler:
 
     def collect(self, request: FetchRequest) -> list[Found]:
         """Look what every partition has; when the answer is full, only whether there is more."""
-        remaining = min(request.bytes_max, self._fetch_bytes_max)
+        remaining = min(request.bytes_max, self._fetch_max_bytes)
         if self._env.buggify("fetch cut short"):
             remaining = 1
         is_first = True

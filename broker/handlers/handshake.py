@@ -35,8 +35,8 @@ class IntroductionHandler:
             cluster_id or "",
             self._config.node_id,
             self._versions,
-            self._config.frame_bytes_max,
-            self._config.in_flight_requests_max,
+            self._config.socket_request_max_bytes,
+            self._config.max_in_flight_requests_per_connection,
         )
 
     def peer_status(self, request: PeerStatusRequest, attachment: memoryview) -> PeerStatusReply:

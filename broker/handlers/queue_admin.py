@@ -144,10 +144,11 @@ class QueueAdminHandler:
         return DeleteQueueReply(answer.queue_id)
 
     def _check_batch_limit(self, overrides: dict[str, str]) -> None:
-        limit = self._config.batch_bytes_limit
-        if topic_config(overrides).log.batch_bytes_max > limit:
+        limit = self._config.max_message_bytes_limit
+        if topic_config(overrides).log.max_message_bytes > limit:
             raise InvalidConfigError(
-                f"batch_bytes_max is larger than this broker's frame_bytes_max allows, {limit}"
+                "max_message_bytes is larger than this broker's socket_request_max_bytes"
+                f" allows, {limit}"
             )
 
     def _describe(self, journal: Topic, users: Iterable[Topic]) -> QueueDescription:

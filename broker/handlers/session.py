@@ -71,11 +71,11 @@ class SessionHandler:
             host, port = parse_address(self._config.advertised)
         own_id = self._config.node_id
         others = [
-            BrokerAddress(broker.node_id, broker.host, broker.port, broker.failure_domain)
+            BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
             for broker in self._cluster.metadata.state.brokers.values()
             if broker.node_id != own_id and not broker.is_fenced
         ]
-        brokers = [BrokerAddress(own_id, host, port, self._config.failure_domain), *others]
+        brokers = [BrokerAddress(own_id, host, port, self._config.broker_rack), *others]
         return sorted(brokers, key=lambda broker: broker.node_id)
 
     def may_be_behind(self, request: MetadataRequest) -> bool:

@@ -17,7 +17,7 @@ from tidelog.coordinator.metadata.catalog import (
     DeleteTopic,
     Topic,
 )
-from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import AddPartitions, Command, CreateReplicatedTopic
 from tidelog.coordinator.metadata.records import Partition as ReplicatedPartition
 from tidelog.coordinator.metadata.topic_config import (
@@ -244,14 +244,14 @@ class TopicsHandler:
         return DeleteRecordsReply(partition.log.log_start_offset)
 
     def _check_batch_limit(self, overrides: dict[str, str]) -> None:
-        limit = self._config.batch_bytes_limit
-        batch_bytes_max = topic_config(
-            {name: text for name, text in overrides.items() if name == "batch_bytes_max"}
-        ).log.batch_bytes_max
-        if batch_bytes_max > limit:
+        limit = self._config.max_message_bytes_limit
+        max_message_bytes = topic_config(
+            {name: text for name, text in overrides.items() if name == "max_message_bytes"}
+        ).log.max_message_bytes
+        if max_message_bytes > limit:
             raise InvalidConfigError(
-                f"batch_bytes_max is {batch_bytes_max}, this broker's frame_bytes_max allows"
-                f" {limit}"
+                f"max_message_bytes is {max_message_bytes}, this broker's"
+                f" socket_request_max_bytes allows {limit}"
             )
 
     def _describe(self, topic: Topic) -> TopicDescription:
@@ -260,8 +260,8 @@ class TopicsHandler:
         factor = min((each.replication_factor for each in known), default=1)
         settings = effective_settings(topic.overrides)
         # What is in force depends on how many replicas there are.
-        minimum = "min_in_sync_replicas"
-        settings[minimum] = str(min_in_sync_replicas(topic, state.config, factor))
+        minimum = "min_insync_replicas"
+        settings[minimum] = str(min_insync_replicas(topic, state.config, factor))
         is_of_cluster = minimum in state.overrides and minimum not in topic.overrides
         return TopicDescription(
             topic.name,

@@ -69,11 +69,13 @@ class Maintenance:
 
     async def _flush_lazily(self) -> None:
         while True:
-            await trio.sleep(self._config().flush_interval_ms / 1000)
+            await trio.sleep(self._config().log_flush_interval_ms / 1000)
             self._flusher.flush_lazy()
 
     async def _tidy(self) -> None:
-        interval_ms = min(self._config().maintenance_interval_ms, self._config().stalled_frame_ms)
+        interval_ms = min(
+            self._config().maintenance_interval_ms, self._config().stalled_request_timeout_ms
+        )
         while True:
             await trio.sleep(interval_ms / 1000)
             now = trio.current_time()
@@ -88,14 +90,14 @@ class Maintenance:
                 self._partitions.drop_files()
             self._retention.begin_round()
             self._blank -= self._flusher.take_wanted()
-            if round_number % _BLANK_ROUNDS == 0 or self._config().disk_reserve_bytes:
+            if round_number % _BLANK_ROUNDS == 0 or self._config().min_free_disk_bytes:
                 self._blank.clear()
             for count, partition in enumerate(self._partitions.all()):
                 if count % _AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
                 if partition in self._blank:
                     continue
-                if partition.log.is_idle and not self._config().disk_reserve_bytes:
+                if partition.log.is_idle and not self._config().min_free_disk_bytes:
                     self._blank.add(partition)
                     continue
                 is_gone = self._partitions.replica(*partition.key) is not partition
@@ -115,7 +117,7 @@ class Maintenance:
         log = partition.log
         now_ms = self._env.clock.now_ms()
         segments_before = log.segment_count
-        log.look_for_room(reserve_bytes=self._config().disk_reserve_bytes)
+        log.look_for_room(reserve_bytes=self._config().min_free_disk_bytes)
         log.roll_if_old(now_ms=now_ms, force=self._env.buggify("roll early"))
         before_ms = now_ms - log.config.producer_expiry_ms
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)

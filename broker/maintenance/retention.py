@@ -45,7 +45,7 @@ class Retention:
         """Find out what takes too much together."""
         self._wanted.clear()
         self._disk = self._counted = None
-        bytes_max = self._config().retention_disk_bytes
+        bytes_max = self._config().log_retention_disk_bytes
         if bytes_max:
             counted, self._counted = self._measured()
             counts = surplus_counts(self._counted, bytes_max=bytes_max)
@@ -58,7 +58,7 @@ class Retention:
 
         As it was in the last round of maintenance. `None`: nothing limits that, or not this one.
         """
-        bytes_max = self._config().retention_disk_bytes
+        bytes_max = self._config().log_retention_disk_bytes
         if not bytes_max or not _counts(partition):
             return None
         if self._disk is None or self._disk.bytes_max != bytes_max:

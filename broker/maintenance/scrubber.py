@@ -61,7 +61,7 @@ class Scrubber:
         """
         self._env = env
         self._config = config
-        self._is_on = config().scrub_bytes_per_s > 0
+        self._is_on = config().scrub_max_bytes_per_second > 0
         self._interval_s = config().scrub_interval_ms / 1000
         self._partitions = partitions
         self._flusher = flusher
@@ -70,7 +70,7 @@ class Scrubber:
 
     @property
     def _bytes_per_s(self) -> int:
-        return self._config().scrub_bytes_per_s
+        return self._config().scrub_max_bytes_per_second
 
     async def run(self) -> None:
         """Read round after round, until cancelled or stopped; not at all if it is turned off."""

@@ -20,7 +20,7 @@ _log = logging.getLogger("tidelog.broker")
 
 _ACCEPT_RETRY_S = 0.1
 _RESERVE_MAX = 64
-"""Connections beyond `connections_max`, for other nodes of the cluster: each has a few."""
+"""Connections beyond `max_connections`, for other nodes of the cluster: each has a few."""
 
 
 @final
@@ -43,7 +43,7 @@ class Acceptor:
         self._dispatcher = dispatcher
         self._nursery = nursery
         self._accepting = trio.CancelScope()
-        self.memory = MemoryBudget(config.request_memory_bytes)
+        self.memory = MemoryBudget(config.queued_max_request_bytes)
         """Lent to connections."""
         self.connections: dict[Connection, None] = {}
         """Those that are open, in the order in which they came."""
@@ -79,13 +79,13 @@ class Acceptor:
             self._env.probe("accept_failed", severity="error", reason=str(error))
             await trio.sleep(_ACCEPT_RETRY_S)
             return
-        is_reserve = len(self.connections) >= self._config.connections_max
+        is_reserve = len(self.connections) >= self._config.max_connections
         if is_reserve and not self._has_reserve():
             self._env.probe(
                 "connection_refused",
                 severity="warning",
                 peer=stream.peer,
-                reason=f"there are {self._config.connections_max} connections already",
+                reason=f"there are {self._config.max_connections} connections already",
             )
             stream.close()
             return

@@ -33,7 +33,7 @@ class Connection:
     """A client's stream, what was received of it, and what is to be sent.
 
     Invariant: `_open_count` requests were handed out and not yet answered, never more than
-    `in_flight_requests_max`.
+    `max_in_flight_requests_per_connection`.
     """
 
     def __init__(
@@ -52,7 +52,9 @@ class Connection:
         self._stream = stream
         self._dispatcher = dispatcher
         self._memory = memory
-        self._core = ServerConnection(dispatcher.apis, frame_bytes_max=config.frame_bytes_max)
+        self._core = ServerConnection(
+            dispatcher.apis, max_frame_bytes=config.socket_request_max_bytes
+        )
         self.outbox = Outbox(stream)
         self.parked: dict[Parked, None] = {}
         """See `broker.requests.response.Asking`."""
@@ -108,7 +110,7 @@ class Connection:
 
         `now` is in seconds of trio's clock.
         """
-        limit_s = self._config.stalled_frame_ms / 1000
+        limit_s = self._config.stalled_request_timeout_ms / 1000
         if self._core.decoder.buffered_bytes == 0:
             is_quiet = now - self._quiet_since >= _FREE_AFTER_S
             if is_quiet or self._env.buggify("buffer given back early"):
@@ -199,14 +201,17 @@ class Connection:
     def _has_room(self) -> bool:
         """Return whether this client has so little unanswered and unread that it may ask more."""
         return (
-            self._open_count < self._config.in_flight_requests_max
-            and self.outbox.pending_bytes <= self._config.reply_bytes_max
+            self._open_count < self._config.max_in_flight_requests_per_connection
+            and self.outbox.pending_bytes <= self._config.max_queued_response_bytes
         )
 
     async def _wait_for_room(self) -> None:
-        while self._open_count >= self._config.in_flight_requests_max and not self._has_ended:
+        while (
+            self._open_count >= self._config.max_in_flight_requests_per_connection
+            and not self._has_ended
+        ):
             await self._wait_changed()
-        await self.outbox.wait_below(self._config.reply_bytes_max)
+        await self.outbox.wait_below(self._config.max_queued_response_bytes)
         if self._has_ended:
             raise ConnectionLostError("the connection was given up")
 

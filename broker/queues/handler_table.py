@@ -81,7 +81,7 @@ def queue_handlers(surroundings: QueueContext) -> QueueHandlers:
     losses = Losses(surroundings.env, surroundings.retention, surroundings.offsets)
     administration = QueueAdministration(server, losses, windows)
     env, journals = surroundings.env, Journals(surroundings.partitions)
-    history = FetchHandler(env, journals, waiting, nursery=nursery, fetch_bytes_max=bytes_max)
+    history = FetchHandler(env, journals, waiting, nursery=nursery, fetch_max_bytes=bytes_max)
     return QueueHandlers(
         server,
         LossWatch(server, surroundings.cluster.metadata, losses),

@@ -16,7 +16,7 @@ from tidelog.queue_layer.config import (
     ExponentialBackoff,
     FixedBackoff,
     QueueConfig,
-    ReceiveDurability,
+    ReceiveAcks,
     RetryBackoff,
 )
 from tidelog.wire.errors import UnknownQueueError
@@ -67,11 +67,11 @@ class QueueView:
         return config.deduplication_window_ms
 
     @property
-    def history_ms(self) -> int:
+    def history_retention_ms(self) -> int:
         """For how long the journal keeps what no snapshot needs."""
         config = self.journal.queue_config
         assert config is not None
-        return config.history_ms
+        return config.history_retention_ms
 
     @property
     def retention_ms(self) -> int | None:
@@ -112,7 +112,7 @@ class QueueView:
         spec = self.journal.queue
         assert config is not None
         assert spec is not None
-        is_lazy = config.receive_durability is settings.ReceiveDurability.LAZY
+        is_leader_only = config.receive_acks is settings.ReceiveAcks.LEADER
         return QueueConfig(
             visibility_timeout_ms=config.visibility_timeout_ms,
             delivery_delay_ms=config.delivery_delay_ms,
@@ -120,12 +120,12 @@ class QueueView:
             max_receive_count=config.max_receive_count,
             dead_letter_target=self._target(number),
             retry_backoff=_backoff(config.retry_backoff),
-            receive_durability=ReceiveDurability.LAZY if is_lazy else ReceiveDurability.STRICT,
+            receive_acks=ReceiveAcks.LEADER if is_leader_only else ReceiveAcks.ALL,
             is_fifo=spec.is_fifo,
-            has_fencing=config.has_fencing,
-            leased_max=config.leased_max,
-            lanes=config.lanes,
-            has_fairness=config.has_fairness,
+            require_latest_receipt=config.require_latest_receipt,
+            max_in_flight=config.max_in_flight,
+            priority_weights=config.priority_weights,
+            fair_delivery=config.fair_delivery,
         )
 
     def _target(self, number: int) -> Target | None:

@@ -99,7 +99,7 @@ class UnfitReplicas:
 
     def _look_for_stalled(self) -> None:
         """See which disks do not answer. One that has just answered is not trusted at once."""
-        now, lag_max_s = trio.current_time(), self._surroundings.replica_lag_max_ms / 1000
+        now, lag_max_s = trio.current_time(), self._surroundings.replica_lag_time_max_ms / 1000
         for partition in self._surroundings.flusher.stalled(lag_max_s):
             # What is only to be in memory is acknowledged all the same.
             if partition.durability is Durability.FSYNC:
@@ -118,7 +118,7 @@ class UnfitReplicas:
             "disk_stalled",
             severity="error",
             directory=partition.log.directory,
-            longer_than_ms=self._surroundings.replica_lag_max_ms,
+            longer_than_ms=self._surroundings.replica_lag_time_max_ms,
         )
 
     def _look(self) -> None:

@@ -148,7 +148,7 @@ class Fetcher:
         try:
             with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
                 async with open_rpc(
-                    self._surroundings.env.network, *address, client_name=name, client_version=""
+                    self._surroundings.env.network, *address, client_id=name, client_version=""
                 ) as connection:
                     connecting.deadline = float("inf")
                     assert connection.hello is not None

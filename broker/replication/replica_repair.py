@@ -128,7 +128,7 @@ class Refiller:
         name = f"refill of node {surroundings.node_id}"
         with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
             async with open_rpc(
-                surroundings.env.network, *address, client_name=name, client_version=""
+                surroundings.env.network, *address, client_id=name, client_version=""
             ) as connection:
                 connecting.deadline = float("inf")
                 while partition.log.damage and self._ready(partition) is follower:

@@ -18,7 +18,7 @@ from tidelog.broker.replication.surroundings import Surroundings, now_ms
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.coordinator.metadata import records
 from tidelog.coordinator.metadata.broker_delta import Delta, Key
-from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.isr.fetch_session import Key as FollowedKey
 from tidelog.isr.followers import Followers
 from tidelog.isr.replica_set import BrokerView, ReplicaSet
@@ -36,7 +36,7 @@ class Roles:
         """Have no replica yet; `run` must run in a task."""
         self._surroundings = surroundings
         self._view = BrokerView(
-            surroundings.node_id, surroundings.facts_of, surroundings.replica_lag_max_ms
+            surroundings.node_id, surroundings.facts_of, surroundings.replica_lag_time_max_ms
         )
         self._config = surroundings.state.config
         self._in_sync = InSyncKeeper(surroundings)
@@ -166,7 +166,7 @@ class Roles:
             known.replicas,
             known.in_sync_replicas,
             known.partition_epoch,
-            min_in_sync_replicas(topic, state.config, known.replication_factor),
+            min_insync_replicas(topic, state.config, known.replication_factor),
         )
 
     def _tell_of_in_sync_replicas(self, partition: Partition, replicas: ReplicaSet) -> None:

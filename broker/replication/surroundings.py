@@ -27,7 +27,7 @@ class Surroundings:
     registration: Registration
     partitions: Partitions
     flusher: Flusher
-    replica_lag_max_ms: int = REPLICA_LAG_MAX_MS
+    replica_lag_time_max_ms: int = REPLICA_LAG_MAX_MS
 
     @property
     def node_id(self) -> int:

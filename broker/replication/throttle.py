@@ -20,7 +20,7 @@ class CatchUpThrottle:
     """What this broker may send to replicas that are being added, all of them together."""
 
     def __init__(self, surroundings: Surroundings) -> None:
-        """Go by the setting `reassignment_bytes_per_s` of the cluster, as it is at the moment."""
+        """Follow the cluster setting `reassignment_max_bytes_per_second` as it changes."""
         self._surroundings = surroundings
         self._budget = CatchUpBudget()
 
@@ -41,7 +41,7 @@ class CatchUpThrottle:
 
     @property
     def _bytes_per_s(self) -> int | None:
-        return self._surroundings.state.config.reassignment_bytes_per_s
+        return self._surroundings.state.config.reassignment_max_bytes_per_second
 
     def _is_throttled(self, partition: Partition, node_id: int) -> bool:
         known = self._surroundings.state.partition(*partition.key)

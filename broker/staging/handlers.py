@@ -27,7 +27,7 @@ class StagingHandlers:
 
 
 def staging_handlers(
-    surroundings: QueueContext, keeper: PartitionKeeper, *, staged_bytes_max: int
+    surroundings: QueueContext, keeper: PartitionKeeper, *, max_transaction_bytes_per_partition: int
 ) -> StagingHandlers:
     """Return what serves the staged writes of a broker."""
     env, cluster, flusher = surroundings.env, surroundings.cluster, surroundings.flusher
@@ -37,7 +37,7 @@ def staging_handlers(
         cluster,
         partitions=surroundings.partitions,
         flusher=flusher,
-        staged_bytes_max=staged_bytes_max,
+        max_transaction_bytes_per_partition=max_transaction_bytes_per_partition,
     )
     transactions = TransactionsHandler(env, cluster, keeper)
     return StagingHandlers(

@@ -62,7 +62,7 @@ class StagingServer:
         *,
         partitions: Partitions,
         flusher: Flusher,
-        staged_bytes_max: int,
+        max_transaction_bytes_per_partition: int,
     ) -> None:
         """Do nothing yet; `run` must run in a task."""
         self._env = env
@@ -70,7 +70,7 @@ class StagingServer:
         self._cluster = cluster
         self._partitions = partitions
         self._flusher = flusher
-        self._staged_bytes_max = staged_bytes_max
+        self._max_transaction_bytes = max_transaction_bytes_per_partition
         self._floors: dict[Key, StagingFloors] = {}
         self._running: dict[Key, None] = {}
         self._finished: dict[tuple[int, Key], FinishedPart] = {}
@@ -128,10 +128,11 @@ class StagingServer:
                 f"transaction {number} is over: it was committed or aborted, or nobody said for"
                 " too long that it goes on"
             )
-        if partition.log.size_bytes >= self._staged_bytes_max:
+        if partition.log.size_bytes >= self._max_transaction_bytes:
             raise OverloadedError(
                 f"{partition.log.size_bytes} bytes are staged for partition {partition_number},"
-                f" the limit is {self._staged_bytes_max} (staged_bytes_max); commit or abort some"
+                f" the limit is {self._max_transaction_bytes} "
+                " (max_transaction_bytes_per_partition); commit or abort some"
             )
         self._floors_of(partition).staged(number, partition.log.log_end_offset)
         return partition

@@ -279,7 +279,7 @@ class Admin(TopicAdmin):
     async def drain(self, node_id: int, *, plan_only: bool = False) -> list[PartitionMoved]:
         """Let a broker get no more replicas, and have those that it has moved; see `reassign`.
 
-        They are spread over the other brokers and over failure domains. Ask again to have those
+        They are spread over the other brokers and over racks. Ask again to have those
         moved for which there was no other broker before.
 
         Args:
@@ -343,8 +343,8 @@ class Admin(TopicAdmin):
     ) -> dict[str, str]:
         """Set settings of the cluster, or put them back to their defaults; return all of them.
 
-        What brokers were started with can be set for all, `scrub_bytes_per_s`, and above that for
-        one of them, `scrub_bytes_per_s@3`.
+        What brokers were started with can be set for all, `scrub_max_bytes_per_second`,
+        and above that for one of them, `scrub_max_bytes_per_second@3`.
 
         Raises:
             InvalidConfigError: A setting is unknown or not legal; the message lists all.

@@ -44,7 +44,7 @@ class MemberDescription:
     """One member of a group."""
 
     member_id: str
-    client_name: str
+    client_id: str
     instance_id: str | None
     """The name of a static member."""
     state: str
@@ -217,7 +217,7 @@ def describe(found: groups.GroupDescription, names: Mapping[bytes, str]) -> Grou
 def _member(found: groups.MemberDescription, names: Mapping[bytes, str]) -> MemberDescription:
     return MemberDescription(
         member_id=found.member_id,
-        client_name=found.client_name,
+        client_id=found.client_id,
         instance_id=found.instance_id,
         state=found.state,
         member_epoch=found.member_epoch,

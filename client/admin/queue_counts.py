@@ -39,7 +39,8 @@ class MessageCounts(msgspec.Struct, frozen=True):
     oldest_goes_in_bytes: int | None = None
     """What may come in to a partition of the topic until its size, `retention_bytes`, takes it."""
     oldest_goes_in_disk_bytes: int | None = None
-    """What may come in to all topics of a broker until `retention_disk_bytes` takes it there."""
+    """What may come in to all topics of a broker until `log_retention_disk_bytes` takes
+    it there."""
     oldest_goes_soon: bool = False
     """Whether less than a tenth is left of one of these limits."""
 

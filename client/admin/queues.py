@@ -34,8 +34,8 @@ _DURATIONS: Final = {
     for name in (
         "deduplication_window_ms",
         "delivery_delay_ms",
-        "history_ms",
-        "receive_wait_ms",
+        "history_retention_ms",
+        "receive_message_wait_time_ms",
         "retention_ms",
         "visibility_timeout_ms",
     )

@@ -133,7 +133,7 @@ class ConnectionPool:
             if not self._tasks.start_soon(self._run, connection, address):
                 connection.close()
             try:
-                hello = await connection.introduce(self._config.client_name, CLIENT_VERSION)
+                hello = await connection.introduce(self._config.client_id, CLIENT_VERSION)
             except RetriableError:
                 connection.close()
                 raise

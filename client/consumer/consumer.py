@@ -317,9 +317,9 @@ class Consumer:
         config, env = self.config, self._cluster.env
         settings = MemberSettings(
             group_id=group.group_id,
-            instance_id=config.instance_id,
+            instance_id=config.group_instance_id,
             incarnation=env.clock.now_ms(),
-            client_name=self._cluster.config.client_name,
+            client_id=self._cluster.config.client_id,
             assignor=config.assignor,
             rebalance_timeout=config.rebalance_timeout,
         )

@@ -72,7 +72,7 @@ class TopicPartitioner:
         self.queues = queues
         self.sticky = sticky
         self.is_available = [True] * len(queues)
-        self.batch_bytes_max = math.inf
+        self.batch_size = math.inf
         """What brokers take, as far as they have complained."""
         self.queue_by_key: dict[bytes | None, PartitionBatches] = {None: queues[sticky]}
 

@@ -40,7 +40,7 @@ class ProducerStatistics(msgspec.Struct, frozen=True):
     """A producer at one moment."""
 
     buffered_bytes: int
-    """Memory taken of `ProducerConfig.buffer_bytes_max`."""
+    """Memory taken of `ProducerConfig.buffer_memory`."""
     unsettled_record_count: int
     """Records that are neither acknowledged nor failed."""
     acknowledged_record_count: int
@@ -77,14 +77,14 @@ class Producer:
         self._cluster = cluster
         self._accumulator = RecordAccumulator(
             Limits(
-                batch_bytes_max=config.batch_bytes_max,
-                buffer_bytes_max=config.buffer_bytes_max,
+                batch_size=config.batch_size,
+                buffer_memory=config.buffer_memory,
                 linger=config.linger,
                 delivery_timeout=config.delivery_timeout,
             ),
             DeliveryRules(
-                codec=CODEC_NAMES[config.compression],
-                is_idempotent=config.idempotent and acks is not Acks.NONE,
+                codec=CODEC_NAMES[config.compression_type],
+                is_idempotent=config.enable_idempotence and acks is not Acks.NONE,
                 in_flight_max=config.max_in_flight,
                 backoff=cluster.backoff,
             ),
@@ -206,7 +206,7 @@ class Producer:
         """
         await trio.lowlevel.checkpoint()
         while not self._accumulator.has_failure:
-            if self._accumulator.free_bytes >= self.config.batch_bytes_max:
+            if self._accumulator.free_bytes >= self.config.batch_size:
                 return
             await self._wait_progress()
 
@@ -419,12 +419,12 @@ class Producer:
         return appended is not None
 
     def _append(self, record: OutgoingRecord) -> Appended | None:
-        if record.size > self.config.buffer_bytes_max:
+        if record.size > self.config.buffer_memory:
             raise RecordTooLargeError(
                 f"a record of {record.size} bytes does not fit into the producer's buffer of"
-                f" {self.config.buffer_bytes_max} bytes; raise buffer_bytes_max",
+                f" {self.config.buffer_memory} bytes; raise buffer_memory",
                 size_bytes=record.size,
-                limit_bytes=self.config.buffer_bytes_max,
+                limit_bytes=self.config.buffer_memory,
             )
         return self._accumulator.append(record, self._sender.now())
 

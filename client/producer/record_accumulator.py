@@ -45,8 +45,8 @@ _RESERVE_STEP = 16 * 1024
 class Limits(msgspec.Struct, frozen=True):
     """How large batches and the buffer get, and how long records stay."""
 
-    batch_bytes_max: int
-    buffer_bytes_max: int
+    batch_size: int
+    buffer_memory: int
     linger: float
     """Seconds that a batch waits to be filled."""
     delivery_timeout: float
@@ -114,7 +114,7 @@ class RecordAccumulator:
     @property
     def free_bytes(self) -> int:
         """How much of the buffer is not taken."""
-        return self._limits.buffer_bytes_max - self.buffered_bytes
+        return self._limits.buffer_memory - self.buffered_bytes
 
     @property
     def has_failure(self) -> bool:
@@ -301,7 +301,7 @@ class RecordAccumulator:
         """Take note that an attempt to send a batch failed; it may be sent again."""
         topic = self._topics.get(drained.queue.topic)
         if isinstance(error, RecordTooLargeError) and error.limit_bytes and topic is not None:
-            topic.batch_bytes_max = min(topic.batch_bytes_max, error.limit_bytes)
+            topic.batch_size = min(topic.batch_size, error.limit_bytes)
         drained.queue.retry_or_fail(drained.batch, error, now)
         self.ready_partitions.touch(drained.queue)
 
@@ -407,11 +407,11 @@ class RecordAccumulator:
             wanted: What all records take that come now.
             at: When they come.
         """
-        batch_bytes_max = min(self._limits.batch_bytes_max, topic.batch_bytes_max)
+        batch_size = min(self._limits.batch_size, topic.batch_size)
         queue = topic.queues[topic.sticky if partition is None else partition]
         batch = queue.open
         used = batch.held_bytes - batch.room
-        while used and used + size > batch_bytes_max:
+        while used and used + size > batch_size:
             self._close(queue)
             self.has_full_batch = True
             queue = topic.queues[topic.sticky if partition is None else partition]
@@ -426,7 +426,7 @@ class RecordAccumulator:
             return None
         if not queue.has_open:
             batch = self._open_batch(queue, at)
-        set_identity = max(missing, min(max(wanted, _RESERVE_STEP), batch_bytes_max - used))
+        set_identity = max(missing, min(max(wanted, _RESERVE_STEP), batch_size - used))
         set_identity = min(int(set_identity), free)
         self._hold(batch, batch.held_bytes + set_identity)
         batch.room += set_identity
@@ -475,7 +475,7 @@ class RecordAccumulator:
     def _hold(self, batch: ProducerBatch, held_bytes: int) -> None:
         self.buffered_bytes += held_bytes - batch.held_bytes
         batch.held_bytes = held_bytes
-        if self._is_exhausted and self.free_bytes >= self._limits.batch_bytes_max:
+        if self._is_exhausted and self.free_bytes >= self._limits.batch_size:
             self._is_exhausted = False
 
     def _new_queue(self, topic: str, partition: int) -> PartitionBatches:

@@ -221,7 +221,7 @@ class Sender:
         connection = self._cluster.connection_nowait(node_id)
         if connection is None or connection.hello is None:
             return _REQUEST_BYTES_MAX
-        return connection.hello.frame_bytes_max - _HEADER_BYTES_MAX
+        return connection.hello.max_frame_bytes - _HEADER_BYTES_MAX
 
     def _submit(self, node_id: int, drained_batches: list[DrainedBatch], now: float) -> None:
         connection = self._cluster.connection_nowait(node_id)

@@ -75,7 +75,7 @@ class Queue:
         cluster, queue_metadata = context.cluster, context.queue_metadata
         self._context = context
         self._cluster = cluster
-        self._holder = holder or cluster.config.client_name
+        self._holder = holder or cluster.config.client_id
         self._settler = QueueSettler(cluster, queue_metadata, context.settled, name=name)
         self._receiver = QueueReceiver(cluster, queue_metadata, self._settler, name=name)
         self._coalescer = ReceiveCoalescer(self._receiver, self._settler)
@@ -103,8 +103,8 @@ class Queue:
             fields: `key` or `group`, which are the same: messages with the same one are in one
                 partition, and in order in a FIFO queue, which needs it. `headers`: pairs of name
                 and value. `delay`: nobody gets it for so many seconds, of any number, counted from
-                now by the clock of this machine; by default, what the queue says. `priority`: its
-                lane, in queues that have some (`lanes`), others refuse it; 0 is the most urgent.
+                now by the clock of this machine; by default, what the queue says. `priority`: 0
+                is the most urgent; queues without `priority_weights` refuse it.
                 `deduplication_id`: FIFO queues: within the window, one message with this id is
                 kept.
 
@@ -194,7 +194,7 @@ class Queue:
             milliseconds_of("wait", wait)
         description = await self._calls.describe()
         if wait is None:
-            wait = seconds_of(description.config["receive_wait_ms"])
+            wait = seconds_of(description.config["receive_message_wait_time_ms"])
         attempt_id = None
         if description.is_fifo:
             attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
@@ -301,7 +301,8 @@ class Queue:
     ) -> list[HistoryEvent]:
         """Return what happened to messages, by time: the newest events.
 
-        As long ago as the queue remembers (`history_ms`); Spark reads all of it (`queueHistory`).
+        As long ago as the queue remembers (`history_retention_ms`); Spark reads all of it
+        (`queueHistory`).
 
         Args:
             max_events: How many at most; what concerns many messages is one.

@@ -144,7 +144,7 @@ class StagingTask:
         """Use `batch.task()`."""
         self._cluster = cluster
         self._batch = batch
-        self._config = replace(config, acks="all", idempotent=True)
+        self._config = replace(config, acks="all", enable_idempotence=True)
         self._producer: Producer | None = None
         self._number: int | None = None
         self._topic_ids: dict[str, bytes] = {}

@@ -57,7 +57,7 @@ async def _ask(env: Env, formation: Formation, node_id: int, *, address: tuple[s
     with trio.move_on_after(ANSWER_TIMEOUT_S):
         try:
             async with open_rpc(
-                env.network, *address, client_name=f"node {own_id}", client_version=""
+                env.network, *address, client_id=f"node {own_id}", client_version=""
             ) as connection:
                 status = await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
         except (BrokerError, ConnectionLostError, WireFormatError):

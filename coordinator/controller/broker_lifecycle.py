@@ -41,7 +41,7 @@ class BrokerPlace(NamedTuple):
     host: str
     port: int
     """Where clients and other brokers reach it."""
-    failure_domain: str
+    rack: str
     """What fails together with it; empty when nothing does."""
     clean_stop_epoch: int | None
     """Broker epoch of the process that stopped last in this directory, if it wrote all to disk."""
@@ -142,7 +142,7 @@ class Registration:
             self._incarnation_id,
             place.host,
             place.port,
-            place.failure_domain,
+            place.rack,
             place.clean_stop_epoch,
             known_epoch=0 if known is None else known.broker_epoch,
         )

@@ -35,7 +35,7 @@ class GroupConfig:
     rebalance_timeout_max_ms: int = 1_800_000
     """Members may not ask for more time to let go of partitions."""
 
-    initial_delay_ms: int = 3_000
+    initial_rebalance_delay_ms: int = 3_000
     """The first member of an empty group waits so long for others, so that the first does not get
     everything only to lose most of it again."""
 

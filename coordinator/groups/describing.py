@@ -91,7 +91,7 @@ def _assignor(group: Group) -> str:
 def _describe_member(group: Group, member: Member) -> MemberDescription:
     return MemberDescription(
         member.member_id,
-        member.client_name,
+        member.client_id,
         member.instance_id,
         member.incarnation,
         member.member_epoch,

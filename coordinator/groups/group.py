@@ -54,7 +54,7 @@ class MemberSnapshot(msgspec.Struct, frozen=True, array_like=True):
     rebalance_timeout_ms: int
     instance_id: str | None
     incarnation: int
-    client_name: str
+    client_id: str
     is_away: bool
     joined_epoch: int
     member_epoch: int
@@ -89,7 +89,7 @@ class Member:
 
     __slots__ = (
         "assignor",
-        "client_name",
+        "client_id",
         "commit_sequence",
         "held",
         "incarnation",
@@ -114,7 +114,7 @@ class Member:
         self.rebalance_timeout_ms = 0
         self.instance_id: str | None = None
         self.incarnation = 0
-        self.client_name = ""
+        self.client_id = ""
         self.is_away = False
         """The process of this static member ended and is expected back."""
         self.joined_epoch = 0
@@ -213,7 +213,7 @@ class Group:
         member.rebalance_timeout_ms = record.rebalance_timeout_ms
         member.instance_id = record.instance_id
         member.incarnation = record.incarnation
-        member.client_name = record.client_name
+        member.client_id = record.client_id
         self.group_epoch = record.group_epoch
         member.joined_epoch = member.member_epoch = record.group_epoch
         self.members[member.member_id] = member
@@ -235,7 +235,7 @@ class Group:
         self._release(member, member.revoking)
         member.member_id = record.member_id
         member.incarnation = record.incarnation
-        member.client_name = record.client_name
+        member.client_id = record.client_id
         member.is_away = False
         member.revision += 1
         member.commit_sequence = 0
@@ -357,7 +357,7 @@ class Group:
             member.rebalance_timeout_ms,
             member.instance_id,
             member.incarnation,
-            member.client_name,
+            member.client_id,
             member.is_away,
             member.joined_epoch,
             member.member_epoch,
@@ -375,7 +375,7 @@ class Group:
         member.rebalance_timeout_ms = saved.rebalance_timeout_ms
         member.instance_id = saved.instance_id
         member.incarnation = saved.incarnation
-        member.client_name = saved.client_name
+        member.client_id = saved.client_id
         member.is_away = saved.is_away
         member.joined_epoch = saved.joined_epoch
         member.member_epoch = saved.member_epoch

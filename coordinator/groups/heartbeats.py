@@ -109,7 +109,7 @@ def check_request(request: HeartbeatRequest, config: GroupConfig) -> None:
             raise InvalidRequestError("only a static member goes away; send an instance_id")
     elif not 1 <= len(request.instance_id) <= _GROUP_ID_MAX:
         raise InvalidRequestError(f"an instance id has 1 to {_GROUP_ID_MAX} characters")
-    if len(request.client_name) > _GROUP_ID_MAX:
+    if len(request.client_id) > _GROUP_ID_MAX:
         raise InvalidRequestError(f"a client name has at most {_GROUP_ID_MAX} characters")
     if request.subscription is not None:
         _check_subscription(request.subscription)
@@ -189,7 +189,7 @@ def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outc
         request.rebalance_timeout_ms,
         request.instance_id,
         request.incarnation,
-        request.client_name,
+        request.client_id,
     )
     return Outcome([joined], _reply(config, joined.group_epoch, 1, assignment=[], is_waiting=True))
 
@@ -204,7 +204,7 @@ def _take_over(
             former.member_id,
             request.member_id,
             request.incarnation,
-            request.client_name,
+            request.client_id,
         )
     ]
     changed = _changed_subscription(group, former, request)

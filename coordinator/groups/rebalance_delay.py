@@ -2,7 +2,7 @@
 
 Pure: decides, given the time; no clock, no I/O. Not replicated: the next coordinator begins anew.
 
-- The first member of an empty group waits for others, for `initial_delay_ms`.
+- The first member of an empty group waits for others, for `initial_rebalance_delay_ms`.
 - Targets of one group are `target_interval_ms` apart: changes in between are taken together.
 - Who leaves is expected to be replaced, as in a rolling deploy: its partitions wait for a new
   member for `replacement_delay_ms`, and go to that one alone. Who was fenced is not waited for: its
@@ -47,7 +47,7 @@ class Damping:
     def began(self, group_id: str, now_ms: int) -> None:
         """Take note of a first member, or of a group found without a target when beginning."""
         pending = self._pending.setdefault(group_id, _Pending(now_ms))
-        pending.wait_until_ms = now_ms + self._config.initial_delay_ms
+        pending.wait_until_ms = now_ms + self._config.initial_rebalance_delay_ms
         pending.missing_count = 0
         self._schedule(group_id, pending, now_ms)
 

@@ -20,7 +20,7 @@ class MemberJoined(msgspec.Struct, frozen=True, array_like=True, tag="member-joi
     rebalance_timeout_ms: int
     instance_id: str | None = None
     incarnation: int = 0
-    client_name: str = ""
+    client_id: str = ""
 
 
 class SubscriptionChanged(msgspec.Struct, frozen=True, array_like=True, tag="subscription-changed"):
@@ -42,7 +42,7 @@ class MemberTookOver(msgspec.Struct, frozen=True, array_like=True, tag="member-t
     old_member_id: str
     member_id: str
     incarnation: int
-    client_name: str = ""
+    client_id: str = ""
 
 
 class MemberWentAway(msgspec.Struct, frozen=True, array_like=True, tag="member-went-away"):

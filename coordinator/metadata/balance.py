@@ -2,7 +2,7 @@
 
 Pure: no clock, no I/O, no randomness. For a broker that came, and for one that shall leave.
 Replicas move one by one from who has most to who has least. A move never puts two replicas of a
-partition on one broker, nor into one failure domain unless they were in one before, or somebody
+partition on one broker, nor into one rack unless they were in one before, or somebody
 leaves and no other domain is left. The journals of a topic's queues move with it, so they count but
 are not named. Then another replica becomes the first one where a broker is
 preferred more often than others: that copies nothing. Who is drained leaves.
@@ -181,4 +181,4 @@ class _Plan:
         return others.count(self._domain(target)) <= others.count(self._domain(source))
 
     def _domain(self, node_id: int) -> str:
-        return self._state.brokers[node_id].failure_domain or f"node {node_id}"
+        return self._state.brokers[node_id].rack or f"node {node_id}"

@@ -95,7 +95,7 @@ def _register(state: ClusterState, command: RegisterBroker) -> Outcome:
         state.next_broker_epoch,
         command.host,
         command.port,
-        command.failure_domain,
+        command.rack,
         replaced_incarnation_ids=replaced[:REPLACED_INCARNATIONS_KEPT],
     )
     records: list[Record] = [BrokerRegistered(broker)]

@@ -23,7 +23,7 @@ from tidelog.wire.errors import InvalidConfigError
 
 REPLICATION_FACTOR_DEFAULT = 3
 """Where there are so many brokers."""
-REASSIGNMENT_BYTES_PER_S_MIN = 1000
+REASSIGNMENT_BYTES_PER_SECOND_MIN = 1000
 """With less, nothing would ever be done."""
 
 
@@ -36,20 +36,20 @@ class ClusterConfig:
 
     replication_factor: int | None = None
     """Of topics that do not say."""
-    min_in_sync_replicas: int | None = None
+    min_insync_replicas: int | None = None
     """Of topics that do not say."""
-    reassignment_bytes_per_s: int | None = None
+    reassignment_max_bytes_per_second: int | None = None
     """What each broker sends to replicas that are being added; `None` for no limit."""
-    disk_reserve_bytes: int | None = None
-    flush_interval_ms: int | None = None
+    min_free_disk_bytes: int | None = None
+    log_flush_interval_ms: int | None = None
     maintenance_interval_ms: int | None = None
-    retention_disk_bytes: int | None = None
-    scrub_bytes_per_s: int | None = None
+    log_retention_disk_bytes: int | None = None
+    scrub_max_bytes_per_second: int | None = None
     by_node: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, dict[str, int]])
     """What is set for single brokers, above what is set for all."""
 
 
-_OWN: Final = "own"
+_INHERIT: Final = "inherit"
 """What each broker was started with."""
 _HOUR_MS: Final = 3_600_000
 
@@ -57,29 +57,39 @@ CLUSTER_SETTINGS: Final = {
     setting.name: setting
     for setting in (
         Setting(
-            "disk_reserve_bytes",
-            parse_bounded_size(low=0, high=1 << 50),
-            _OWN,
-            "a size",
-            "What every broker leaves free on its disk (own: what it was started with).",
+            "log_flush_interval_ms",
+            parse_bounded_duration(low=10, high=24 * _HOUR_MS),
+            _INHERIT,
+            "10ms to 24h",
+            "How often topics with `durability = replicated` are synced (inherit: what each broker"
+            " was started with).",
         ),
         Setting(
-            "flush_interval_ms",
-            parse_bounded_duration(low=10, high=24 * _HOUR_MS),
-            _OWN,
-            "10ms to 24h",
-            "How often topics with `durability = replicated` are synced (own: what each broker was"
+            "log_retention_disk_bytes",
+            parse_bounded_size(low=0, high=1 << 50),
+            _INHERIT,
+            "a size",
+            "What the topics of each broker may take together before their oldest segments go; 0 is"
+            " no limit (inherit: what each broker was"
             " started with).",
         ),
         Setting(
             "maintenance_interval_ms",
             parse_bounded_duration(low=10, high=_HOUR_MS),
-            _OWN,
+            _INHERIT,
             "10ms to 1h",
-            "How often segments are rolled and deleted (own: what each broker was started with).",
+            "How often segments are rolled and deleted (inherit: what each broker was"
+            " started with).",
         ),
         Setting(
-            "min_in_sync_replicas",
+            "min_free_disk_bytes",
+            parse_bounded_size(low=0, high=1 << 50),
+            _INHERIT,
+            "a size",
+            "What every broker leaves free on its disk (inherit: what it was started with).",
+        ),
+        Setting(
+            "min_insync_replicas",
             parse_count_up_to(REPLICATION_FACTOR_MAX),
             "auto",
             f"1 to {REPLICATION_FACTOR_MAX}",
@@ -87,8 +97,8 @@ CLUSTER_SETTINGS: Final = {
             " (auto: 2 of three or more replicas, else 1).",
         ),
         Setting(
-            "reassignment_bytes_per_s",
-            parse_bytes_or_unlimited(low=REASSIGNMENT_BYTES_PER_S_MIN),
+            "reassignment_max_bytes_per_second",
+            parse_bytes_or_unlimited(low=REASSIGNMENT_BYTES_PER_SECOND_MIN),
             "unlimited",
             "1kB or more, unlimited",
             "Bytes a second that each broker sends to replicas that are being added, all together;"
@@ -102,26 +112,18 @@ CLUSTER_SETTINGS: Final = {
             "Replicas of new topics that do not say (auto: 3, or as many as there are brokers).",
         ),
         Setting(
-            "retention_disk_bytes",
-            parse_bounded_size(low=0, high=1 << 50),
-            _OWN,
-            "a size",
-            "What the topics of each broker may take together before their oldest segments go; 0 is"
-            " no limit (own: what each broker was started with).",
-        ),
-        Setting(
-            "scrub_bytes_per_s",
+            "scrub_max_bytes_per_second",
             parse_bounded_size(low=1000, high=1 << 40),
-            _OWN,
+            _INHERIT,
             "1kB or more",
             "How fast each broker reads again what is on its disk; where it was started with 0, it"
-            " stays off (own: what each broker was started with).",
+            " stays off (inherit: what each broker was started with).",
         ),
     )
 }
 """Every setting of the cluster, by name, sorted."""
 BROKER_SETTINGS: Final = tuple(
-    name for name, setting in CLUSTER_SETTINGS.items() if setting.default == _OWN
+    name for name, setting in CLUSTER_SETTINGS.items() if setting.default == _INHERIT
 )
 """Those that brokers have as well; they may be set for one broker: `NAME@NODE`."""
 _AT: Final = "@"
@@ -198,16 +200,16 @@ def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:
     return max(1, min(REPLICATION_FACTOR_DEFAULT, broker_count))
 
 
-def min_in_sync_replicas(topic: Topic, config: ClusterConfig, replication_factor: int) -> int:
+def min_insync_replicas(topic: Topic, config: ClusterConfig, replication_factor: int) -> int:
     """Return how many replicas of a partition must have a record before it is committed.
 
     Brokers and the cluster's state machine must mean the same by it: a replica is eligible to lead
     *because* nothing was committed without it.
     """
-    if "min_in_sync_replicas" in topic.overrides:
-        configured = topic.config.min_in_sync_replicas
-    elif config.min_in_sync_replicas is not None:
-        configured = config.min_in_sync_replicas
+    if "min_insync_replicas" in topic.overrides:
+        configured = topic.config.min_insync_replicas
+    elif config.min_insync_replicas is not None:
+        configured = config.min_insync_replicas
     else:
         configured = 2 if replication_factor >= REPLICATION_FACTOR_DEFAULT else 1
     return min(configured, replication_factor)

@@ -25,7 +25,7 @@ class RegisterBroker(msgspec.Struct, frozen=True, array_like=True, tag="register
     incarnation_id: str
     host: str
     port: int
-    failure_domain: str = ""
+    rack: str = ""
     clean_stop_epoch: int | None = None
     """Broker epoch of the process that stopped last on this disk, if it wrote all to it (KIP-966).
 

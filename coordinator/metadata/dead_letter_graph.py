@@ -10,7 +10,7 @@ from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
 
-_SHARED_WITH_SOURCE = ("durability", "min_in_sync_replicas")
+_SHARED_WITH_SOURCE = ("durability", "min_insync_replicas")
 """Settings of a topic that hold for its journals: what they say rests on its records."""
 _OF_JOURNALS = {"retention_ms": "unlimited", "segment_bytes": "16MiB"}
 """A journal is cut where a snapshot begins, not by age, and in small pieces."""
@@ -30,8 +30,8 @@ def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
     What is staged goes into the topic later: it must not be larger than the topic takes.
     """
     overrides = journal_overrides(source_overrides)
-    if "batch_bytes_max" in source_overrides:
-        overrides["batch_bytes_max"] = source_overrides["batch_bytes_max"]
+    if "max_message_bytes" in source_overrides:
+        overrides["max_message_bytes"] = source_overrides["max_message_bytes"]
     return overrides
 
 

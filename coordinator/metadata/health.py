@@ -9,7 +9,7 @@ from typing import final
 import msgspec
 
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.records import Partition
 from tidelog.coordinator.metadata.state import ClusterState
 
@@ -30,7 +30,7 @@ class Health(msgspec.Struct):
     leaderless_count: int = 0
     """Nobody leads them."""
     unavailable_count: int = 0
-    """They have a leader, but fewer in-sync replicas than `min_in_sync_replicas`."""
+    """They have a leader, but fewer in-sync replicas than `min_insync_replicas`."""
     under_replicated_count: int = 0
     """They have fewer in-sync replicas than replicas; those above are among them."""
     not_preferred_count: int = 0
@@ -55,7 +55,7 @@ def _count(health: Health, state: ClusterState, topic: Topic, *, partition: Part
     """Count one partition; return whether there is something to say about it."""
     factor = partition.replication_factor
     in_sync_count = len(partition.in_sync_replicas)
-    minimum = min_in_sync_replicas(topic, state.config, factor)
+    minimum = min_insync_replicas(topic, state.config, factor)
     is_leaderless = partition.leader is None
     is_unavailable = not is_leaderless and in_sync_count < minimum
     is_under_replicated = is_leaderless or in_sync_count < factor

@@ -13,7 +13,7 @@ replicas (ISR) and eligible leader replicas (ELR) change. In its order:
    accepted the loss of data: the last known leader, or any live replica, and one that has lost its
    files only if there is no other. Nobody leads whose log is offline, before its broker is started
    anew.
-4. While fewer than `min_in_sync_replicas` are in sync nothing is committed, so whoever leaves now
+4. While fewer than `min_insync_replicas` are in sync nothing is committed, so whoever leaves now
    has everything that is: it becomes eligible (KIP-966). With enough in sync nobody is.
 5. The leader epoch rises with another leader, and when a replica is removed, so that nothing that
    the removed one still asks for is heard. The partition epoch rises with every change.
@@ -45,7 +45,7 @@ class Facts:
 
     brokers: Mapping[int, Broker]
     """As they are after what happened."""
-    min_in_sync_replicas: Callable[[int], int]
+    min_insync_replicas: Callable[[int], int]
     """What is in force for a partition with this replication factor."""
     may_complete: bool = True
     """Whether a reassignment is complete as soon as this partition is ready."""
@@ -199,7 +199,7 @@ def _eligible(
     facts: Facts,
 ) -> tuple[int, ...]:
     replication_factor = len(assignment.replicas) - len(assignment.adding_replicas)
-    if len(in_sync) >= facts.min_in_sync_replicas(replication_factor):
+    if len(in_sync) >= facts.min_insync_replicas(replication_factor):
         return ()
     before = (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
     return tuple(

@@ -14,7 +14,7 @@ from typing import NamedTuple, final
 from msgspec.structs import replace
 
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.cluster_config import ClusterConfig, min_in_sync_replicas
+from tidelog.coordinator.metadata.cluster_config import ClusterConfig, min_insync_replicas
 from tidelog.coordinator.metadata.leader_election import NOTHING, Facts, Happening, next_partition
 from tidelog.coordinator.metadata.records import (
     Broker,
@@ -71,7 +71,7 @@ class PartitionChanges:
 
     def minimum(self, topic: Topic, replication_factor: int) -> int:
         """Return how many replicas must have a record before it is committed."""
-        return min_in_sync_replicas(topic, self._config, replication_factor)
+        return min_insync_replicas(topic, self._config, replication_factor)
 
     def happen(self, topic: Topic, number: int, happening: Happening = NOTHING) -> Partition:
         """Let something happen to a partition, and return what became of it."""

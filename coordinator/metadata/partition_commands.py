@@ -242,10 +242,10 @@ def _toward(target: tuple[int, ...], partition: Partition) -> Assignment:
 
 
 def _check_minimum(topic: Topic, replication_factor: int) -> None:
-    minimum = topic.config.min_in_sync_replicas
-    if "min_in_sync_replicas" in topic.overrides and minimum > replication_factor:
+    minimum = topic.config.min_insync_replicas
+    if "min_insync_replicas" in topic.overrides and minimum > replication_factor:
         raise InvalidTopicError(
-            f"{replication_factor} replicas are too few: min_in_sync_replicas of topic"
+            f"{replication_factor} replicas are too few: min_insync_replicas of topic"
             f" {topic.name!r} is {minimum}"
         )
 
@@ -263,7 +263,7 @@ def _check_no_copy_is_given_up(
             of_queue = f" of the journal of {step.topic.queue_name!r}" if step.topic.queue else ""
             raise NotEnoughReplicasError(
                 f"partition {number}{of_queue} would have {len(have)} replicas with all committed"
-                f" records, min_in_sync_replicas is {minimum}; wait until more of brokers"
+                f" records, min_insync_replicas is {minimum}; wait until more of brokers"
                 f" {_listed(after.replicas)} are in sync"
             )
 

@@ -5,7 +5,7 @@ Pure: no clock, no I/O, no randomness: the same facts give the same answer.
 One replica at a time goes to the broker that has least of what counts most:
 
 - a leader: leaderships by preference, then replicas;
-- the others: replicas of this partition in the same failure domain, then replicas in all, then
+- the others: replicas of this partition in the same rack, then replicas in all, then
   turns as the next in line behind the same leader;
 - the next in line, who leads when the leader fails: one of the others that was it least often
   behind the same leader, so that the load of a broker that fails is spread over many.
@@ -26,7 +26,7 @@ class Candidate:
     """A broker that may get replicas."""
 
     node_id: int
-    failure_domain: str
+    rack: str
     """Empty for a domain of its own."""
     is_live: bool = True
     replica_count: int = 0
@@ -42,7 +42,7 @@ class _Place:
 
     def __init__(self, candidate: Candidate, turn: int) -> None:
         self.node_id = candidate.node_id
-        self.domain = candidate.failure_domain or f"node {candidate.node_id}"
+        self.domain = candidate.rack or f"node {candidate.node_id}"
         self.is_live = candidate.is_live
         self.preferred = candidate.preferred_count
         self.replicas = candidate.replica_count

@@ -23,8 +23,8 @@ from tidelog.coordinator.metadata.topic_config import (
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
-LEASED_MAX_DEFAULT = 120_000
-LANE_COUNT_MAX = 16
+MAX_IN_FLIGHT_DEFAULT = 120_000
+PRIORITY_COUNT_MAX = 16
 NO_QUEUE = "none"
 """What stands for no dead-letter queue."""
 
@@ -38,12 +38,12 @@ _QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _WEIGHT = re.compile(r"[1-9][0-9]{0,2}")
 
 
-class ReceiveDurability(StrEnum):
+class ReceiveAcks(StrEnum):
     """What a receive waits for."""
 
-    STRICT = "strict"
+    ALL = "all"
     """Until it is committed: leases and receive counts survive whatever records survive."""
-    LAZY = "lazy"
+    LEADER = "leader"
     """Until it is in the journal of the leader."""
 
 
@@ -66,20 +66,20 @@ class QueueConfig:
     """`None` for no limit."""
     dead_letter_queue: str | None
     retry_backoff: RetryBackoff
-    receive_durability: ReceiveDurability
-    has_fencing: bool
+    receive_acks: ReceiveAcks
+    require_latest_receipt: bool
     """Whether only the last receipt of a message may settle it."""
-    leased_max: int
+    max_in_flight: int
     deduplication_window_ms: int
     deduplication_scope: DeduplicationScope
     content_based_deduplication: bool
-    lanes: tuple[int, ...]
+    priority_weights: tuple[int, ...]
     """Weights of the priorities, most urgent first; empty if there are none."""
-    has_fairness: bool
+    fair_delivery: bool
     send_rate: int | None
     """`None` for no limit."""
-    receive_wait_ms: int
-    history_ms: int
+    receive_message_wait_time_ms: int
+    history_retention_ms: int
     """For how long it can be read what happened to messages; 0: as long as that is needed."""
 
 
@@ -105,7 +105,7 @@ def _parse_backoff_text(name: str, text: str) -> str:
     return repr(parse_backoff(name, text))
 
 
-def parse_lanes(name: str, text: str) -> tuple[int, ...]:
+def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:
     """Return the weights of priorities, none for `none`.
 
     Raises:
@@ -114,16 +114,16 @@ def parse_lanes(name: str, text: str) -> tuple[int, ...]:
     if text.strip().lower() == "none":
         return ()
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) > LANE_COUNT_MAX or not all(_WEIGHT.fullmatch(part) for part in parts):
+    if len(parts) > PRIORITY_COUNT_MAX or not all(_WEIGHT.fullmatch(part) for part in parts):
         raise InvalidConfigError(
-            f"{name} is {text!r}, it must be none, or 1 to {LANE_COUNT_MAX} weights from 1 to 999,"
-            " the most urgent lane first, such as 8,4,1"
+            f"{name} is {text!r}, it must be none, or 1 to {PRIORITY_COUNT_MAX} weights from 1 to"
+            " 999, the most urgent first, such as 8,4,1"
         )
     return tuple(map(int, parts))
 
 
-def _parse_lanes_text(name: str, text: str) -> str:
-    return repr(parse_lanes(name, text))
+def _parse_priority_weights_text(name: str, text: str) -> str:
+    return repr(parse_priority_weights(name, text))
 
 
 def _parse_dead_letter_queue(name: str, text: str) -> Value:
@@ -185,23 +185,15 @@ QUEUE_SETTINGS: Final = {
             "How long a message is invisible at first, if its sender does not say.",
         ),
         Setting(
-            "fairness",
+            "fair_delivery",
             _parse_switch,
             _OFF,
             "on, off",
-            "Whether groups of which many messages are being worked on wait behind others. Not for"
-            " FIFO queues, nor with lanes.",
+            "Fair queues: groups with many messages in flight wait behind others. Not for FIFO"
+            " queues, nor with `priority_weights`.",
         ),
         Setting(
-            "fencing",
-            _parse_switch,
-            _AUTO,
-            "on, off",
-            "Whether only the last receipt of a message can settle it (auto: on for FIFO queues,"
-            " which must have it, off for others).",
-        ),
-        Setting(
-            "history_ms",
+            "history_retention_ms",
             parse_bounded_duration(low=0, high=_HORIZON_MS),
             "1d",
             "0 or more",
@@ -209,17 +201,9 @@ QUEUE_SETTINGS: Final = {
             " history`); 0: only what the queue itself needs is kept.",
         ),
         Setting(
-            "lanes",
-            _parse_lanes_text,
-            "none",
-            f"none, up to {LANE_COUNT_MAX} weights",
-            "Priorities, the most urgent (0) first: how many messages of each are handed out in"
-            " turn, such as 8,4,1. Not for FIFO queues.",
-        ),
-        Setting(
-            "leased_max",
+            "max_in_flight",
             parse_bounded_count(low=1, high=10_000_000),
-            str(LEASED_MAX_DEFAULT),
+            str(MAX_IN_FLIGHT_DEFAULT),
             "1 to 10000000",
             "Messages of one partition that may be received and not settled at a time.",
         ),
@@ -232,20 +216,36 @@ QUEUE_SETTINGS: Final = {
             " queue it is handed out on and on.",
         ),
         Setting(
-            "receive_durability",
-            parse_choice(*ReceiveDurability),
-            _AUTO,
-            "strict, lazy",
-            "Whether a receive waits until it is committed, so that leases and receive counts"
-            " outlive the leader (auto: strict for FIFO queues and with a dead-letter queue, else"
-            " lazy).",
+            "priority_weights",
+            _parse_priority_weights_text,
+            "none",
+            f"none, up to {PRIORITY_COUNT_MAX} weights",
+            "Priorities, the most urgent (0) first: how many messages of each are handed out in"
+            " turn, such as 8,4,1. Not for FIFO queues.",
         ),
         Setting(
-            "receive_wait_ms",
+            "receive_acks",
+            parse_choice(*ReceiveAcks),
+            _AUTO,
+            "all, leader",
+            "Whether a receive waits until it is committed, so that leases and receive counts"
+            " outlive the leader (auto: all for FIFO queues and with a dead-letter queue, else"
+            " leader).",
+        ),
+        Setting(
+            "receive_message_wait_time_ms",
             parse_bounded_duration(low=0, high=10 * _MINUTE_MS),
             "0",
             "0 to 10min",
             "How long a receive that does not say waits for messages when there are none.",
+        ),
+        Setting(
+            "require_latest_receipt",
+            _parse_switch,
+            _AUTO,
+            "on, off",
+            "Whether only the last receipt of a message can settle it (auto: on for FIFO queues,"
+            " which must have it, off for others).",
         ),
         Setting(
             "retention_ms",
@@ -313,13 +313,17 @@ def check_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> None
         if name in FIFO_SETTINGS and not is_fifo:
             raise InvalidConfigError(f"{name} is a setting of FIFO queues, and this is none")
     config = queue_config(overrides, is_fifo=is_fifo)
-    if is_fifo and not config.has_fencing:
-        raise InvalidConfigError("fencing is off, it must be on: a FIFO queue keeps no order else")
-    if is_fifo and (config.lanes or config.has_fairness):
-        name = "lanes" if config.lanes else "fairness"
+    if is_fifo and not config.require_latest_receipt:
+        raise InvalidConfigError(
+            "require_latest_receipt is off, it must be on: a FIFO queue keeps no order else"
+        )
+    if is_fifo and (config.priority_weights or config.fair_delivery):
+        name = "priority_weights" if config.priority_weights else "fair_delivery"
         raise InvalidConfigError(f"{name} is not for FIFO queues: their messages do not overtake")
-    if config.lanes and config.has_fairness:
-        raise InvalidConfigError("a queue has either lanes or fairness; reset one of them")
+    if config.priority_weights and config.fair_delivery:
+        raise InvalidConfigError(
+            "a queue has either priority_weights or fair_delivery; reset one of them"
+        )
 
 
 def frozen_settings(
@@ -355,8 +359,8 @@ def effective_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> 
     is_strict = is_fifo or has_dead_letters
     decided = {
         "deduplication_scope": DeduplicationScope.QUEUE,
-        "fencing": _ON if is_fifo else _OFF,
-        "receive_durability": ReceiveDurability.STRICT if is_strict else ReceiveDurability.LAZY,
+        "require_latest_receipt": _ON if is_fifo else _OFF,
+        "receive_acks": ReceiveAcks.ALL if is_strict else ReceiveAcks.LEADER,
     }
     return {name: str(decided[name] if text == _AUTO else text) for name, text in texts.items()}
 
@@ -402,17 +406,17 @@ def _queue_config(overrides: tuple[tuple[str, str], ...], is_fifo: bool) -> Queu
         max_receive_count=_limit(values["max_receive_count"]),
         dead_letter_queue=_name(values["dead_letter_queue"]),
         retry_backoff=parse_backoff("retry_backoff", texts["retry_backoff"]),
-        receive_durability=ReceiveDurability(str(values["receive_durability"])),
-        has_fencing=values["fencing"] == _ON,
-        leased_max=_number(values["leased_max"]),
+        receive_acks=ReceiveAcks(str(values["receive_acks"])),
+        require_latest_receipt=values["require_latest_receipt"] == _ON,
+        max_in_flight=_number(values["max_in_flight"]),
         deduplication_window_ms=_number(values["deduplication_window_ms"]),
         deduplication_scope=DeduplicationScope(str(values["deduplication_scope"])),
         content_based_deduplication=values["content_based_deduplication"] == _ON,
-        lanes=parse_lanes("lanes", texts["lanes"]),
-        has_fairness=values["fairness"] == _ON,
+        priority_weights=parse_priority_weights("priority_weights", texts["priority_weights"]),
+        fair_delivery=values["fair_delivery"] == _ON,
         send_rate=_limit(values["send_rate"]),
-        receive_wait_ms=_number(values["receive_wait_ms"]),
-        history_ms=_number(values["history_ms"]),
+        receive_message_wait_time_ms=_number(values["receive_message_wait_time_ms"]),
+        history_retention_ms=_number(values["history_retention_ms"]),
     )
 
 

@@ -23,7 +23,7 @@ class Broker(msgspec.Struct, frozen=True, array_like=True):
     """Rises with each registration in the cluster; tells the lives of a broker apart (KIP-903)."""
     host: str
     port: int
-    failure_domain: str
+    rack: str
     """What fails together, such as a machine or a rack; empty for a domain of its own."""
     is_fenced: bool = True
     """It was silent, or has not caught up yet: it leads nothing and is in sync with nothing."""

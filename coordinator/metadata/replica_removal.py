@@ -8,7 +8,7 @@ says yes: one rule, so nothing is asked for in vain.
   Then any other replica has more, and so the cluster remembers it.
 - A replica that may lack committed records, and knows which, is neither to be in sync nor eligible.
   It goes as soon as another one can lead that has them all, in sync or eligible, whatever
-  `min_in_sync_replicas` says. While nobody else can, it stays: nobody has more, and what is not
+  `min_insync_replicas` says. While nobody else can, it stays: nobody has more, and what is not
   damaged can be read.
 - A replica whose log is offline, for something new could not be written, still has all that is
   committed on its disk, and serves it from the next start of its broker on. Until then it leads

@@ -131,7 +131,7 @@ def _place(
     candidates = [
         Candidate(
             broker.node_id,
-            broker.failure_domain,
+            broker.rack,
             is_live=broker.can_lead,
             replica_count=state.index.load(broker.node_id).replica_count,
             preferred_count=state.index.load(broker.node_id).preferred_count,
@@ -261,7 +261,7 @@ def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> O
     if overrides == state.overrides:
         return Outcome([], Done())
     changes = PartitionChanges(state, config=config)
-    if config.min_in_sync_replicas != state.config.min_in_sync_replicas:
+    if config.min_insync_replicas != state.config.min_insync_replicas:
         for topic in state.catalog.topics:
             _settle(state, changes, topic)
     return Outcome([ClusterConfigSet(overrides), *changes.records()], Done())

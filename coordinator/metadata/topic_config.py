@@ -53,7 +53,7 @@ class TopicConfig:
 
     log: LogConfig = field(default_factory=LogConfig)
     durability: Durability = Durability.FSYNC
-    min_in_sync_replicas: int = 1
+    min_insync_replicas: int = 1
     """Replicas that must have a record before it is committed."""
     compaction: CompactionConfig | None = None
     """How it is compacted; `None` when it is not."""
@@ -175,13 +175,6 @@ SETTINGS: Final = {
     setting.name: setting
     for setting in (
         Setting(
-            "batch_bytes_max",
-            _bounded(parse_size_bytes, low=1024, high=64 << 20),
-            "1MiB",
-            "1KiB to 64MiB",
-            "Larger record batches, and so larger records, are refused.",
-        ),
-        Setting(
             "cleanup_policy",
             parse_choice(_DELETE, _COMPACT, _BOTH),
             _DELETE,
@@ -220,6 +213,28 @@ SETTINGS: Final = {
             " has been sealed for so long, however little there is to clean.",
         ),
         Setting(
+            "max_message_bytes",
+            _bounded(parse_size_bytes, low=1024, high=64 << 20),
+            "1MiB",
+            "1KiB to 64MiB",
+            "Larger record batches, and so larger records, are refused.",
+        ),
+        Setting(
+            "max_partition_bytes",
+            parse_bytes_or_unlimited(low=8192),
+            _UNLIMITED,
+            "8KiB or more, unlimited",
+            "Refuse records before the segments of a partition would take more than this; at least"
+            " twice segment_bytes.",
+        ),
+        Setting(
+            "min_cleanable_dirty_ratio",
+            _parse_ratio,
+            "0.5",
+            "0 to 1",
+            "Compaction: clean when so much of what may be cleaned never was, by bytes.",
+        ),
+        Setting(
             "min_compaction_lag_ms",
             parse_bounded_duration(low=0),
             "0",
@@ -227,26 +242,11 @@ SETTINGS: Final = {
             "Compaction: records stay as they are for so long after their segment was sealed.",
         ),
         Setting(
-            "min_dirty_ratio",
-            _parse_ratio,
-            "0.5",
-            "0 to 1",
-            "Compaction: clean when so much of what may be cleaned never was, by bytes.",
-        ),
-        Setting(
-            "min_in_sync_replicas",
+            "min_insync_replicas",
             parse_count_up_to(REPLICATION_FACTOR_MAX),
             "1",
             f"1 to {REPLICATION_FACTOR_MAX}",
             "Replicas that must have a record before it is committed; at most all of them.",
-        ),
-        Setting(
-            "partition_bytes_max",
-            parse_bytes_or_unlimited(low=8192),
-            _UNLIMITED,
-            "8KiB or more, unlimited",
-            "Refuse records before the segments of a partition would take more than this; at least"
-            " twice segment_bytes.",
         ),
         Setting(
             "retention_bytes",
@@ -294,9 +294,9 @@ def check_settings(overrides: Mapping[str, str], *, replication_factor: int = 1)
     for name in overrides:
         check_setting_name(name)
     config = topic_config(overrides)
-    if config.min_in_sync_replicas > replication_factor:
+    if config.min_insync_replicas > replication_factor:
         raise InvalidConfigError(
-            f"min_in_sync_replicas is {config.min_in_sync_replicas}, it must be at most"
+            f"min_insync_replicas is {config.min_insync_replicas}, it must be at most"
             f" {replication_factor}, the number of replicas"
         )
 
@@ -332,17 +332,17 @@ def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
     texts = effective_settings(dict(overrides))
     values = {name: SETTINGS[name].parse(name, text) for name, text in texts.items()}
     durability = Durability(values.pop("durability"))
-    min_in_sync_replicas = _number(values.pop("min_in_sync_replicas"))
+    min_insync_replicas = _number(values.pop("min_insync_replicas"))
     segment_bytes = _number(values["segment_bytes"])
     if _number(values["index_interval_bytes"]) > segment_bytes:
         raise InvalidConfigError(
             f"index_interval_bytes is {texts['index_interval_bytes']}, it must not be larger"
             f" than segment_bytes, {texts['segment_bytes']}"
         )
-    limit = _limit(values["partition_bytes_max"])
+    limit = _limit(values["max_partition_bytes"])
     if limit is not None and limit < 2 * segment_bytes:
         raise InvalidConfigError(
-            f"partition_bytes_max is {texts['partition_bytes_max']}, it must be at least twice"
+            f"max_partition_bytes is {texts['max_partition_bytes']}, it must be at least twice"
             f" segment_bytes, {texts['segment_bytes']}: only whole segments are ever deleted to"
             " make room, and never the last one"
         )
@@ -353,9 +353,9 @@ def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
     if compaction is not None and compaction.max_compaction_lag_ms is not None:
         segment_ms = min(segment_ms, compaction.max_compaction_lag_ms)
     log = LogConfig(
-        batch_bytes_max=_number(values["batch_bytes_max"]),
+        max_message_bytes=_number(values["max_message_bytes"]),
         index_interval_bytes=_number(values["index_interval_bytes"]),
-        partition_bytes_max=limit,
+        max_partition_bytes=limit,
         retention_bytes=None if is_kept else _limit(values["retention_bytes"]),
         retention_ms=None if is_kept else _limit(values["retention_ms"]),
         segment_bytes=segment_bytes,
@@ -364,14 +364,14 @@ def _topic_config(overrides: tuple[tuple[str, str], ...]) -> TopicConfig:
     return TopicConfig(
         log=log,
         durability=durability,
-        min_in_sync_replicas=min_in_sync_replicas,
+        min_insync_replicas=min_insync_replicas,
         compaction=compaction,
         is_kept=is_kept,
     )
 
 
 def _compaction(values: Mapping[str, Value], texts: Mapping[str, str]) -> CompactionConfig:
-    ratio = values["min_dirty_ratio"]
+    ratio = values["min_cleanable_dirty_ratio"]
     assert isinstance(ratio, str)
     lag_ms = _number(values["min_compaction_lag_ms"])
     late_ms = _limit(values["max_compaction_lag_ms"])
@@ -383,7 +383,7 @@ def _compaction(values: Mapping[str, Value], texts: Mapping[str, str]) -> Compac
     return CompactionConfig(
         min_compaction_lag_ms=lag_ms,
         max_compaction_lag_ms=late_ms,
-        min_dirty_ratio=float(ratio),
+        min_cleanable_dirty_ratio=float(ratio),
         delete_retention_ms=_number(values["delete_retention_ms"]),
     )
 

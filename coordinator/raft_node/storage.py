@@ -39,7 +39,7 @@ from tidelog.wire.errors import (
 
 OWNER: Final = SegmentHeader(b"tidelog-metadata", 0, 0)
 CONFIG: Final = LogConfig(
-    retention_ms=None, segment_bytes=16 * MiB, batch_bytes_max=9 * MiB, checkpoint_bytes=4 * MiB
+    retention_ms=None, segment_bytes=16 * MiB, max_message_bytes=9 * MiB, checkpoint_bytes=4 * MiB
 )
 VOTE_NAME = "vote"
 SNAPSHOT_NAME = "snapshot"

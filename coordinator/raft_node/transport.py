@@ -160,7 +160,7 @@ class _Link:
         try:
             with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
                 async with open_rpc(
-                    self._env.network, host, port, client_name=self._name, client_version=""
+                    self._env.network, host, port, client_id=self._name, client_version=""
                 ) as connection:
                     connecting.deadline = float("inf")
                     self.refused_since = None

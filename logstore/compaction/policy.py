@@ -22,7 +22,7 @@ class CompactionConfig:
     max_compaction_lag_ms: int | None = None
     """Clean what was sealed so long ago, however little it is; `None` waits for the ratio."""
 
-    min_dirty_ratio: float = 0.5
+    min_cleanable_dirty_ratio: float = 0.5
     """Clean when so much of what may be cleaned never was, by bytes."""
 
     delete_retention_ms: int = 24 * 3600 * 1000
@@ -35,7 +35,7 @@ class CompactionConfig:
         assert self.max_compaction_lag_ms is None or (
             self.max_compaction_lag_ms >= self.min_compaction_lag_ms
         )
-        assert 0 <= self.min_dirty_ratio <= 1
+        assert 0 <= self.min_cleanable_dirty_ratio <= 1
         assert self.delete_retention_ms >= 0
 
 
@@ -117,7 +117,7 @@ def urgency(
     lag_ms = config.max_compaction_lag_ms
     if lag_ms is not None and dirty[0].sealed_at_ms <= now_ms - lag_ms:
         return 1.0 + ratio
-    return ratio if ratio >= config.min_dirty_ratio else 0.0
+    return ratio if ratio >= config.min_cleanable_dirty_ratio else 0.0
 
 
 def drops_tombstones(segment: SealedSegment, config: CompactionConfig, *, now_ms: int) -> bool:

@@ -146,7 +146,7 @@ class Availability:
     @property
     def _but_for_reserve(self) -> str:
         reserve = self._reserve_bytes
-        return f" but for {reserve} bytes in reserve (disk_reserve_bytes)" if reserve else ""
+        return f" but for {reserve} bytes in reserve (min_free_disk_bytes)" if reserve else ""
 
     def _disk_full(self) -> DiskFullError:
         return DiskFullError(

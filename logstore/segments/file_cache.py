@@ -22,10 +22,10 @@ class FileCache:
     threads can do to each other is to open a file twice.
     """
 
-    def __init__(self, disk: Disk, *, open_files_max: int = 512, indexes_max: int = 64) -> None:
-        """Keep at most `open_files_max` files open and `indexes_max` indexes loaded."""
+    def __init__(self, disk: Disk, *, max_open_files: int = 512, indexes_max: int = 64) -> None:
+        """Keep at most `max_open_files` files open and `indexes_max` indexes loaded."""
         self.disk = disk
-        self._open_files_max = open_files_max
+        self._max_open_files = max_open_files
         self._indexes_max = indexes_max
         self._files: OrderedDict[str, File] = OrderedDict()
         self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
@@ -40,7 +40,7 @@ class FileCache:
         if file is None:
             file = self.open_apart(path, create=create)
         self._files[path] = file
-        if len(self._files) > self._open_files_max:
+        if len(self._files) > self._max_open_files:
             self._files.popitem(last=False)
         return file
 

@@ -16,7 +16,7 @@ Pure: no clock, no I/O. Which receipt may do what to a message (`lease` is the o
 Who has released a message does not extend it: that would be an extension of before whose answer was
 lost, made again, and would hide the message from everybody once more.
 
-The last row is about leases that were lost with a leader (`receive_durability` `lazy`): the message
+The last row is about leases that were lost with a leader (`receive_acks` `leader`): the message
 is fresh, or was passed over since. It may have been received under another one that was lost, too.
 """
 

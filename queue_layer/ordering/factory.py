@@ -15,6 +15,6 @@ def order_for(config: QueueConfig) -> MakeOrder:
     """Return what makes the order of a queue with these settings."""
     if config.is_fifo:
         return FifoOrder
-    if config.lanes:
-        return priority_order(config.lanes)
-    return FairOrder if config.has_fairness else StandardOrder
+    if config.priority_weights:
+        return priority_order(config.priority_weights)
+    return FairOrder if config.fair_delivery else StandardOrder

@@ -67,8 +67,9 @@ class QueueState:
     Invariant: every message below `cursor` is in `runs`, or done. Every message from it on is
     fresh: nobody received it, and it is in no run. Records that are no messages are as if done.
 
-    No lease has the id of another one, of which nobody may know any more (a `lazy` receive does not
-    wait until it is committed): each leader epoch has ids of its own, and they grow with it.
+    No lease has the id of another one, of which nobody may know any more (with
+    `receive_acks` `leader`, a receive does not wait until it is committed): each leader epoch has
+    ids of its own, and they grow with it.
     """
 
     def __init__(self, make_order: MakeOrder) -> None:

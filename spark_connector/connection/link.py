@@ -57,12 +57,12 @@ class Link:
             line = diagnose(address.host, address.port, error)
             raise ConnectError(line, is_refused=is_refused) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._core = ClientConnection(frame_bytes_max=_FRAME_BYTES_MAX)
+        self._core = ClientConnection(max_frame_bytes=_FRAME_BYTES_MAX)
         self.is_closed = False
         self.sent_count = 0
         """Requests sent so far, of any kind."""
         try:
-            request = HelloRequest(options.client_name, CLIENT_VERSION)
+            request = HelloRequest(options.client_id, CLIENT_VERSION)
             hello, _ = self.call(api.HELLO, request, timeout_s=timeout_s)
         except (RetriableError, ConnectError):
             self.close()

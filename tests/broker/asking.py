@@ -242,10 +242,10 @@ def submit_fetch(
     max_wait_ms: int = 0,
     min_bytes: int = 1,
     bytes_max: int = 1 << 20,
-    partition_bytes_max: int = 1 << 20,
+    max_partition_bytes: int = 1 << 20,
 ) -> PendingFetch:
     """Ask for records from each (topic id, partition, offset)."""
-    partitions = [PartitionFetch(*each, partition_bytes_max) for each in wanted]
+    partitions = [PartitionFetch(*each, max_partition_bytes) for each in wanted]
     request = FetchRequest(max_wait_ms, min_bytes, bytes_max, partitions)
     return PendingFetch(submit(client, api.FETCH, request), [offset for _, _, offset in wanted])
 

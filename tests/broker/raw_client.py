@@ -25,7 +25,7 @@ class RawClient:
 
     def __init__(self, stream: MemoryStream) -> None:
         self.stream = stream
-        self._core = ClientConnection(frame_bytes_max=1 << 28)
+        self._core = ClientConnection(max_frame_bytes=1 << 28)
 
     async def introduce(self) -> None:
         """Exchange hellos."""

@@ -23,9 +23,9 @@ async def test_large_frames_take_turns_when_memory_is_short_and_all_finish(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {"frame_bytes_max": 2 * MiB, "request_memory_bytes": 4 * MiB}
+    settings = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
     async with world.broker(**settings) as broker, world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="1500KiB", durability="replicated")
+        topic = await create_topic(helper, max_message_bytes="1500KiB", durability="replicated")
         peak_bytes = 0
 
         async def send() -> None:
@@ -34,7 +34,7 @@ async def test_large_frames_take_turns_when_memory_is_short_and_all_finish(
                 # A small one first: its memory must not stand in the way of the large ones.
                 for size in (300_000, 1_400_000, 700_000, 1_400_000):
                     await produce(client, topic, batch_of(bytes(size)))
-                    peak_bytes = max(peak_bytes, broker.statistics().request_memory_bytes)
+                    peak_bytes = max(peak_bytes, broker.statistics().queued_max_request_bytes)
 
         async with trio.open_nursery() as nursery:
             for _ in range(30):
@@ -49,9 +49,9 @@ async def test_clients_that_hold_memory_and_want_more_do_not_wait_for_each_other
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {"frame_bytes_max": 2 * MiB, "request_memory_bytes": 4 * MiB}
+    settings = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
     async with world.broker(**settings) as broker, world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="1900KiB")
+        topic = await create_topic(helper, max_message_bytes="1900KiB")
         clients = [await world.raw_client() for _ in range(3)]
         for client in clients:
             await client.introduce()
@@ -62,7 +62,7 @@ async def test_clients_that_hold_memory_and_want_more_do_not_wait_for_each_other
         for client, request in zip(clients, large, strict=True):
             await client.send(request[:20])
         await settle()
-        assert broker.statistics().request_memory_bytes > 3 * MiB
+        assert broker.statistics().queued_max_request_bytes > 3 * MiB
 
         async with trio.open_nursery() as nursery:
             for client, request in zip(clients, large, strict=True):
@@ -76,15 +76,15 @@ async def test_memory_held_by_idle_clients_goes_at_once_to_who_needs_it(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {"frame_bytes_max": 2 * MiB, "request_memory_bytes": 4 * MiB}
+    settings = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
     async with world.broker(**settings) as broker, world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        topic = await create_topic(helper, max_message_bytes="1500KiB")
         async with world.client() as one, world.client() as two, world.client() as three:
             for client in (one, two, three):
                 await produce(client, topic, batch_of(bytes(1_400_000)))
 
             # Time stands still, so nobody has waited.
-            assert broker.statistics().request_memory_bytes <= 4 * MiB
+            assert broker.statistics().queued_max_request_bytes <= 4 * MiB
 
 
 async def test_clients_that_never_pause_take_turns_with_those_who_wait(
@@ -92,12 +92,12 @@ async def test_clients_that_never_pause_take_turns_with_those_who_wait(
 ) -> None:
     world = World(mock_clock)
     settings = {
-        "frame_bytes_max": 2 * MiB,
-        "request_memory_bytes": 4 * MiB,
-        "stalled_frame_ms": 10_000,
+        "socket_request_max_bytes": 2 * MiB,
+        "queued_max_request_bytes": 4 * MiB,
+        "stalled_request_timeout_ms": 10_000,
     }
     async with world.broker(**settings), world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="1500KiB", durability="replicated")
+        topic = await create_topic(helper, max_message_bytes="1500KiB", durability="replicated")
         busy = [await world.raw_client() for _ in range(2)]
         rest = b""
         for client in busy:
@@ -125,13 +125,13 @@ async def test_a_client_that_is_ended_while_it_waits_for_answers_is_ended(
 ) -> None:
     world = World(mock_clock)
     settings = {
-        "frame_bytes_max": 2 * MiB,
-        "request_memory_bytes": 4 * MiB,
-        "stalled_frame_ms": 10_000,
-        "in_flight_requests_max": 1,
+        "socket_request_max_bytes": 2 * MiB,
+        "queued_max_request_bytes": 4 * MiB,
+        "stalled_request_timeout_ms": 10_000,
+        "max_in_flight_requests_per_connection": 1,
     }
     async with world.broker(**settings) as broker, world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        topic = await create_topic(helper, max_message_bytes="1500KiB")
         world.work.hold_syncs()
         clients = [await world.raw_client() for _ in range(2)]
         for client in clients:
@@ -157,12 +157,12 @@ async def test_a_slow_sender_does_not_keep_memory_from_others_for_ever(
 ) -> None:
     world = World(mock_clock)
     settings = {
-        "frame_bytes_max": 2 * MiB,
-        "request_memory_bytes": 4 * MiB,
-        "stalled_frame_ms": 10_000,
+        "socket_request_max_bytes": 2 * MiB,
+        "queued_max_request_bytes": 4 * MiB,
+        "stalled_request_timeout_ms": 10_000,
     }
     async with world.broker(**settings), world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        topic = await create_topic(helper, max_message_bytes="1500KiB")
         slow = [await world.raw_client() for _ in range(2)]
         for client in slow:
             await client.introduce()
@@ -188,7 +188,7 @@ async def test_a_sender_may_take_its_time_while_nobody_waits_for_memory(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with world.broker(stalled_frame_ms=10_000), world.client() as helper:
+    async with world.broker(stalled_request_timeout_ms=10_000), world.client() as helper:
         topic = await create_topic(helper)
         slow = await world.raw_client()
         await slow.introduce()
@@ -208,13 +208,13 @@ async def test_who_does_not_read_replies_gives_up_its_memory_when_others_need_it
 ) -> None:
     world = World(mock_clock)
     settings = {
-        "frame_bytes_max": 2 * MiB,
-        "request_memory_bytes": 4 * MiB,
-        "stalled_frame_ms": 10_000,
-        "reply_bytes_max": 1 << 16,
+        "socket_request_max_bytes": 2 * MiB,
+        "queued_max_request_bytes": 4 * MiB,
+        "stalled_request_timeout_ms": 10_000,
+        "max_queued_response_bytes": 1 << 16,
     }
     async with world.broker(**settings), world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="1500KiB")
+        topic = await create_topic(helper, max_message_bytes="1500KiB")
         await produce(helper, topic, batch_of(bytes(400_000)))
         clients = [await world.raw_client() for _ in range(2)]
         for deaf in clients:

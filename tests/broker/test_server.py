@@ -295,12 +295,12 @@ async def test_a_thousand_clients_are_served(mock_clock: MockClock) -> None:
             each.stream.close()
         await settle()
         assert broker.statistics().connection_count == 1
-        assert broker.statistics().request_memory_bytes == 0
+        assert broker.statistics().queued_max_request_bytes == 0
 
 
 async def test_connections_beyond_the_limit_are_closed_at_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(connections_max=3):
+    async with world.broker(max_connections=3):
         clients = [await world.raw_client() for _ in range(5)]
         await settle()
 
@@ -370,12 +370,12 @@ async def test_topics_whose_batches_do_not_fit_into_frames_any_more_are_told_of(
 ) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
-        await create_topic(client, "large", batch_bytes_max="8MiB")
+        await create_topic(client, "large", max_message_bytes="8MiB")
         await create_topic(client, "usual")
 
-    async with world.broker(frame_bytes_max="4MiB"):
+    async with world.broker(socket_request_max_bytes="4MiB"):
         (warning,) = world.told("batches_beyond_frames")
-        assert (warning["topic"], warning["batch_bytes_max"]) == ("large", 8 * MiB)
+        assert (warning["topic"], warning["max_message_bytes"]) == ("large", 8 * MiB)
 
 
 async def test_if_the_block_raises_the_broker_ends_as_in_a_crash(mock_clock: MockClock) -> None:
@@ -422,7 +422,7 @@ async def test_damaged_metadata_is_refused_rather_than_guessed(mock_clock: MockC
     "record",
     [
         ["topic-moved", bytes(16), 7],
-        ["topic-created", "orders", bytes(16), 3, {"min_in_sync_replicas": "16"}],
+        ["topic-created", "orders", bytes(16), 3, {"min_insync_replicas": "16"}],
         ["topic-created", "orders", bytes(16), "three", {}],
         "no record at all",
     ],

@@ -42,7 +42,7 @@ NUMBERS = [
     (1 << 63) - 1, 1 << 63, (1 << 64) - 1, -(1 << 31), -(1 << 63),
 ]  # fmt: skip
 NAMES = ["orders", "other", "", ".", "..", "a/b", "x" * 249, "x" * 250, "\x00", "\U0001f600"]
-SETTINGS = ["retention_ms", "segment_bytes", "batch_bytes_max", "durability", "colour", ""]
+SETTINGS = ["retention_ms", "segment_bytes", "max_message_bytes", "durability", "colour", ""]
 VALUES = ["1h", "4KiB", "fsync", "replicated", "", "-1", "9" * 400, "unlimited", "\u00b2", "1e9"]
 
 
@@ -161,7 +161,7 @@ async def test_requests_that_make_no_sense_are_answered_and_are_no_defect(
 ) -> None:
     world = World(mock_clock)
     async with (
-        world.broker(in_flight_requests_max=1000) as broker,
+        world.broker(max_in_flight_requests_per_connection=1000) as broker,
         world.client() as client,
         world.client() as bystander,
     ):

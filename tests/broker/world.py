@@ -220,7 +220,7 @@ class World:
     async def client(self) -> AsyncGenerator[RpcConnection]:
         """Connect, say hello, and stay until the end of the block."""
         async with open_rpc(
-            self.network, *ADDRESS, client_name="test", client_version="0"
+            self.network, *ADDRESS, client_id="test", client_version="0"
         ) as connection:
             yield connection
 

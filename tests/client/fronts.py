@@ -112,7 +112,7 @@ class Front:
         self._scope.cancel()
 
     async def _serve(self, stream: Stream) -> None:
-        core = ServerConnection(_ALL, frame_bytes_max=1 << 24)
+        core = ServerConnection(_ALL, max_frame_bytes=1 << 24)
         outbox = Outbox(stream)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(outbox.run)
@@ -230,7 +230,7 @@ class FrontedCluster:
         """Node and leader epoch of the partitions of this number; node 1 leads all others."""
         self.in_sync: list[int] | None = None
         """Replicas of all partitions that are said to be in sync; each is at the one broker."""
-        self.failure_domains: dict[int, str] = {}
+        self.racks: dict[int, str] = {}
         self.controller_id: int | None = 1
         self.answers: dict[AnyApi, Callable[[int, object], Awaitable[object]]] = {}
         """What is answered to other questions, given the node that is asked."""
@@ -268,7 +268,7 @@ class FrontedCluster:
             for topic in reply.topics
         ]
         brokers = [
-            BrokerAddress(node_id, *front.address, self.failure_domains.get(node_id, ""))
+            BrokerAddress(node_id, *front.address, self.racks.get(node_id, ""))
             for node_id, front in self.fronts.items()
         ]
         return MetadataReply("cluster", brokers, topics, self.controller_id)

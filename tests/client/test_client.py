@@ -71,7 +71,7 @@ async def test_settings_come_as_keywords_or_as_an_object_but_not_both(
     world = World(autojump_clock)
     async with client_of(world) as client:
         assert client.producer(linger=0.5).config == ProducerConfig(linger=0.5)
-        assert client.consumer(config=ConsumerConfig(min_bytes=7)).config.min_bytes == 7
+        assert client.consumer(config=ConsumerConfig(fetch_min_bytes=7)).config.fetch_min_bytes == 7
         with pytest.raises(ConfigError, match="not both"):
             client.producer(ProducerConfig(), linger=0.5)
 

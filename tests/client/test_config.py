@@ -9,7 +9,7 @@ from tidelog.wire.errors import ConfigError
 def test_the_defaults_are_safe() -> None:
     producer = ProducerConfig()
 
-    assert (producer.acks, producer.idempotent) == ("all", True)
+    assert (producer.acks, producer.enable_idempotence) == ("all", True)
     assert ConsumerConfig().auto_offset_reset is None
 
 
@@ -17,10 +17,10 @@ def test_the_defaults_are_safe() -> None:
     ("settings", "problem"),
     [
         ({"acks": 2}, "acks must be"),
-        ({"compression": "gzip"}, "compression must be one of none, lz4, zstd"),
+        ({"compression_type": "gzip"}, "compression_type must be one of none, lz4, zstd"),
         ({"linger": -1.0}, "linger must not be negative"),
-        ({"batch_bytes_max": 0}, "batch_bytes_max must be above 0"),
-        ({"buffer_bytes_max": 1}, "buffer_bytes_max must not be below batch_bytes_max"),
+        ({"batch_size": 0}, "batch_size must be above 0"),
+        ({"buffer_memory": 1}, "buffer_memory must not be below batch_size"),
         ({"max_in_flight": 0}, "max_in_flight must be above 0"),
         ({"max_in_flight": 6}, "must not be above 5 when idempotent"),
         ({"delivery_timeout": 0.0}, "delivery_timeout must be above linger"),
@@ -38,14 +38,14 @@ def test_a_producer_setting_out_of_range_is_refused(
     [
         ({"auto_offset_reset": "first"}, "auto_offset_reset must be"),
         ({"read_from": "anywhere"}, "read_from must be 'leader', 'followers' or 'nearest'"),
-        ({"read_from": "nearest"}, "failure_domain and read_from='nearest' go together"),
-        ({"failure_domain": "rack-a"}, "failure_domain and read_from='nearest' go together"),
-        ({"min_bytes": 0}, "min_bytes must be above 0"),
-        ({"max_wait": -1.0}, "max_wait must not be negative"),
-        ({"partition_bytes_max": 0}, "partition_bytes_max must be above 0"),
-        ({"bytes_max": 1}, "bytes_max must not be below partition_bytes_max"),
+        ({"read_from": "nearest"}, "client_rack and read_from='nearest' go together"),
+        ({"client_rack": "rack-a"}, "client_rack and read_from='nearest' go together"),
+        ({"fetch_min_bytes": 0}, "fetch_min_bytes must be above 0"),
+        ({"fetch_max_wait": -1.0}, "fetch_max_wait must not be negative"),
+        ({"max_partition_fetch_bytes": 0}, "max_partition_fetch_bytes must be above 0"),
+        ({"fetch_max_bytes": 1}, "fetch_max_bytes must not be below max_partition_fetch_bytes"),
         ({"prefetch_bytes": 0}, "prefetch_bytes must be above 0"),
-        ({"uncompressed_batch_bytes_max": 0}, "uncompressed_batch_bytes_max must be above 0"),
+        ({"max_uncompressed_batch_bytes": 0}, "max_uncompressed_batch_bytes must be above 0"),
     ],
 )
 def test_a_consumer_setting_out_of_range_is_refused(
@@ -58,7 +58,7 @@ def test_a_consumer_setting_out_of_range_is_refused(
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
-        ({"client_name": ""}, "client_name must not be empty"),
+        ({"client_id": ""}, "client_id must not be empty"),
         ({"connect_timeout": 0.0}, "connect_timeout must be above 0"),
         ({"request_timeout": 0.0}, "request_timeout must be above 0"),
         ({"retry_backoff": 0.0}, "retry_backoff must be above 0"),
@@ -74,9 +74,9 @@ def test_a_client_setting_out_of_range_is_refused(
 
 
 def test_all_problems_are_said_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"min_bytes.*prefetch_bytes"):
-        ConsumerConfig(min_bytes=0, prefetch_bytes=0)
+    with pytest.raises(ConfigError, match=r"fetch_min_bytes.*prefetch_bytes"):
+        ConsumerConfig(fetch_min_bytes=0, prefetch_bytes=0)
 
 
 def test_more_than_five_in_flight_is_legal_without_idempotence() -> None:
-    assert ProducerConfig(max_in_flight=50, idempotent=False).max_in_flight == 50
+    assert ProducerConfig(max_in_flight=50, enable_idempotence=False).max_in_flight == 50

@@ -100,7 +100,7 @@ async def test_a_pipeline_that_breaks_again_and_again_keeps_its_order(
 ) -> None:
     async with scene(autojump_clock) as (client, stage):
         values = [b"%06d" % number for number in range(3000)]
-        async with client.producer(batch_bytes_max=2_000) as producer:
+        async with client.producer(batch_size=2_000) as producer:
             for number, value in enumerate(values):
                 producer.send_nowait("orders", value)
                 if number % 300 == 299:
@@ -115,7 +115,7 @@ async def test_a_pipeline_that_breaks_again_and_again_keeps_its_order(
 async def test_a_crash_of_the_broker_is_a_pause(autojump_clock: MockClock) -> None:
     async with scene(autojump_clock) as (client, stage):
         values = [b"%06d" % number for number in range(2000)]
-        async with client.producer(batch_bytes_max=2_000) as producer:
+        async with client.producer(batch_size=2_000) as producer:
             await producer.send_many("orders", values[:1000])
             for value in values[1000:]:
                 producer.send_nowait("orders", value)

@@ -31,7 +31,7 @@ QUICK = GroupConfig(
     heartbeat_interval_ms=1_000,
     waiting_interval_ms=300,
     session_timeout_ms=12_000,
-    initial_delay_ms=500,
+    initial_rebalance_delay_ms=500,
     target_interval_ms=700,
     replacement_delay_ms=700,
     target_delay_max_ms=3_000,
@@ -87,7 +87,9 @@ class Life:
             await trio.sleep(self.random.uniform(0.0, 5.0))
             stay_s = 1e6 if self.is_over else self.random.expovariate(0.05)
             async with fronted_client(self.town.cluster, [1, 2, 3]) as client:
-                consumer = consumer_of(client, instance_id=instance_id, auto_commit_interval=1.0)
+                consumer = consumer_of(
+                    client, group_instance_id=instance_id, auto_commit_interval=1.0
+                )
                 if self.is_rough:
                     await self.stay_roughly(consumer, stay_s)
                 else:

@@ -162,7 +162,7 @@ def test_a_follower_that_fails_again_is_left_for_longer_each_time_until_it_is_of
 def follow(cluster: FrontedCluster) -> None:
     """Let node 1 lead everything, and all nodes be in sync."""
     cluster.in_sync = list(cluster.fronts)
-    cluster.failure_domains = {node_id: f"rack-{node_id}" for node_id in cluster.fronts}
+    cluster.racks = {node_id: f"rack-{node_id}" for node_id in cluster.fronts}
 
 
 async def test_records_are_read_where_they_are_near(autojump_clock: MockClock) -> None:
@@ -175,7 +175,7 @@ async def test_records_are_read_where_they_are_near(autojump_clock: MockClock) -
                 "orders",
                 auto_offset_reset="earliest",
                 read_from="nearest",
-                failure_domain="rack-3",
+                client_rack="rack-3",
             ) as consumer,
         ):
             for number in range(10):

@@ -255,7 +255,7 @@ async def serve_raft(
 async def listen(env: Env, name: str, answerer: Answerer, *, nursery: trio.Nursery) -> None:
     """Let `answerer` answer whoever connects to this machine; until cancelled."""
     config = BrokerConfig()
-    memory = MemoryBudget(config.request_memory_bytes)
+    memory = MemoryBudget(config.queued_max_request_bytes)
     dispatcher: Any = answerer
 
     async def serve(stream: Stream) -> None:

@@ -69,7 +69,7 @@ async def peers(
 ) -> AsyncGenerator[None]:
     """Let others be there, who say this of themselves."""
     config = BrokerConfig()
-    memory = MemoryBudget(config.request_memory_bytes)
+    memory = MemoryBudget(config.queued_max_request_bytes)
 
     async def serve(node_id: int, answer: Callable[[], PeerStatusReply]) -> None:
         served: dict[Api[Any, Any], Answer] = {api.PEER_STATUS: lambda _, __: answer()}

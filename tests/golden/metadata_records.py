@@ -77,7 +77,7 @@ QUEUE = catalog.QueueSpec(
     created_at_ms=1_700_000_000_000,
     receipt_key=bytes(range(32)),
     frozen={"deduplication_scope": "group"},
-    overrides={"lanes": "none"},
+    overrides={"priority_weights": "none"},
 )
 JOURNAL_CREATED = catalog.TopicCreated(
     "queue@billing", JOURNAL_ID, 3, {"retention_ms": "unlimited"}, QUEUE

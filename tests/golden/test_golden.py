@@ -25,7 +25,7 @@ FRAME_FILES = sorted(path.name for path in (FOLDER / "frames").glob("*.bin"))
 
 
 def read_frame(data: bytes) -> Frame:
-    decoder = FrameDecoder(frame_bytes_max=1 << 20)
+    decoder = FrameDecoder(max_frame_bytes=1 << 20)
     decoder.get_buffer()[: len(data)] = data
     decoder.bytes_received(len(data))
     frame = decoder.next_frame()

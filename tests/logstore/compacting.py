@@ -7,7 +7,7 @@ from tidelog.logstore.log import PartitionLog
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch, parse_header
 
-EAGER = CompactionConfig(min_dirty_ratio=0.0)
+EAGER = CompactionConfig(min_cleanable_dirty_ratio=0.0)
 MEMORY_BYTES = 1 << 20
 Records = dict[int, tuple[bytes | None, bytes | None]]
 """Keys and values, by offset."""

@@ -64,7 +64,7 @@ class Story:
         self.log.config = type(SMALL)(
             segment_bytes=SMALL.segment_bytes,
             index_interval_bytes=SMALL.index_interval_bytes,
-            batch_bytes_max=SMALL.batch_bytes_max,
+            max_message_bytes=SMALL.max_message_bytes,
             retention_bytes=size,
         )
         self.log.apply_retention(high_watermark=self.log.durable_end_offset, now_ms=NOW_MS).run()

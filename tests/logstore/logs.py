@@ -31,7 +31,7 @@ DIRECTORY = "flights/3"
 CHECKPOINT = f"{DIRECTORY}/checkpoint"
 NOW_MS = 1_700_000_000_000
 SMALL = LogConfig(
-    segment_bytes=4096, index_interval_bytes=512, batch_bytes_max=2048, checkpoint_bytes=1 << 30
+    segment_bytes=4096, index_interval_bytes=512, max_message_bytes=2048, checkpoint_bytes=1 << 30
 )
 """Segments of some 25 small batches; checkpoints only when something else asks for them."""
 

@@ -30,10 +30,10 @@ def test_a_segment_is_rolled_early_enough_for_retention(
         {"segment_bytes": SEGMENT_BYTES_LIMIT + 1},
         {"index_interval_bytes": 0},
         {"segment_bytes": 1000, "index_interval_bytes": 1001},
-        {"batch_bytes_max": SEGMENT_BYTES_LIMIT + 1},
+        {"max_message_bytes": SEGMENT_BYTES_LIMIT + 1},
         {"retention_ms": 0},
         {"retention_bytes": -1},
-        {"partition_bytes_max": 0},
+        {"max_partition_bytes": 0},
     ],
     ids=str,
 )
@@ -45,7 +45,7 @@ def test_limits_that_contradict_each_other_are_a_mistake_of_the_program(
 
 
 def test_a_log_may_grow_to_its_limit_and_not_beyond() -> None:
-    config = LogConfig(partition_bytes_max=1000)
+    config = LogConfig(max_partition_bytes=1000)
 
     config.require_room(100, 900)
     LogConfig().require_room(1 << 40, 1 << 40)

@@ -166,7 +166,7 @@ def test_a_batch_never_spans_two_segments() -> None:
 
 def test_a_change_of_the_limits_holds_from_the_next_append_on() -> None:
     opened = new_log()
-    opened.log.config = LogConfig(batch_bytes_max=100)
+    opened.log.config = LogConfig(max_message_bytes=100)
 
     with pytest.raises(RecordTooLargeError):
         opened.append(bytes(50))

@@ -57,7 +57,7 @@ class LogMachine(RuleBasedStateMachine):
         config = LogConfig(
             segment_bytes=segment_bytes,
             index_interval_bytes=128,
-            batch_bytes_max=4096,
+            max_message_bytes=4096,
             checkpoint_bytes=2000,
             retention_bytes=4000,
         )

@@ -107,7 +107,7 @@ def test_a_reserve_is_given_back_only_with_some_room_beyond_it() -> None:
     opened = new_log()
     fill(opened, (5 << 20) - 1)
     opened.log.look_for_room(reserve_bytes=5 << 20)
-    some = opened.config.batch_bytes_max + (1 << 20)
+    some = opened.config.max_message_bytes + (1 << 20)
 
     found: list[LogStatus] = []
     for room in (some - 1, some):

@@ -252,7 +252,7 @@ def test_a_segment_whose_records_are_all_deleted_goes_without_any_limit() -> Non
 def full_log() -> Opened:
     """Return a log into which no further batch goes."""
     opened = new_log(
-        LogConfig(segment_bytes=1000, index_interval_bytes=100, partition_bytes_max=2500)
+        LogConfig(segment_bytes=1000, index_interval_bytes=100, max_partition_bytes=2500)
     )
     with pytest.raises(PartitionFullError):
         opened.append_many(100)
@@ -265,7 +265,7 @@ def test_of_a_batch_beyond_the_limit_not_a_byte_is_written() -> None:
     opened = full_log()
     before = image_of(opened.disk)
 
-    with pytest.raises(PartitionFullError, match="partition_bytes_max"):
+    with pytest.raises(PartitionFullError, match="max_partition_bytes"):
         opened.append(numbered(opened.log.log_end_offset))
 
     assert 2000 < opened.log.size_bytes <= 2500
@@ -296,7 +296,7 @@ def test_a_retry_of_what_is_there_needs_no_room_within_the_limit() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100))
     first = opened.append(b"value", producer=Producer(7, 0, 0))
     opened.log.config = LogConfig(
-        segment_bytes=1000, index_interval_bytes=100, partition_bytes_max=1
+        segment_bytes=1000, index_interval_bytes=100, max_partition_bytes=1
     )
 
     again = opened.append(b"value", producer=Producer(7, 0, 0))

@@ -22,7 +22,10 @@ from tidelog.wire.errors import CorruptRecordError
 
 SECTOR_BYTES = 512
 CONFIG = LogConfig(
-    segment_bytes=1 << 20, index_interval_bytes=256, batch_bytes_max=2048, checkpoint_bytes=1 << 30
+    segment_bytes=1 << 20,
+    index_interval_bytes=256,
+    max_message_bytes=2048,
+    checkpoint_bytes=1 << 30,
 )
 SEGMENT = name_of(0)
 CHECKPOINTED = 12

@@ -20,7 +20,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.logstore.log import PartitionLog
 from tidelog.wire.errors import InvalidBatchError
 
-CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=300, batch_bytes_max=2500)
+CONFIG = LogConfig(segment_bytes=3000, index_interval_bytes=300, max_message_bytes=2500)
 SECTOR_BYTES = 512
 LIVES = range(60)
 

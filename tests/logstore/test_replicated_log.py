@@ -157,7 +157,7 @@ def test_a_limit_of_the_topic_does_not_stop_a_follower() -> None:
     """What the leader has taken was within the limit of its time."""
     leader = filled(5)
     follower = reopen(new_log().disk, SMALL)
-    follower.log.config = type(SMALL)(batch_bytes_max=1024, segment_bytes=4096)
+    follower.log.config = type(SMALL)(max_message_bytes=1024, segment_bytes=4096)
 
     replicate(leader, follower)
 

@@ -84,7 +84,7 @@ class ListModel:
 
     def received(self, reply: PartitionReceived, max_messages: int, timeout_ms: int) -> None:
         """Check what was handed out, and take note of it."""
-        room = self.config.leased_max - len(self.offsets(MessageState.LEASED))
+        room = self.config.max_in_flight - len(self.offsets(MessageState.LEASED))
         count = sum(run.count for run in reply.runs)
         assert count <= max(0, min(max_messages, room))
         visible = set(self.offsets(MessageState.VISIBLE))

@@ -4,7 +4,7 @@ A scenario file tells a story. A `#` begins a remark; a block of commands ends w
 what is said below it, up to an empty line, is what the commands must say. Times are in seconds
 from the beginning.
 
-    queue fifo deliveries=3 timeout=30 lazy fenced lanes=2,1    a queue; all of it may be left out
+    queue fifo deliveries=3 timeout=30 acks=leader fenced priority_weights=2,1    a queue
     send a b@g c:0       messages, of a group, or with a priority; they are committed at once
     receive w1 2 for=10 attempt=x      somebody takes messages
     delete w1 a          with the last receipt of `w1` for it; also: extend w1 a 20,
@@ -23,7 +23,7 @@ from functools import partial
 from typing import Final, final
 
 from tidelog.queue_layer.commands.receive import ReceiveCommand
-from tidelog.queue_layer.config import QueueConfig, ReceiveDurability
+from tidelog.queue_layer.config import QueueConfig, ReceiveAcks
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.outcome import Outcome, Reply
@@ -76,14 +76,16 @@ class Stage:
         deliveries = options.get("deliveries")
         self._config = QueueConfig(
             is_fifo="fifo" in options,
-            has_fencing="fenced" in options,
-            receive_durability=(
-                ReceiveDurability.LAZY if "lazy" in options else ReceiveDurability.STRICT
+            require_latest_receipt="fenced" in options,
+            receive_acks=(
+                ReceiveAcks.LEADER if options.get("acks") == "leader" else ReceiveAcks.ALL
             ),
             visibility_timeout_ms=int(options.get("timeout", "30")) * _S,
             max_receive_count=None if deliveries is None else int(deliveries),
             dead_letter_target=None if deliveries is None else _TARGET,
-            lanes=tuple(int(lane) for lane in options.get("lanes", "").split(",") if lane),
+            priority_weights=tuple(
+                int(lane) for lane in options.get("priority_weights", "").split(",") if lane
+            ),
         )
         self._core = self._new_core()
         self._decide(self._core.seek(0, now_ms=self._now_ms))
@@ -192,7 +194,7 @@ class Stage:
             if not given:
                 self._say(f"{who} gets nothing")
 
-        is_lazy = self._config.receive_durability is ReceiveDurability.LAZY
+        is_lazy = self._config.receive_acks is ReceiveAcks.LEADER
         self._answer(who, answer, is_lazy=is_lazy or not given)
 
     def _do_delete(self, who: str, *names: str) -> None:

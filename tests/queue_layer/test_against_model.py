@@ -35,9 +35,9 @@ configs = st.builds(
     QueueConfig,
     max_receive_count=st.sampled_from([None, 1, 2, 3]),
     dead_letter_target=st.sampled_from([None, TARGET]),
-    has_fencing=st.booleans(),
+    require_latest_receipt=st.booleans(),
     is_fifo=st.booleans(),
-    leased_max=st.sampled_from([4, 120_000]),
+    max_in_flight=st.sampled_from([4, 120_000]),
     retention_ms=st.just(60 * SECOND),
 )
 delays = st.sampled_from([0, 0, 0, 1, 5 * SECOND, 40 * SECOND])
@@ -50,7 +50,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
     groups = (b"a", b"b", b"a", None, b"c", b"a", b"b", b"a")
 
     @initialize(
-        config=configs, order=st.sampled_from([{}, {"lanes": (3, 1)}, {"has_fairness": True}])
+        config=configs,
+        order=st.sampled_from([{}, {"priority_weights": (3, 1)}, {"fair_delivery": True}]),
     )
     def begin(self, config: QueueConfig, order: dict[str, Any]) -> None:
         order_config = QueueConfig(**order)
@@ -117,7 +118,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         )
         before = len(self.model.offsets(MessageState.VISIBLE))
         reply = self.driver.do(outcome)
-        room = self.model.config.leased_max - len(self.model.offsets(MessageState.LEASED))
+        room = self.model.config.max_in_flight - len(self.model.offsets(MessageState.LEASED))
 
         # I12: who asks gets something if there is anything to be got.
         assert offered or not before or room <= 0 or len(exhausted) == before

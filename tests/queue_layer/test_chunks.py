@@ -15,8 +15,8 @@ PART = RecordFields(is_chunk=True)
 ORDERS: list[MakeOrder] = [
     StandardOrder,
     FifoOrder,
-    order_for(QueueConfig(lanes=(2, 1))),
-    order_for(QueueConfig(has_fairness=True)),
+    order_for(QueueConfig(priority_weights=(2, 1))),
+    order_for(QueueConfig(fair_delivery=True)),
 ]
 
 

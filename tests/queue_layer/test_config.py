@@ -18,11 +18,11 @@ from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
         ({"delivery_delay_ms": -1}, "delay"),
         ({"retention_ms": 59_999}, "at least a minute"),
         ({"max_receive_count": 0}, "at least once"),
-        ({"leased_max": 0}, "at least one"),
-        ({"lanes": (4, 0)}, "weight"),
-        ({"lanes": (4, 1), "is_fifo": True}, "FIFO"),
-        ({"has_fairness": True, "is_fifo": True}, "FIFO"),
-        ({"lanes": (4, 1), "has_fairness": True}, "either"),
+        ({"max_in_flight": 0}, "at least one"),
+        ({"priority_weights": (4, 0)}, "weight"),
+        ({"priority_weights": (4, 1), "is_fifo": True}, "FIFO"),
+        ({"fair_delivery": True, "is_fifo": True}, "FIFO"),
+        ({"priority_weights": (4, 1), "fair_delivery": True}, "either"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(
@@ -39,7 +39,7 @@ def test_messages_do_not_die_where_there_is_no_place_for_the_dead() -> None:
 
 def test_a_fifo_queue_is_always_fenced() -> None:
     assert QueueConfig(is_fifo=True).is_fenced
-    assert QueueConfig(has_fencing=True).is_fenced
+    assert QueueConfig(require_latest_receipt=True).is_fenced
     assert not QueueConfig().is_fenced
 
 

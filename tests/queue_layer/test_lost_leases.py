@@ -65,7 +65,9 @@ def test_a_deletion_by_a_lost_lease_keeps_what_it_passes_as_it_is() -> None:
     assert driver.offsets() == [1]
 
 
-@pytest.mark.parametrize("config", [QueueConfig(has_fencing=True), QueueConfig(is_fifo=True)])
+@pytest.mark.parametrize(
+    "config", [QueueConfig(require_latest_receipt=True), QueueConfig(is_fifo=True)]
+)
 def test_a_fenced_queue_refuses_a_deletion_by_a_lost_lease_for_others_may_have_had_it_since(
     config: QueueConfig,
 ) -> None:
@@ -77,7 +79,9 @@ def test_a_fenced_queue_refuses_a_deletion_by_a_lost_lease_for_others_may_have_h
     assert driver.offsets() == [0]
 
 
-@pytest.mark.parametrize("config", [QueueConfig(has_fencing=True), QueueConfig(is_fifo=True)])
+@pytest.mark.parametrize(
+    "config", [QueueConfig(require_latest_receipt=True), QueueConfig(is_fifo=True)]
+)
 @pytest.mark.parametrize("has_snapshot", [False, True])
 def test_no_lease_is_taken_for_one_that_was_lost(
     config: QueueConfig, *, has_snapshot: bool

@@ -36,7 +36,7 @@ class Town:
     ) -> None:
         """Write values, in one batch if they fit."""
         name = {Codec.NONE: "none", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}[compression]
-        with self.client.producer(compression=name) as producer:  # type: ignore[arg-type]
+        with self.client.producer(compression_type=name) as producer:  # type: ignore[arg-type]
             producer.send_many(self.topic, values, partition=partition)
 
     def write_one(

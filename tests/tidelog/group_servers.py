@@ -16,7 +16,7 @@ from tidelog.wire.env.tcp import TcpNetwork
 QUICK = GroupConfig(
     heartbeat_interval_ms=200,
     waiting_interval_ms=50,
-    initial_delay_ms=10,
+    initial_rebalance_delay_ms=10,
     target_interval_ms=50,
     replacement_delay_ms=0,
 )

@@ -20,7 +20,7 @@ class FakeBroker:
 
     def __init__(self, stream: FakeStream) -> None:
         self._stream = stream
-        self._core = ServerConnection(APIS, frame_bytes_max=1 << 20)
+        self._core = ServerConnection(APIS, max_frame_bytes=1 << 20)
         self._read_count = 0
         self.requests: list[object] = []
 

@@ -44,7 +44,7 @@ _DESCRIBED = DescribeClusterReply(
             node_id=1,
             host="10.0.0.1",
             port=8433,
-            failure_domain="rack-a",
+            rack="rack-a",
             role="voter",
             status="alive",
             leader_count=5,
@@ -87,7 +87,7 @@ _DESCRIBED = DescribeClusterReply(
 _DESCRIBED_V2 = replace(
     _DESCRIBED,
     nodes=[replace(node, is_drained=True) for node in _DESCRIBED.nodes],
-    config={"reassignment_bytes_per_s": "20MB"},
+    config={"reassignment_max_bytes_per_second": "20MB"},
 )
 DESCRIBE = (
     DescribeClusterRequest(with_partitions=True),
@@ -149,10 +149,11 @@ REASSIGN = (
 
 ALTER = (
     AlterClusterRequest(
-        set_config={"reassignment_bytes_per_s": "20MB"}, reset_config=["replication_factor"]
+        set_config={"reassignment_max_bytes_per_second": "20MB"},
+        reset_config=["replication_factor"],
     ),
     AlterClusterReply(
-        config={"reassignment_bytes_per_s": "20MB", "replication_factor": "auto"},
+        config={"reassignment_max_bytes_per_second": "20MB", "replication_factor": "auto"},
     ),
 )
 
@@ -190,7 +191,7 @@ DESCRIBE_CONFIG = (
         node_id=3,
         settings=[
             BrokerSetting("listen", "0.0.0.0:8433", "TIDELOG_LISTEN", False),
-            BrokerSetting("scrub_bytes_per_s", "8388608", "broker", True),
+            BrokerSetting("scrub_max_bytes_per_second", "8388608", "broker", True),
         ],
     ),
 )

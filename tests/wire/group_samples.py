@@ -48,7 +48,7 @@ HEARTBEAT = (
         busy_for_ms=20_000,
         instance_id="billing-1",
         incarnation=1_700_000_000_000,
-        client_name="example",
+        client_id="example",
     ),
     HeartbeatReply(
         member_epoch=10,
@@ -123,7 +123,7 @@ DESCRIBE = (
                 members=[
                     MemberDescription(
                         member_id="c41d",
-                        client_name="example",
+                        client_id="example",
                         instance_id="billing-1",
                         incarnation=1_700_000_000_000,
                         member_epoch=8,

@@ -134,14 +134,14 @@ FETCH_REQUEST_V1 = FetchRequest(
 EXCHANGES = [
     _exchange(
         api.HELLO,
-        HelloRequest(client_name="example", client_version="1.2.3"),
+        HelloRequest(client_id="example", client_version="1.2.3"),
         HelloReply(
             broker_version="0.1.0",
             cluster_id="c0ffee",
             node_id=1,
             apis=[ApiVersions(api_key=0, min_version=1, max_version=1), ApiVersions(8, 1, 2)],
-            frame_bytes_max=16 << 20,
-            in_flight_requests_max=64,
+            max_frame_bytes=16 << 20,
+            max_in_flight_requests_per_connection=64,
         ),
     ),
     _exchange(
@@ -149,9 +149,7 @@ EXCHANGES = [
         MetadataRequest(topics=["orders", "gone"]),
         MetadataReply(
             cluster_id="c0ffee",
-            brokers=[
-                BrokerAddress(node_id=1, host="127.0.0.1", port=8433, failure_domain="rack-a")
-            ],
+            brokers=[BrokerAddress(node_id=1, host="127.0.0.1", port=8433, rack="rack-a")],
             topics=METADATA_TOPICS,
             controller_id=3,
         ),

@@ -146,7 +146,7 @@ def test_a_frame_decoder_takes_any_bytes(
     frames: list[bytes], changes: list[Edit], at_once: int, repair: bool
 ) -> None:
     data = damaged(b"".join(frames), changes)
-    decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+    decoder = FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
 
     with at_most_allocated(3 * FRAME_BYTES_MAX + 300 * KiB), suppress(WireFormatError):
         received(decoder, repaired(data) if repair else data, at_once, take=decoder.next_frame)
@@ -160,7 +160,7 @@ def test_a_server_takes_any_bytes(
     frame: bytes, changes: list[Edit], at_once: int, introduced: bool
 ) -> None:
     data = repaired(damaged(frame, changes))
-    server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    server = ServerConnection(APIS, max_frame_bytes=FRAME_BYTES_MAX)
     if introduced:
         data = HELLO + data
 
@@ -179,7 +179,7 @@ def test_a_server_answers_any_message_in_a_good_frame(
     prefix = struct.pack(
         "<IIBBHHHI", len(header) + 5 * attached, 1, 1, 0, exchange.api.key, 1, 0, len(header)
     )
-    server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    server = ServerConnection(APIS, max_frame_bytes=FRAME_BYTES_MAX)
     data = repaired(prefix + bytes(4) + header + b"bytes" * attached)
 
     count = received(server.decoder, HELLO + data, 100 * KiB, take=server.next_request)
@@ -191,7 +191,7 @@ def test_a_server_answers_any_message_in_a_good_frame(
 @given(st.integers(0, len(FRAMES) - 1), edits, chunk_sizes)
 def test_a_client_takes_any_bytes(place: int, changes: list[Edit], at_once: int) -> None:
     data = repaired(damaged(FRAMES[place], changes))
-    client = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+    client = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
     client.set_offered(OFFERED)
     for exchange in EXCHANGES:
         client.send_request(exchange.api, exchange.request)
@@ -275,7 +275,7 @@ def test_a_payload_of_any_bytes_is_understood_or_refused(
 def test_repaired_damage_gets_past_the_checksums() -> None:
     change_the_name = [_overwrite(26, b"F")]
     hello = repaired(damaged(HELLO, change_the_name))
-    server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    server = ServerConnection(APIS, max_frame_bytes=FRAME_BYTES_MAX)
     server.decoder.get_buffer()[: len(hello)] = hello
     server.decoder.bytes_received(len(hello))
 

@@ -51,7 +51,7 @@ class Server:
                 nursery.start_soon(self._serve, await self._listener.accept())
 
     async def _serve(self, stream: Stream) -> None:
-        connection = ServerConnection(APIS, frame_bytes_max=1 << 20)
+        connection = ServerConnection(APIS, max_frame_bytes=1 << 20)
         outbox = Outbox(stream)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(outbox.run)
@@ -124,7 +124,7 @@ async def test_clients_fetch_large_regions_at_the_same_time(server: Server) -> N
     async def client() -> None:
         async with (
             open_rpc(
-                TcpNetwork(), *server.address, client_name="test", client_version="1"
+                TcpNetwork(), *server.address, client_id="test", client_version="1"
             ) as connection,
             trio.open_nursery() as calls,
         ):
@@ -143,7 +143,7 @@ async def test_clients_fetch_large_regions_at_the_same_time(server: Server) -> N
 async def test_a_peer_of_another_protocol_harms_nobody_else(server: Server) -> None:
     with trio.fail_after(30):
         async with open_rpc(
-            TcpNetwork(), *server.address, client_name="test", client_version="1"
+            TcpNetwork(), *server.address, client_id="test", client_version="1"
         ) as connection:
             stranger = await TcpNetwork().connect(*server.address)
             stranger.send_nowait([b"GET / HTTP/1.1\r\nHost: example\r\n\r\n"])

@@ -35,7 +35,7 @@ class FakeNetwork:
 
 
 def open_to(stream: FakeStream) -> AbstractAsyncContextManager[RpcConnection]:
-    return open_rpc(FakeNetwork(stream), "example", 8433, client_name="test", client_version="1")
+    return open_rpc(FakeNetwork(stream), "example", 8433, client_id="test", client_version="1")
 
 
 async def answer_hello_soon(stream: FakeStream) -> None:

@@ -59,7 +59,7 @@ DESCRIBE = (
                         in_sync_replicas=[2, 3],
                     )
                 ],
-                config_of_cluster=["min_in_sync_replicas"],
+                config_of_cluster=["min_insync_replicas"],
             )
         ]
     ),

@@ -49,7 +49,7 @@ async def open_client(broker: str) -> AsyncGenerator[Client, None]:
     # Without a handler of ours, warnings would be printed as bare words.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
     env = replace(real_env(), probe=_Notices())
-    async with connect(broker, env=env, client_name=_CLIENT_NAME) as client:
+    async with connect(broker, env=env, client_id=_CLIENT_NAME) as client:
         yield client
 
 

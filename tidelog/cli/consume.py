@@ -31,7 +31,7 @@ class _Options(TypedDict):
     line_format: Literal["raw", "json"]
     key_separator: str | None
     read_from: ReadFrom
-    failure_domain: str | None
+    client_rack: str | None
 
 
 @click.command(
@@ -40,7 +40,7 @@ class _Options(TypedDict):
         "tidelog consume orders --since 1h --format json | jq .value",
         "tidelog consume orders --partition 0 --offset 1000 --max 10",
         "tidelog consume orders --group billing --from-beginning",
-        "tidelog consume orders --read-from nearest --failure-domain rack-a",
+        "tidelog consume orders --read-from nearest --client-rack rack-a",
     )
 )
 @click.argument("topic")
@@ -79,7 +79,7 @@ class _Options(TypedDict):
     help="Which replica to read: followers spare the leaders and are a moment behind.",
 )
 @click.option(
-    "--failure-domain", metavar="NAME", help="Where this is, to know what is --read-from nearest."
+    "--client-rack", metavar="NAME", help="Where this is, to know what is --read-from nearest."
 )
 @broker_option
 def consume(topic: str, broker: str, **options: Unpack[_Options]) -> None:
@@ -119,8 +119,8 @@ def _check(options: _Options) -> None:
         raise click.UsageError("an offset counts within a partition: add --partition N")
     if options["key_separator"] is not None and options["line_format"] == "json":
         raise click.UsageError("--key-separator is for --format raw; JSON has the key anyway")
-    if (options["read_from"] == "nearest") != bool(options["failure_domain"]):
-        raise click.UsageError("say both or none: --read-from nearest and --failure-domain NAME")
+    if (options["read_from"] == "nearest") != bool(options["client_rack"]):
+        raise click.UsageError("say both or none: --read-from nearest and --client-rack NAME")
     places = (options["offset"], options["since_ms"], options["partition"])
     if options["group_id"] is not None and any(place is not None for place in places):
         raise click.UsageError(
@@ -147,7 +147,7 @@ async def _consume(topic: str, broker: str, options: _Options) -> None:
             topic,
             partitions=partitions,
             read_from=options["read_from"],
-            failure_domain=options["failure_domain"],
+            client_rack=options["client_rack"],
         ) as consumer:
             await _seek(consumer, options)
             until = await consumer.end_offsets() if options["until_end"] else None
@@ -173,7 +173,7 @@ async def _consume_in_group(
         auto_offset_reset=reset,
         on_assigned=note,
         read_from=options["read_from"],
-        failure_domain=options["failure_domain"],
+        client_rack=options["client_rack"],
     ) as consumer:
         until = None
         if options["until_end"]:

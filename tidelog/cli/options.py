@@ -148,7 +148,7 @@ _SERVER_OPTIONS = (
         help="The nodes that make a cluster, this one included.  [none: a cluster of one]",
     ),
     click.option(
-        "--failure-domain",
+        "--broker-rack",
         metavar="NAME",
         help="What fails together with this broker, such as a rack.",
     ),

@@ -133,7 +133,7 @@ async def _produce(topic: str, broker: str, options: _Options, *, descriptor: in
     async with on_signal(end) as interruption, open_client(broker) as client:
         producer = client.producer(
             acks=_ACKS[options["acks"]],
-            compression=options["compression"],
+            compression_type=options["compression"],
             delivery_timeout=options["delivery_timeout"],
         )
 

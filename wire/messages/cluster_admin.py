@@ -23,8 +23,8 @@ class NodeDescription(msgspec.Struct, frozen=True, array_like=True):
     """Where it is reached; empty when nobody has said."""
     port: int
     """The same; 0 when nobody has said."""
-    failure_domain: str
-    """What fails together with it; empty for a domain of its own."""
+    rack: str
+    """What fails together with it; empty for a rack of its own."""
     role: str
     """`voter`, `learner`, which is sent the metadata and does not vote, or `none`."""
     status: str
@@ -96,7 +96,7 @@ class DescribeClusterReply(msgspec.Struct, frozen=True, array_like=True):
     leaderless_count: int
     """Partitions that nobody leads."""
     unavailable_count: int
-    """Partitions with a leader, but fewer in-sync replicas than `min_in_sync_replicas`."""
+    """Partitions with a leader, but fewer in-sync replicas than `min_insync_replicas`."""
     under_replicated_count: int
     """Partitions with fewer in-sync replicas than replicas; the two above are in it as well."""
     not_preferred_count: int

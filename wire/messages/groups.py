@@ -82,7 +82,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     incarnation: int = 0
     """Grows with each start of the process of a static member: a higher one takes over at once from
     a lower one, such as the wall clock in milliseconds at start."""
-    client_name: str = ""
+    client_id: str = ""
     """For people, in descriptions."""
 
 
@@ -208,7 +208,7 @@ class MemberDescription(msgspec.Struct, frozen=True, array_like=True):
     """One member of a group."""
 
     member_id: str
-    client_name: str
+    client_id: str
     instance_id: str | None
     incarnation: int
     member_epoch: int

@@ -267,7 +267,7 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
     oldest_goes_in_bytes: int | None = None
     """What may come in to the partition until it goes by `retention_bytes`, at the least."""
     oldest_goes_in_disk_bytes: int | None = None
-    """What may come in to all topics of the broker until it goes by `retention_disk_bytes`."""
+    """What may come in to all topics of the broker until it goes by `log_retention_disk_bytes`."""
     oldest_goes_soon: bool = False
     """Whether less than a tenth is left of one of these limits."""
 

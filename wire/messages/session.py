@@ -23,7 +23,7 @@ class ApiVersions(msgspec.Struct, frozen=True, array_like=True):
 class HelloRequest(msgspec.Struct, frozen=True, array_like=True):
     """The first request on every connection; it is the same in all versions for ever."""
 
-    client_name: str
+    client_id: str
     """What asks, for logs: a program or library name."""
     client_version: str
 
@@ -36,9 +36,9 @@ class HelloReply(msgspec.Struct, frozen=True, array_like=True):
     node_id: int
     apis: list[ApiVersions]
     """Every API that may be asked; the client uses the highest version both sides know."""
-    frame_bytes_max: ByteCount
+    max_frame_bytes: ByteCount
     """Longer frames are refused and end the connection."""
-    in_flight_requests_max: int
+    max_in_flight_requests_per_connection: int
     """The broker reads no further request while so many of this connection are unanswered."""
 
 
@@ -55,8 +55,8 @@ class BrokerAddress(msgspec.Struct, frozen=True, array_like=True):
     node_id: int
     host: str
     port: int
-    failure_domain: str = ""
-    """What fails together with it; empty for a domain of its own. Since version 3."""
+    rack: str = ""
+    """What fails together with it; empty for a rack of its own. Since version 3."""
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True, array_like=True):

@@ -50,9 +50,9 @@ class ServerConnection:
     something that looks like a frame.
     """
 
-    def __init__(self, apis: Sequence[api.AnyApi], *, frame_bytes_max: int) -> None:
-        """Serve `apis`; longer frames than `frame_bytes_max` end the connection."""
-        self.decoder = FrameDecoder(frame_bytes_max=frame_bytes_max)
+    def __init__(self, apis: Sequence[api.AnyApi], *, max_frame_bytes: int) -> None:
+        """Serve `apis`; longer frames than `max_frame_bytes` end the connection."""
+        self.decoder = FrameDecoder(max_frame_bytes=max_frame_bytes)
         self._apis = {int(served.key): served for served in apis}
         self._is_introduced = False
 
@@ -123,9 +123,9 @@ class ClientConnection:
     Invariant: every correlation id in `_pending` was sent and not yet answered.
     """
 
-    def __init__(self, *, frame_bytes_max: int) -> None:
-        """Longer frames than `frame_bytes_max` end the connection."""
-        self.decoder = FrameDecoder(frame_bytes_max=frame_bytes_max)
+    def __init__(self, *, max_frame_bytes: int) -> None:
+        """Longer frames than `max_frame_bytes` end the connection."""
+        self.decoder = FrameDecoder(max_frame_bytes=max_frame_bytes)
         self._offered: Sequence[ApiVersions] = ()
         self._pending: dict[int, api.AnyApi] = {}
         self._next_correlation_id = 0

@@ -97,9 +97,9 @@ class FrameDecoder:
     step needs `wanted` of them: a prefix, then prefix and header, then the whole frame.
     """
 
-    def __init__(self, *, frame_bytes_max: int) -> None:
-        """Refuse frames that announce more than `frame_bytes_max` bytes after the prefix."""
-        self._frame_bytes_max = frame_bytes_max
+    def __init__(self, *, max_frame_bytes: int) -> None:
+        """Refuse frames that announce more than `max_frame_bytes` bytes after the prefix."""
+        self._max_frame_bytes = max_frame_bytes
         self._buffer = bytearray(_BUFFER_INITIAL)
         self._view = memoryview(self._buffer)
         self._start: int = 0
@@ -125,7 +125,7 @@ class FrameDecoder:
         """Return writable space for received bytes, at least one byte; ends all frames' views.
 
         Call it when `next_frame` has returned `None`. The buffer grows to what the frame under
-        way needs, which `frame_bytes_max` bounds; for an attachment it grows only when the CRC
+        way needs, which `max_frame_bytes` bounds; for an attachment it grows only when the CRC
         has shown that its length is not damaged.
         """
         if self._start == self._end:
@@ -166,7 +166,7 @@ class FrameDecoder:
             _PREFIX.unpack_from(self._view, start)
         )
         kind = _KINDS.get(kind_number)
-        if kind is None or length > self._frame_bytes_max or header_length > length:
+        if kind is None or length > self._max_frame_bytes or header_length > length:
             raise WireFormatError(self._why_not_a_frame(length))
         header_start = start + PREFIX_SIZE
         header_end = header_start + header_length
@@ -196,9 +196,9 @@ class FrameDecoder:
 
     def _why_not_a_frame(self, length: int) -> str:
         first = bytes(self._view[self._start : self._start + 8])
-        if length > self._frame_bytes_max:
+        if length > self._max_frame_bytes:
             return (
-                f"a frame of {length} bytes is announced, the limit is {self._frame_bytes_max}"
+                f"a frame of {length} bytes is announced, the limit is {self._max_frame_bytes}"
                 f" (is this a tidelog peer? the bytes begin with {first!r})"
             )
         return f"not a tidelog frame: the bytes begin with {first!r}"

@@ -39,7 +39,7 @@ class RpcConnection:
     def __init__(self, stream: Stream) -> None:
         """Speak over `stream`; `run` must run in a task of its own."""
         self._stream = stream
-        self._core = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+        self._core = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
         self._outbox = Outbox(stream)
         self._callbacks: dict[int, Callable[[Outcome], None]] = {}
         self._kept_until: dict[int, float] = {}
@@ -146,9 +146,9 @@ class RpcConnection:
         """Send a request and return the reply; see `call`."""
         return await self.call(asked, request, take=lambda reply, _: reply)
 
-    async def introduce(self, client_name: str, client_version: str) -> HelloReply:
+    async def introduce(self, client_id: str, client_version: str) -> HelloReply:
         """Exchange hellos; must be the first request on the connection."""
-        reply = await self.ask(api.HELLO, HelloRequest(client_name, client_version))
+        reply = await self.ask(api.HELLO, HelloRequest(client_id, client_version))
         self._core.set_offered(reply.apis)
         self.hello = reply
         return reply
@@ -240,7 +240,7 @@ async def connect_stream(network: Network, host: str, port: int) -> Stream:
 
 @asynccontextmanager
 async def open_rpc(
-    network: Network, host: str, port: int, *, client_name: str, client_version: str
+    network: Network, host: str, port: int, *, client_id: str, client_version: str
 ) -> AsyncGenerator[RpcConnection, None]:
     """Connect, exchange hellos, and keep the connection until the block ends.
 
@@ -255,7 +255,7 @@ async def open_rpc(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
         try:
-            await connection.introduce(client_name, client_version)
+            await connection.introduce(client_id, client_version)
             yield connection
         except Exception as error:  # noqa: BLE001 - raised again below
             failure = error

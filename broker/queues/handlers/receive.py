@@ -16,7 +16,7 @@ from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.broker.requests.response import Replier
 from tidelog.queue_layer.commands.receive import ReceiveCommand
-from tidelog.queue_layer.config import ReceiveDurability
+from tidelog.queue_layer.config import ReceiveAcks
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     BrokerError,
@@ -238,7 +238,7 @@ class PendingReceive:
         self._pieces[index] = delivery.pieces
         self._open.add(index)
         config = hosted.core.config
-        if config.receive_durability is ReceiveDurability.LAZY:
+        if config.receive_acks is ReceiveAcks.LEADER:
             hosted.journal.when_appended(self, index)
         else:
             hosted.journal.when_committed(self, index)

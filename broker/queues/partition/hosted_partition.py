@@ -308,7 +308,10 @@ class HostedPartition:
     def _configure(self, view: QueueView) -> None:
         """Let other settings be in force from now on."""
         before, config = self.core.config, view.config(self.number)
-        if (before.lanes, before.has_fairness) != (config.lanes, config.has_fairness):
+        if (before.priority_weights, before.fair_delivery) != (
+            config.priority_weights,
+            config.fair_delivery,
+        ):
             # The order of delivery is another one, and made from the journal.
             self.drop(LeaderNotAvailableError("the queue has other settings; ask again"))
             assert self.error is not None
@@ -354,7 +357,7 @@ class HostedPartition:
 
     def _snapshot_committed(self, offset: int) -> None:
         """Let go of what is before a snapshot, now or when it is old enough."""
-        if self.view.history_ms == 0:
+        if self.view.history_retention_ms == 0:
             self.journal.cut(offset)
         elif not self._is_cutting:
             self._is_cutting = True
@@ -367,7 +370,7 @@ class HostedPartition:
                 self._context.reader,
                 self._context.offsets,
                 snapshot_offset=snapshot_offset,
-                keep_from_ms=self.now_ms() - self.view.history_ms,
+                keep_from_ms=self.now_ms() - self.view.history_retention_ms,
             )
         except (BrokerError, WireFormatError) as error:
             self.probe(

@@ -49,10 +49,10 @@ class RecordReader:
     def feed(self, core: QueuePartition, is_enough: Callable[[], bool]) -> Reading[None]:
         """Tell a queue of records; see `SourceRecords.feed`."""
         config = core.config
-        needs_all = bool(config.lanes) or config.has_fairness
+        needs_all = bool(config.priority_weights) or config.fair_delivery
         return self._records.feed(
             core,
-            decodes_all=config.is_fifo or config.has_fairness,
+            decodes_all=config.is_fifo or config.fair_delivery,
             is_enough=(lambda: False) if needs_all else is_enough,
         )
 

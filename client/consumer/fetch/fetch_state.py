@@ -323,7 +323,7 @@ class FetchState:
             del self._waiting[place]
             return content
         assert isinstance(content, FetchedChunk)
-        limit = self._config.uncompressed_batch_bytes_max
+        limit = self._config.max_uncompressed_batch_bytes
         try:
             batch = content.take(position, uncompressed_bytes_max=limit)
         except CorruptRecordError as error:
@@ -366,11 +366,11 @@ class FetchState:
         self, states: list[PartitionFetchState], followed: Container[TopicPartition]
     ) -> FetchRequest:
         config = self._config
-        bytes_max = min(config.partition_bytes_max, self._share())
+        bytes_max = min(config.max_partition_fetch_bytes, self._share())
         return FetchRequest(
-            max_wait_ms=int(config.max_wait * 1000),
-            min_bytes=config.min_bytes,
-            bytes_max=config.bytes_max,
+            max_wait_ms=int(config.fetch_max_wait * 1000),
+            min_bytes=config.fetch_min_bytes,
+            bytes_max=config.fetch_max_bytes,
             partitions=[
                 PartitionFetch(
                     state.topic_id,

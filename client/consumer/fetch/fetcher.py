@@ -292,12 +292,12 @@ class Fetcher:
         if not self._is_open:
             return
         now = trio.current_time()
-        patience = self._config.max_wait + self._cluster.config.request_timeout
+        patience = self._config.fetch_max_wait + self._cluster.config.request_timeout
         self._keep_metadata_fresh(now)
         for fetch in self._fetch_state.plan(now, self._node_of, self._follower_of):
             connection = self._cluster.connection_nowait(fetch.node_id)
             assert connection is not None, "a fetch is planned for a node that can be reached"
-            follower_patience = self._config.max_wait + _FOLLOWER_PATIENCE_S
+            follower_patience = self._config.fetch_max_wait + _FOLLOWER_PATIENCE_S
             self._in_flight_fetches[fetch] = _InFlight(
                 connection,
                 now + patience,

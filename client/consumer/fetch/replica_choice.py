@@ -23,9 +23,7 @@ def follower_to_read(
     ]
     if config.read_from == "nearest":
         known = [
-            node_id
-            for node_id in known
-            if metadata.brokers[node_id].failure_domain == config.failure_domain
+            node_id for node_id in known if metadata.brokers[node_id].rack == config.client_rack
         ]
         if leader_id in known:
             return None

@@ -124,7 +124,7 @@ class GroupMember:
         self._is_leaving = True
         self._fetcher.rewind()
         if not self._membership.is_over:
-            is_static = self._config.instance_id is not None
+            is_static = self._config.group_instance_id is not None
             now = trio.current_time()
             self._handle_events(self._membership.leave(now, is_restart=is_static))
         self._fetcher.wake()

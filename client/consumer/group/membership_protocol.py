@@ -57,7 +57,7 @@ class MemberSettings:
     """Name of a static member, the same after each restart."""
     incarnation: int = 0
     """Grows with each start of a static member's process."""
-    client_name: str = ""
+    client_id: str = ""
     assignor: str = "uniform"
     rebalance_timeout: float = 300.0
     """How long letting go of partitions may take, in seconds."""
@@ -215,7 +215,7 @@ class MembershipProtocol:
             max(0, int((self._busy_until - now) * 1000)),
             settings.instance_id,
             self._incarnation,
-            settings.client_name,
+            settings.client_id,
         )
         return Heartbeat(self._sent_count, request)
 

@@ -92,7 +92,9 @@ def record_of(
     return msgspec.structs.replace(record, headers=(*record.headers, *fields))
 
 
-def check_for_kind(message: OutgoingMessage, *, is_fifo: bool, has_lanes: bool = False) -> None:
+def check_for_kind(
+    message: OutgoingMessage, *, is_fifo: bool, has_priorities: bool = False
+) -> None:
     """Check that a message may be sent to a queue of this kind: with message groups, or without.
 
     Raises:
@@ -101,10 +103,10 @@ def check_for_kind(message: OutgoingMessage, *, is_fifo: bool, has_lanes: bool =
     if not is_fifo:
         if message.deduplication_id is not None:
             raise InvalidRequestError("only FIFO queues take deduplication ids")
-        if message.priority is not None and not has_lanes:
+        if message.priority is not None and not has_priorities:
             raise InvalidRequestError(
-                "the queue has no priorities; it needs `lanes`, such as"
-                " `tidelog queue alter NAME --set lanes=8,4,1`"
+                "the queue has no priorities; it needs `priority_weights`, such as"
+                " `tidelog queue alter NAME --set priority_weights=8,4,1`"
             )
     elif _key_of(message) is None:
         raise InvalidRequestError("a message to a FIFO queue needs a group: give its key")

@@ -284,7 +284,7 @@ class OrderedSender:
             raise NotLeaderError(f"nobody leads partition {partition} of {topic!r} now")
         connection = await self._cluster.connection_to(node_id)
         if connection.hello is not None:
-            limit = connection.hello.frame_bytes_max - _HEADER_BYTES_MAX
+            limit = connection.hello.max_frame_bytes - _HEADER_BYTES_MAX
             if len(request.batch) > limit:
                 raise RecordTooLargeError(
                     f"a batch of {len(request.batch)} bytes does not fit into a request of the"

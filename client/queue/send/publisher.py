@@ -25,7 +25,7 @@ from tidelog.client.queue.send.shared_producer import SharedProducer
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
 
-_NO_LANES: Final = "none"
+_NO_PRIORITIES: Final = "none"
 
 
 @final
@@ -95,7 +95,7 @@ class QueuePublisher:
         description = await self._described_for(messages)
         topic, is_fifo = description.topic, description.is_fifo
         for message in messages:
-            check_for_kind(message, is_fifo=is_fifo, has_lanes=_has_lanes(description))
+            check_for_kind(message, is_fifo=is_fifo, has_priorities=_has_priorities(description))
         records = [
             record_of(message, topic, now_ms=now_ms, is_fifo=is_fifo) for message in messages
         ]
@@ -130,14 +130,14 @@ class QueuePublisher:
     async def _described_for(self, messages: Sequence[OutgoingMessage]) -> QueueDescription:
         """Return what is known of the queue: anew, if messages were refused for what was known."""
         description = await self._calls.describe()
-        if _has_lanes(description) or all(message.priority is None for message in messages):
+        if _has_priorities(description) or all(message.priority is None for message in messages):
             return description
         self._queue_metadata.invalidate(description)
         return await self._calls.describe()
 
 
-def _has_lanes(description: QueueDescription) -> bool:
-    return description.config.get("lanes", _NO_LANES) != _NO_LANES
+def _has_priorities(description: QueueDescription) -> bool:
+    return description.config.get("priority_weights", _NO_PRIORITIES) != _NO_PRIORITIES
 
 
 def _as_messages(given: Sequence[bytes | OutgoingMessage]) -> list[OutgoingMessage]:

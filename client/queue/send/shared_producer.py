@@ -31,7 +31,7 @@ class SharedProducer:
             return self._producer
         async with self._opening:
             if self._producer is None:
-                config = ProducerConfig(batch_bytes_max=_BATCH_BYTES)
+                config = ProducerConfig(batch_size=_BATCH_BYTES)
                 producer = Producer(self._cluster, config)
                 self._producer = await producer.__aenter__()
         return self._producer

@@ -16,7 +16,7 @@ from tidelog.wire.errors import ConfigError
 
 MiB = 1 << 20
 DURATION = "it must be a duration such as 7d, 12h, 5s or 250ms"
-TWICE = "request_memory_bytes must be at least twice frame_bytes_max"
+TWICE = "queued_max_request_bytes must be at least twice socket_request_max_bytes"
 
 
 def loaded(text: str, tmp_path: Path, **environment: str) -> BrokerConfig:
@@ -62,27 +62,27 @@ def test_the_environment_beats_the_file_and_a_flag_beats_both(tmp_path: Path) ->
 def test_every_kind_of_value_can_be_written_as_people_write_it(tmp_path: Path) -> None:
     config = loaded(
         """
-        frame_bytes_max = "32MiB"
-        request_memory_bytes = 134217728
-        stalled_frame_ms = "10s"
+        socket_request_max_bytes = "32MiB"
+        queued_max_request_bytes = 134217728
+        stalled_request_timeout_ms = "10s"
         shutdown_grace_ms = 0
-        connections_max = "500"
+        max_connections = "500"
         log_format = "json"
         [topic_defaults]
         retention_ms = "1d"
-        min_in_sync_replicas = 1
+        min_insync_replicas = 1
         """,
         tmp_path,
-        TIDELOG_FLUSH_INTERVAL_MS="1min",
-        TIDELOG_FETCH_BYTES_MAX="1 MiB",
+        TIDELOG_LOG_FLUSH_INTERVAL_MS="1min",
+        TIDELOG_FETCH_MAX_BYTES="1 MiB",
     )
 
-    assert config.frame_bytes_max == 32 * MiB
-    assert config.request_memory_bytes == 128 * MiB
-    assert (config.stalled_frame_ms, config.shutdown_grace_ms) == (10_000, 0)
-    assert (config.flush_interval_ms, config.fetch_bytes_max) == (60_000, MiB)
-    assert (config.connections_max, config.log_format) == (500, "json")
-    assert config.topic_defaults == {"retention_ms": "1d", "min_in_sync_replicas": "1"}
+    assert config.socket_request_max_bytes == 32 * MiB
+    assert config.queued_max_request_bytes == 128 * MiB
+    assert (config.stalled_request_timeout_ms, config.shutdown_grace_ms) == (10_000, 0)
+    assert (config.log_flush_interval_ms, config.fetch_max_bytes) == (60_000, MiB)
+    assert (config.max_connections, config.log_format) == (500, "json")
+    assert config.topic_defaults == {"retention_ms": "1d", "min_insync_replicas": "1"}
 
 
 def test_variables_of_others_with_our_prefix_are_left_alone() -> None:
@@ -135,12 +135,24 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ("node_id", "1KiB", "--node-id: node_id is '1KiB', it must be a whole number"),
         ("node_id", "\u00b2", "--node-id: node_id is '\u00b2', it must be a whole number"),
         ("node_id", "9" * 5000, f"--node-id: node_id is '{'9' * 5000}', it must be a whole number"),
-        ("frame_bytes_max", MiB, f"frame_bytes_max must be at least {2 * MiB}, not {MiB}"),
-        ("fetch_bytes_max", "1GiB", f"fetch_bytes_max must be at most {128 * MiB}, not {1 << 30}"),
+        (
+            "socket_request_max_bytes",
+            MiB,
+            f"socket_request_max_bytes must be at least {2 * MiB}, not {MiB}",
+        ),
+        ("fetch_max_bytes", "1GiB", f"fetch_max_bytes must be at most {128 * MiB}, not {1 << 30}"),
         ("shutdown_grace_ms", -1, "shutdown_grace_ms must be at least 0, not -1"),
-        ("stalled_frame_ms", 10, "stalled_frame_ms must be at least 100, not 10"),
-        ("stalled_frame_ms", "soon", f"--stalled-frame-ms: stalled_frame_ms is 'soon', {DURATION}"),
-        ("request_memory_bytes", "16MiB", f"{TWICE}, {32 * MiB}, not {16 * MiB}"),
+        (
+            "stalled_request_timeout_ms",
+            10,
+            "stalled_request_timeout_ms must be at least 100, not 10",
+        ),
+        (
+            "stalled_request_timeout_ms",
+            "soon",
+            f"--stalled-request-timeout-ms: stalled_request_timeout_ms is 'soon', {DURATION}",
+        ),
+        ("queued_max_request_bytes", "16MiB", f"{TWICE}, {32 * MiB}, not {16 * MiB}"),
         ("data_dir", "", "data_dir must not be empty"),
         ("log_level", "loud", "log_level is 'loud', it must be one of debug, info, warning, error"),
         ("advertised", "h:0", "advertised: clients cannot connect to port 0"),
@@ -151,8 +163,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ),
         (
             "topic_defaults",
-            {"min_in_sync_replicas": "0"},
-            "topic_defaults: min_in_sync_replicas is '0', it must be at least 1",
+            {"min_insync_replicas": "0"},
+            "topic_defaults: min_insync_replicas is '0', it must be at least 1",
         ),
         (
             "topic_defaults",
@@ -161,8 +173,11 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         ),
         (
             "topic_defaults",
-            {"batch_bytes_max": "16MiB"},
-            "topic_defaults: batch_bytes_max is more than frame_bytes_max allows, 16711680",
+            {"max_message_bytes": "16MiB"},
+            (
+                "topic_defaults: max_message_bytes is above 16711680, what"
+                " socket_request_max_bytes allows"
+            ),
         ),
     ],
 )
@@ -175,24 +190,24 @@ def test_a_value_out_of_range_is_refused_with_what_would_be_right(
 def test_a_node_of_a_cluster_takes_frames_in_which_an_entry_of_the_metadata_fits() -> None:
     peers = "1=a:1,2=b:2,3=c:3"
 
-    said = problems_of(peers=peers, frame_bytes_max=8 * MiB)
+    said = problems_of(peers=peers, socket_request_max_bytes=8 * MiB)
 
-    assert f"frame_bytes_max must be at least {9 * MiB} in a cluster" in said
-    flags = {"peers": peers, "frame_bytes_max": "9MiB"}
-    assert load_config(file=None, flags=flags, environment={}).frame_bytes_max == 9 * MiB
+    assert f"socket_request_max_bytes must be at least {9 * MiB} in a cluster" in said
+    flags = {"peers": peers, "socket_request_max_bytes": "9MiB"}
+    assert load_config(file=None, flags=flags, environment={}).socket_request_max_bytes == 9 * MiB
 
 
 def test_all_problems_are_said_in_one_line() -> None:
     problems = problems_of(
         node_id=0,
         listen="here",
-        connections_max="many",
+        max_connections="many",
         color="blue",
         topic_defaults={"retention_ms": "x"},
         advertised="a b",
     )
 
-    for word in ("node_id", "connections_max", "color", "retention_ms", "advertised"):
+    for word in ("node_id", "max_connections", "color", "retention_ms", "advertised"):
         assert word in problems
     assert "\n" not in problems
 
@@ -279,30 +294,30 @@ def test_a_node_is_one_of_its_peers() -> None:
     config = load_config(
         file=None,
         environment={"TIDELOG_PEERS": "1=a:1,2=b:2"},
-        flags={"node_id": 2, "failure_domain": "rack 7"},
+        flags={"node_id": 2, "broker_rack": "rack 7"},
     )
     assert config.peer_addresses == {1: ("a", 1), 2: ("b", 2)}
-    assert config.failure_domain == "rack 7"
+    assert config.broker_rack == "rack 7"
 
 
 def test_a_node_is_alone_and_fails_alone_unless_it_is_said() -> None:
     config = load_config(file=None, environment={}, flags={})
 
     assert config.peer_addresses == {}
-    assert config.failure_domain == ""
+    assert config.broker_rack == ""
 
 
 def test_a_topic_may_have_batches_that_fit_into_a_frame_with_what_stands_around_them() -> None:
-    config = BrokerConfig(frame_bytes_max=2 * MiB)
+    config = BrokerConfig(socket_request_max_bytes=2 * MiB)
 
-    assert MiB < config.batch_bytes_limit < 2 * MiB
+    assert MiB < config.max_message_bytes_limit < 2 * MiB
 
 
 def test_times_of_consumer_groups_reach_those_who_decide_about_them() -> None:
     config = BrokerConfig(
-        group_session_timeout_ms=12_000,
-        group_heartbeat_interval_ms=500,
-        group_initial_delay_ms=0,
+        group_consumer_session_timeout_ms=12_000,
+        group_consumer_heartbeat_interval_ms=500,
+        group_initial_rebalance_delay_ms=0,
         offsets_retention_ms=3_600_000,
     )
 
@@ -310,12 +325,14 @@ def test_times_of_consumer_groups_reach_those_who_decide_about_them() -> None:
         session_timeout_ms=12_000,
         heartbeat_interval_ms=500,
         waiting_interval_ms=500,
-        initial_delay_ms=0,
+        initial_rebalance_delay_ms=0,
         offsets_retention_ms=3_600_000,
     )
     assert BrokerConfig().groups == GroupConfig()
 
 
 def test_a_session_that_is_over_after_one_lost_heartbeat_is_refused() -> None:
-    with pytest.raises(ConfigError, match="group_session_timeout_ms must be at least 15000, twice"):
-        BrokerConfig(group_session_timeout_ms=14_999)
+    with pytest.raises(
+        ConfigError, match="group_consumer_session_timeout_ms must be at least 15000, twice"
+    ):
+        BrokerConfig(group_consumer_session_timeout_ms=14_999)

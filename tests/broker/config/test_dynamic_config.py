@@ -15,17 +15,17 @@ from tidelog.coordinator.metadata.cluster_config import (
 )
 from tidelog.wire.errors import InvalidConfigError
 
-OWN = BrokerConfig(flush_interval_ms=1234, disk_reserve_bytes=5)
+OWN = BrokerConfig(log_flush_interval_ms=1234, min_free_disk_bytes=5)
 
 
 def test_what_the_cluster_says_is_above_what_a_broker_was_started_with() -> None:
-    said = [ClusterConfig(), ClusterConfig(flush_interval_ms=50), ClusterConfig()]
+    said = [ClusterConfig(), ClusterConfig(log_flush_interval_ms=50), ClusterConfig()]
     live = LiveConfig(OWN, lambda: said[0])
 
     found: list[tuple[int, int]] = []
     while said:
         now = live()
-        found.append((now.flush_interval_ms, now.disk_reserve_bytes))
+        found.append((now.log_flush_interval_ms, now.min_free_disk_bytes))
         said.pop(0)
         if said:
             assert live() is live(), "nothing is made anew while nothing changes"
@@ -34,56 +34,63 @@ def test_what_the_cluster_says_is_above_what_a_broker_was_started_with() -> None
 
 
 def test_what_was_turned_off_at_the_start_stays_off() -> None:
-    off = LiveConfig(BrokerConfig(scrub_bytes_per_s=0), lambda: ClusterConfig(scrub_bytes_per_s=9))
+    off = LiveConfig(
+        BrokerConfig(scrub_max_bytes_per_second=0),
+        lambda: ClusterConfig(scrub_max_bytes_per_second=9),
+    )
 
-    assert off().scrub_bytes_per_s == 0
+    assert off().scrub_max_bytes_per_second == 0
 
 
 def test_what_is_set_for_one_broker_is_above_what_is_set_for_all() -> None:
-    sources = {**dict.fromkeys(FIELDS, "default"), "flush_interval_ms": "tidelog.toml"}
-    said = cluster_config({"scrub_bytes_per_s": "9000", "scrub_bytes_per_s@2": "5000"})
+    sources = {**dict.fromkeys(FIELDS, "default"), "log_flush_interval_ms": "tidelog.toml"}
+    said = cluster_config(
+        {"scrub_max_bytes_per_second": "9000", "scrub_max_bytes_per_second@2": "5000"}
+    )
 
     found = {
         node_id: LiveConfig(
-            BrokerConfig(node_id=node_id, flush_interval_ms=70), lambda: said, sources
+            BrokerConfig(node_id=node_id, log_flush_interval_ms=70), lambda: said, sources
         )
         for node_id in (1, 2)
     }
 
-    assert {node_id: live().scrub_bytes_per_s for node_id, live in found.items()} == {
+    assert {node_id: live().scrub_max_bytes_per_second for node_id, live in found.items()} == {
         1: 9000,
         2: 5000,
     }
-    assert {node_id: live.sources()["scrub_bytes_per_s"] for node_id, live in found.items()} == {
+    assert {
+        node_id: live.sources()["scrub_max_bytes_per_second"] for node_id, live in found.items()
+    } == {
         1: "cluster",
         2: "broker",
     }
-    assert {live.sources()["flush_interval_ms"] for live in found.values()} == {"tidelog.toml"}
+    assert {live.sources()["log_flush_interval_ms"] for live in found.values()} == {"tidelog.toml"}
     assert {live.sources()["listen"] for live in found.values()} == {"default"}
 
 
 def test_no_limit_for_one_broker_is_above_a_limit_for_all() -> None:
-    said = cluster_config({"retention_disk_bytes": "10GiB", "retention_disk_bytes@1": "0"})
-    live = LiveConfig(BrokerConfig(retention_disk_bytes=1 << 30), lambda: said)
+    said = cluster_config({"log_retention_disk_bytes": "10GiB", "log_retention_disk_bytes@1": "0"})
+    live = LiveConfig(BrokerConfig(log_retention_disk_bytes=1 << 30), lambda: said)
 
-    assert live().retention_disk_bytes == 0
-    assert live.sources()["retention_disk_bytes"] == "broker"
+    assert live().log_retention_disk_bytes == 0
+    assert live.sources()["log_retention_disk_bytes"] == "broker"
 
 
 def test_what_was_turned_off_at_the_start_stays_off_for_one_broker_too() -> None:
-    said = cluster_config({"scrub_bytes_per_s@1": "5000"})
-    off = LiveConfig(BrokerConfig(scrub_bytes_per_s=0), lambda: said)
+    said = cluster_config({"scrub_max_bytes_per_second@1": "5000"})
+    off = LiveConfig(BrokerConfig(scrub_max_bytes_per_second=0), lambda: said)
 
-    assert off().scrub_bytes_per_s == 0
-    assert off.sources()["scrub_bytes_per_s"] == "default"
-    assert not off.is_changed_at_run_time("scrub_bytes_per_s")
-    assert off.is_changed_at_run_time("flush_interval_ms")
+    assert off().scrub_max_bytes_per_second == 0
+    assert off.sources()["scrub_max_bytes_per_second"] == "default"
+    assert not off.is_changed_at_run_time("scrub_max_bytes_per_second")
+    assert off.is_changed_at_run_time("log_flush_interval_ms")
 
 
-@pytest.mark.parametrize("name", ["listen", "connections_max@1"])
+@pytest.mark.parametrize("name", ["listen", "max_connections@1"])
 def test_a_setting_that_takes_a_restart_is_refused_as_such(name: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"takes a restart.*, scrub_bytes_per_s$"):
-        check_changed_at_run_time(["flush_interval_ms", name])
+    with pytest.raises(InvalidConfigError, match=r"takes a restart.*, scrub_max_bytes_per_second$"):
+        check_changed_at_run_time(["log_flush_interval_ms", name])
 
 
 def test_settings_of_the_cluster_alone_are_changed_at_run_time() -> None:
@@ -99,5 +106,5 @@ def test_the_cluster_takes_no_value_that_a_broker_would_refuse(name: str) -> Non
         with pytest.raises(InvalidConfigError):
             cluster_config({name: str(value)})
     assert setting.parse(name, str(limits["high"])) == limits["high"]
-    assert setting.default == "own"
+    assert setting.default == "inherit"
     assert getattr(cluster_config({}), name) is None

@@ -10,7 +10,7 @@ from tidelog.wire.messages.cluster_admin import BrokerSetting, DescribeConfigReq
 async def test_every_setting_is_listed_with_its_value_and_source() -> None:
     own = BrokerConfig(node_id=2, topic_defaults={"retention_ms": "1d", "durability": "fsync"})
     sources = {**dict.fromkeys(FIELDS, "default"), "topic_defaults": "tidelog.toml"}
-    said = cluster_config({"flush_interval_ms": "2s"})
+    said = cluster_config({"log_flush_interval_ms": "2s"})
     handler = BrokerConfigHandler(LiveConfig(own, lambda: said, sources))
 
     reply = await handler.describe(DescribeConfigRequest())
@@ -22,8 +22,8 @@ async def test_every_setting_is_listed_with_its_value_and_source() -> None:
     assert by_name["topic_defaults"] == BrokerSetting(
         "topic_defaults", defaults, "tidelog.toml", False
     )
-    assert by_name["flush_interval_ms"] == BrokerSetting(
-        "flush_interval_ms", "2000", "cluster", True
+    assert by_name["log_flush_interval_ms"] == BrokerSetting(
+        "log_flush_interval_ms", "2000", "cluster", True
     )
     live = {each.name for each in reply.settings if each.is_changed_at_run_time}
     assert live == set(BROKER_SETTINGS)

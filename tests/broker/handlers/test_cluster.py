@@ -237,10 +237,10 @@ def test_settings_are_changed_by_asking_any_node() -> None:
         asked = next(member for member in members if not member.node.raft.is_leader)
 
         reply = await ClusterHandler(asked.node).alter(
-            AlterClusterRequest({"reassignment_bytes_per_s": "1MB"}, [])
+            AlterClusterRequest({"reassignment_max_bytes_per_second": "1MB"}, [])
         )
 
-        assert reply.config["reassignment_bytes_per_s"] == "1MB"
+        assert reply.config["reassignment_max_bytes_per_second"] == "1MB"
         assert described(asked).config == reply.config
 
     play(story)

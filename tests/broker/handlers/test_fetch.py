@@ -128,7 +128,7 @@ async def test_nobody_waits_for_more_bytes_than_the_reply_may_have(mock_clock: M
             await produce(client, topic, batch_of(bytes(3000)))
         greedy = {"max_wait_ms": LONG_MS, "min_bytes": 1 << 40}
 
-        by_partition = submit_fetch(client, [(topic, 0, 0)], partition_bytes_max=7000, **greedy)
+        by_partition = submit_fetch(client, [(topic, 0, 0)], max_partition_bytes=7000, **greedy)
         by_request = submit_fetch(client, [(topic, 0, 0)], bytes_max=7000, **greedy)
         by_segment = submit_fetch(client, [(topic, 0, 0)], **greedy)
         at_the_end = submit_fetch(client, [(topic, 0, 9)], **greedy)
@@ -185,12 +185,12 @@ async def test_one_batch_comes_however_small_the_limit_is(mock_clock: MockClock)
             for _ in range(3):
                 await produce(client, topic, batch_of(bytes(1000)), partition=partition)
 
-        for limits in ({"bytes_max": 0}, {"bytes_max": 1}, {"partition_bytes_max": 0}):
+        for limits in ({"bytes_max": 0}, {"bytes_max": 1}, {"max_partition_bytes": 0}):
             pending = submit_fetch(client, [(topic, 0, 1), (topic, 1, 0)], **limits)
             first, second = await fetched(pending)
 
             assert [record.offset for record in first.records] == [1]
-            assert len(second.records) == ("partition_bytes_max" in limits)
+            assert len(second.records) == ("max_partition_bytes" in limits)
             assert second.error is None
 
 
@@ -212,12 +212,12 @@ async def test_partitions_are_served_in_order_until_the_reply_is_full(
 
 async def test_the_broker_bounds_a_reply_whatever_is_asked_for(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(fetch_bytes_max=1 << 20), world.client() as client:
+    async with world.broker(fetch_max_bytes=1 << 20), world.client() as client:
         topic = await create_topic(client)
         for _ in range(4):
             await produce(client, topic, batch_of(bytes(400_000)))
 
-        result = await fetch(client, topic, bytes_max=1 << 60, partition_bytes_max=1 << 60)
+        result = await fetch(client, topic, bytes_max=1 << 60, max_partition_bytes=1 << 60)
 
         assert len(result.records) == 2
 

@@ -36,7 +36,7 @@ async def answer(
         handler.handle(message, replier)
     await until(lambda: asking.answered_count > 0)
     assert asking.answered_count == 1
-    decoder = FrameDecoder(frame_bytes_max=1 << 20)
+    decoder = FrameDecoder(max_frame_bytes=1 << 20)
     sent = bytes(asking.stream.sent)
     decoder.get_buffer()[: len(sent)] = sent
     decoder.bytes_received(len(sent))

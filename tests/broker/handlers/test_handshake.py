@@ -15,7 +15,9 @@ MiB = 1 << 20
 
 
 def handler() -> IntroductionHandler:
-    config = BrokerConfig(node_id=7, frame_bytes_max=4 * MiB, in_flight_requests_max=9)
+    config = BrokerConfig(
+        node_id=7, socket_request_max_bytes=4 * MiB, max_in_flight_requests_per_connection=9
+    )
     return IntroductionHandler(config, [api.HELLO, api.METADATA, api.RAFT], version="0.9")
 
 
@@ -29,8 +31,8 @@ def test_before_it_has_read_anything_it_says_what_it_speaks() -> None:
         cluster_id="",
         node_id=7,
         apis=[ApiVersions(0, 1, 1), ApiVersions(1, 1, 3), ApiVersions(21, 1, 2)],
-        frame_bytes_max=4 * MiB,
-        in_flight_requests_max=9,
+        max_frame_bytes=4 * MiB,
+        max_in_flight_requests_per_connection=9,
     )
 
 

@@ -16,7 +16,7 @@ def test_a_move_is_followed_from_its_beginning_to_its_end() -> None:
 
         async def work(client: Client) -> list[MovingReplica]:
             await make_narrow_topic(client)
-            await client.admin.alter_cluster(set={"reassignment_bytes_per_s": "100kB"})
+            await client.admin.alter_cluster(set={"reassignment_max_bytes_per_second": "100kB"})
             assert await client.admin.describe_moves() == []
             there, other = replicas(brokers)
             await brokers.reassign([*there, other])
@@ -49,7 +49,7 @@ def test_of_a_partition_that_nobody_leads_it_is_not_known_how_far_it_is() -> Non
 
         async def work(client: Client) -> list[MovingReplica]:
             await client.admin.create_topic(TOPIC, 1, replication_factor=1)
-            await client.admin.alter_cluster(set={"reassignment_bytes_per_s": "1kB"})
+            await client.admin.alter_cluster(set={"reassignment_max_bytes_per_second": "1kB"})
             async with client.producer() as producer:
                 for _ in range(10):
                     await producer.send(TOPIC, b"v" * 10_000)

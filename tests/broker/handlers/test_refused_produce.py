@@ -111,14 +111,14 @@ async def test_a_record_above_the_limit_is_refused_and_says_the_limit(
 ) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
-        topic = await create_topic(client, batch_bytes_max="2KiB")
+        topic = await create_topic(client, max_message_bytes="2KiB")
         batch = batch_of(bytes(2048))
 
         with pytest.raises(RecordTooLargeError) as refusal:
             await produce(client, topic, batch)
 
         assert (refusal.value.size_bytes, refusal.value.limit_bytes) == (len(batch), 2048)
-        await alter_topic(client, batch_bytes_max="4KiB")
+        await alter_topic(client, max_message_bytes="4KiB")
         await produce(client, topic, batch)
 
 

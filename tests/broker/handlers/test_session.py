@@ -37,7 +37,10 @@ async def test_hello_says_who_answers_and_what_it_speaks(mock_clock: MockClock) 
 
         assert hello is not None
         assert (hello.node_id, hello.cluster_id) == (7, broker.cluster_id)
-        assert (hello.frame_bytes_max, hello.in_flight_requests_max) == (16 << 20, 4096)
+        assert (hello.max_frame_bytes, hello.max_in_flight_requests_per_connection) == (
+            16 << 20,
+            4096,
+        )
         assert {offered.api_key for offered in hello.apis} == set(api.ApiKey)
 
 
@@ -105,7 +108,7 @@ async def test_no_producer_id_is_given_twice(mock_clock: MockClock) -> None:
 
 async def test_many_producers_at_once_get_ids_of_their_own(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(in_flight_requests_max=5000), world.client() as client:
+    async with world.broker(max_in_flight_requests_per_connection=5000), world.client() as client:
         pending = [new_producer_id(client) for _ in range(2500)]
         synced_before = len(world.disk.changes)
 

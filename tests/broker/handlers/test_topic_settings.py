@@ -24,14 +24,14 @@ async def test_a_topic_has_a_setting_from_the_cluster_as_long_as_it_does_not_say
     async with world.broker(), world.client() as client:
         await create_topic(client, "orders")
         assert (await described(client)).config_of_cluster == []
-        request = AlterClusterRequest({"min_in_sync_replicas": "2"}, [])
+        request = AlterClusterRequest({"min_insync_replicas": "2"}, [])
         await submit(client, api.ALTER_CLUSTER, request).reply()
 
         topic = await described(client)
-        assert topic.config_of_cluster == ["min_in_sync_replicas"]
-        assert topic.config["min_in_sync_replicas"] == "1", "there is one replica"
+        assert topic.config_of_cluster == ["min_insync_replicas"]
+        assert topic.config["min_insync_replicas"] == "1", "there is one replica"
 
-        await alter_topic(client, "orders", min_in_sync_replicas="1")
+        await alter_topic(client, "orders", min_insync_replicas="1")
         topic = await described(client)
-        assert topic.config_overrides == ["min_in_sync_replicas"]
+        assert topic.config_overrides == ["min_insync_replicas"]
         assert topic.config_of_cluster == []

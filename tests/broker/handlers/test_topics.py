@@ -187,16 +187,20 @@ async def test_unknown_settings_and_bad_values_are_refused_with_what_would_be_ri
 
 async def test_batches_must_fit_into_the_frames_of_this_broker(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(frame_bytes_max=4 << 20), world.client() as client:
+    async with world.broker(socket_request_max_bytes=4 << 20), world.client() as client:
         for request in (
-            submit_create(client, "orders", batch_bytes_max="4MiB"),
-            submit_create(client, "orders", batch_bytes_max="4MiB", validate_only=True),
+            submit_create(client, "orders", max_message_bytes="4MiB"),
+            submit_create(client, "orders", max_message_bytes="4MiB", validate_only=True),
         ):
-            with pytest.raises(InvalidConfigError, match="this broker's frame_bytes_max allows"):
+            with pytest.raises(
+                InvalidConfigError, match="this broker's socket_request_max_bytes allows"
+            ):
                 await request.reply()
-        await create_topic(client, batch_bytes_max="3MiB")
-        with pytest.raises(InvalidConfigError, match="this broker's frame_bytes_max allows"):
-            await alter(client, batch_bytes_max="4MiB")
+        await create_topic(client, max_message_bytes="3MiB")
+        with pytest.raises(
+            InvalidConfigError, match="this broker's socket_request_max_bytes allows"
+        ):
+            await alter(client, max_message_bytes="4MiB")
 
 
 async def test_what_is_altered_is_in_force_at_once_and_after_a_restart(
@@ -204,18 +208,18 @@ async def test_what_is_altered_is_in_force_at_once_and_after_a_restart(
 ) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
-        topic = await create_topic(client, batch_bytes_max="1KiB")
+        topic = await create_topic(client, max_message_bytes="1KiB")
         large = batch_of(bytes(5000))
 
-        reply = await alter(client, batch_bytes_max="8KiB")
+        reply = await alter(client, max_message_bytes="8KiB")
 
-        assert reply.config["batch_bytes_max"] == "8KiB"
+        assert reply.config["max_message_bytes"] == "8KiB"
         await produce(client, topic, large)
 
     async with world.broker(), world.client() as client:
         await produce(client, topic, large)
-        reply = await alter(client, reset=["batch_bytes_max"])
-        assert reply.config["batch_bytes_max"] == "1MiB"
+        reply = await alter(client, reset=["max_message_bytes"])
+        assert reply.config["max_message_bytes"] == "1MiB"
 
 
 async def test_a_setting_that_is_reset_becomes_what_the_broker_gives_to_new_topics(

@@ -23,7 +23,7 @@ from tidelog.wire.messages.topic_usage import PartitionUsage, TopicUsageRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
 
-EAGER = CompactionConfig(min_dirty_ratio=0.0)
+EAGER = CompactionConfig(min_cleanable_dirty_ratio=0.0)
 CONFIG = topic_config({"segment_bytes": "4KiB"})
 LIMITS = CompactionLimits(bytes_per_s=1 << 20, memory_bytes=1 << 20)
 
@@ -242,7 +242,7 @@ async def test_a_topic_is_compacted_from_when_it_is_asked_for_and_no_limit_takes
         assert broker.statistics().compaction.rounds_ended == 0
 
         assert await dirty_ratio(client) is None
-        await alter_topic(client, cleanup_policy="compact", min_dirty_ratio="0")
+        await alter_topic(client, cleanup_policy="compact", min_cleanable_dirty_ratio="0")
         assert await dirty_ratio(client) == 1
         await trio.sleep(60)
         assert await dirty_ratio(client) == 0

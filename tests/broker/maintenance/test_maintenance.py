@@ -175,7 +175,7 @@ async def test_a_topic_may_be_deleted_while_its_segments_are_removed(
 
 async def test_records_in_memory_are_synced_in_the_background(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(flush_interval_ms=1000), world.client() as client:
+    async with world.broker(log_flush_interval_ms=1000), world.client() as client:
         topic = await create_topic(client, durability="replicated")
         await produce(client, topic, batch_of(b"a"))
         assert world.work.sync_count == 0
@@ -191,7 +191,7 @@ async def test_a_lazy_sync_is_one_sync_however_much_comes_meanwhile(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with world.broker(flush_interval_ms=1000), world.client() as client:
+    async with world.broker(log_flush_interval_ms=1000), world.client() as client:
         topic = await create_topic(client, durability="replicated")
         await produce(client, topic, batch_of(b"a"))
         world.work.hold_syncs()
@@ -277,14 +277,14 @@ async def test_a_broker_stops_appending_while_something_is_left_on_the_disk(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with world.broker(disk_reserve_bytes=20 << 20), world.client() as client:
+    async with world.broker(min_free_disk_bytes=20 << 20), world.client() as client:
         topic = await create_topic(client)
         await produce(client, topic, batch_of(b"first"))
         taken = sum(len(data or b"") for data in contents(world.disk).values())
         world.disk.capacity_bytes = taken + (10 << 20)
         await world.pass_time(6)
 
-        with pytest.raises(DiskFullError, match="disk_reserve_bytes"):
+        with pytest.raises(DiskFullError, match="min_free_disk_bytes"):
             await produce(client, topic, batch_of(b"second"))
         await create_topic(client, "other")
         world.disk.capacity_bytes = taken + (30 << 20)
@@ -299,7 +299,7 @@ async def test_when_all_topics_take_too_much_together_the_oldest_records_go(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with world.broker(retention_disk_bytes=20 << 10), world.client() as client:
+    async with world.broker(log_retention_disk_bytes=20 << 10), world.client() as client:
         old = await create_topic(client, "old", segment_bytes="4KiB", retention_ms="unlimited")
         new = await create_topic(client, "new", segment_bytes="4KiB")
         for number in range(6):
@@ -328,11 +328,11 @@ async def test_what_is_set_for_the_cluster_holds_at_once_and_until_it_is_reset(
         await world.pass_time(12)
         all_of_it = (await describe(client)).size_bytes
 
-        await alter_cluster(client, retention_disk_bytes="9kB", maintenance_interval_ms="100ms")
+        await alter_cluster(client, log_retention_disk_bytes="9kB", maintenance_interval_ms="100ms")
         await world.pass_time(6)
         await world.pass_time(1)
         left = (await describe(client)).size_bytes
-        await alter_cluster(client, retention_disk_bytes=None)
+        await alter_cluster(client, log_retention_disk_bytes=None)
         for _ in range(10):
             await produce(client, topic, batch_of(bytes(2000)))
         await world.pass_time(1)

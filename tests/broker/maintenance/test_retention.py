@@ -19,7 +19,7 @@ from tidelog.wire.protocol.rpc import RpcConnection
 def retention_of(world: World, broker: Broker, *, bytes_max: int) -> Retention:
     """Return what a broker would have with such a limit."""
     assert broker._partitions is not None
-    config = BrokerConfig(retention_disk_bytes=bytes_max)
+    config = BrokerConfig(log_retention_disk_bytes=bytes_max)
     return Retention(world.env, lambda: config, broker._partitions, flusher=broker._flusher)
 
 

@@ -90,7 +90,7 @@ async def test_what_surrounds_batches_is_mended(mock_clock: MockClock) -> None:
 @pytest.mark.parametrize("rate", [16 * KIB, 64 * KIB])
 async def test_a_round_keeps_to_its_rate(mock_clock: MockClock, rate: int) -> None:
     world = World(mock_clock)
-    async with world.broker(scrub_bytes_per_s=rate) as broker, world.client() as client:
+    async with world.broker(scrub_max_bytes_per_second=rate) as broker, world.client() as client:
         await fill(client, count=100)
 
         await world.pass_time(MINUTE_S)
@@ -124,7 +124,7 @@ async def test_a_broker_with_little_to_read_reads_it_once_a_day(mock_clock: Mock
 
 async def test_it_can_be_turned_off(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(scrub_bytes_per_s=0), world.client() as client:
+    async with world.broker(scrub_max_bytes_per_second=0), world.client() as client:
         await fill(client)
         rot(world, b"2")
 
@@ -186,7 +186,7 @@ async def test_of_power_cuts_the_indexes_stay_whole(mock_clock: MockClock) -> No
 
 async def test_a_topic_that_is_deleted_meanwhile_is_left_alone(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(scrub_bytes_per_s=KIB), world.client() as client:
+    async with world.broker(scrub_max_bytes_per_second=KIB), world.client() as client:
         await fill(client, partitions=2)
         await world.pass_time(MINUTE_S)
         for _ in range(70):
@@ -229,7 +229,7 @@ async def test_without_descriptors_a_log_is_read_in_the_next_round(mock_clock: M
 
 async def test_a_broker_stops_cleanly_in_the_middle_of_a_round(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(scrub_bytes_per_s=KIB) as broker, world.client() as client:
+    async with world.broker(scrub_max_bytes_per_second=KIB) as broker, world.client() as client:
         await fill(client)
         await world.pass_time(MINUTE_S)
         for _ in range(70):

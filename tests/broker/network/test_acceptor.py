@@ -71,7 +71,7 @@ async def test_when_there_are_enough_the_next_one_is_turned_away_and_told_of(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with accepting(world, connections_max=1), world.client() as client:
+    async with accepting(world, max_connections=1), world.client() as client:
         with pytest.raises(ConnectionLostError):
             async with world.client():
                 pass
@@ -86,7 +86,7 @@ async def test_clients_do_not_keep_out_the_nodes_of_the_cluster(
 ) -> None:
     monkeypatch.setattr(tidelog.broker.network.acceptor, "_RESERVE_MAX", 1)
     world = World(mock_clock)
-    settings = {"connections_max": 1, "peers": "1=h:1,2=h:2"}
+    settings = {"max_connections": 1, "peers": "1=h:1,2=h:2"}
     async with accepting(world, **settings) as acceptor, world.client() as client:
         with pytest.raises(BrokerNotReadyError):
             await client.ask(api.METADATA, MetadataRequest(None))
@@ -110,7 +110,7 @@ async def test_who_came_into_the_reserve_is_served_when_there_is_room(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {"connections_max": 1, "peers": "1=h:1,2=h:2"}
+    settings = {"max_connections": 1, "peers": "1=h:1,2=h:2"}
     async with (
         accepting(world, **settings),
         world.client() as first,

@@ -46,7 +46,7 @@ def is_empty(broker: Broker) -> bool:
         held.connection_count
         == held.waiting_count
         == held.waiter_count
-        == held.request_memory_bytes
+        == held.queued_max_request_bytes
         == 0
     )
 
@@ -179,7 +179,7 @@ async def test_a_message_of_another_shape_is_refused_and_the_connection_goes_on(
 
 async def test_a_frame_above_the_limit_takes_no_memory(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(frame_bytes_max=2 * MiB) as broker:
+    async with world.broker(socket_request_max_bytes=2 * MiB) as broker:
         client = await world.raw_client()
         await client.introduce()
         prefix = struct.pack("<IIBBHHHI", 2 * MiB + 1, 0, 1, 0, 8, 1, 0, 10)
@@ -194,21 +194,21 @@ async def test_a_frame_above_the_limit_takes_no_memory(mock_clock: MockClock) ->
 
 async def test_half_a_frame_and_then_silence_ends_the_connection(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(stalled_frame_ms=10_000) as broker, world.client() as helper:
-        topic = await create_topic(helper, batch_bytes_max="4MiB")
+    async with world.broker(stalled_request_timeout_ms=10_000) as broker, world.client() as helper:
+        topic = await create_topic(helper, max_message_bytes="4MiB")
         client = await world.raw_client()
         await client.introduce()
         request = produce_frame(client, topic, batch_of(bytes(3 * MiB)))
         await client.send(request[:MiB])
         await settle()
-        assert broker.statistics().request_memory_bytes >= 3 * MiB
+        assert broker.statistics().queued_max_request_bytes >= 3 * MiB
 
         await world.pass_time(9)
         assert not client.is_turned_away()
         await world.pass_time(12)
 
         assert client.is_turned_away()
-        assert broker.statistics().request_memory_bytes == 0
+        assert broker.statistics().queued_max_request_bytes == 0
         assert broker.statistics().connection_count == 1
         (refused,) = world.told("connection_refused")
         assert refused["reason"] == "half a frame came, and then nothing"
@@ -216,15 +216,15 @@ async def test_half_a_frame_and_then_silence_ends_the_connection(mock_clock: Moc
 
 async def test_a_connection_that_is_merely_idle_stays(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(stalled_frame_ms=1000) as broker, world.client() as client:
+    async with world.broker(stalled_request_timeout_ms=1000) as broker, world.client() as client:
         topic = await create_topic(client)
         await produce(client, topic, batch_of(bytes(500_000)))
-        assert broker.statistics().request_memory_bytes > 0
+        assert broker.statistics().queued_max_request_bytes > 0
 
         for _ in range(60):
             await world.pass_time(10)
 
-        assert broker.statistics().request_memory_bytes == 0
+        assert broker.statistics().queued_max_request_bytes == 0
         await produce(client, topic, batch_of(b"after ten minutes"))
 
 
@@ -250,7 +250,7 @@ async def test_a_client_that_must_wait_for_the_broker_does_not_count_as_stalled(
 ) -> None:
     world = World(mock_clock)
     async with (
-        world.broker(in_flight_requests_max=1, stalled_frame_ms=1000),
+        world.broker(max_in_flight_requests_per_connection=1, stalled_request_timeout_ms=1000),
         world.client() as helper,
     ):
         topic = await create_topic(helper)
@@ -272,7 +272,10 @@ async def test_a_client_that_must_wait_for_the_broker_does_not_count_as_stalled(
 
 async def test_no_more_requests_are_under_way_than_allowed(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(in_flight_requests_max=5) as broker, world.client() as helper:
+    async with (
+        world.broker(max_in_flight_requests_per_connection=5) as broker,
+        world.client() as helper,
+    ):
         topic = await create_topic(helper)
         client = await world.raw_client()
         await client.introduce()
@@ -307,7 +310,10 @@ async def test_a_thousand_long_polls_of_one_client_hold_up_nothing(mock_clock: M
 
 async def test_a_client_that_does_not_read_is_not_read_from(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(reply_bytes_max=1 << 16) as broker, world.client() as bystander:
+    async with (
+        world.broker(max_queued_response_bytes=1 << 16) as broker,
+        world.client() as bystander,
+    ):
         topic = await create_topic(bystander)
         await produce(bystander, topic, batch_of(bytes(40_000)))
         deaf = await world.raw_client()
@@ -327,7 +333,7 @@ async def test_a_client_that_does_not_read_is_not_read_from(mock_clock: MockCloc
 async def test_a_client_that_vanishes_leaves_nothing_behind(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as helper:
-        topic = await create_topic(helper, partitions=2, batch_bytes_max="4MiB")
+        topic = await create_topic(helper, partitions=2, max_message_bytes="4MiB")
         before = broker.statistics()
         world.work.hold_syncs()
         waiting = FetchRequest(FOR_EVER_MS, 1, MiB, [PartitionFetch(topic, 1, 0, MiB)])
@@ -341,7 +347,7 @@ async def test_a_client_that_vanishes_leaves_nothing_behind(mock_clock: MockCloc
                 + large[: 2 * MiB]
             )
             await settle()
-            assert broker.statistics().request_memory_bytes > 3 * MiB
+            assert broker.statistics().queued_max_request_bytes > 3 * MiB
             assert broker.statistics().waiting_count >= 4
 
             (client.stream.reset if is_reset else client.stream.close)()

@@ -304,7 +304,7 @@ def test_who_waits_for_all_is_told_when_too_few_are_left_in_sync() -> None:
     assert index == 0
     assert isinstance(error, NotEnoughReplicasAfterAppendError)
     assert str(error) == (
-        "1 of 3 replicas are in sync, and 2 must be (min_in_sync_replicas), since these records"
+        "1 of 3 replicas are in sync, and 2 must be (min_insync_replicas), since these records"
         " were appended; they may be kept or not"
     )
     flush(partition.log)

@@ -59,7 +59,7 @@ def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(
-            brokers, MESSAGES, visibility_timeout_ms="20s", receive_durability="strict"
+            brokers, MESSAGES, visibility_timeout_ms="20s", receive_acks="all"
         )
         workers = Workers(brokers, queue_id)
         for number in range(2):
@@ -85,9 +85,7 @@ def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
 @pytest.mark.statement("b74", "b75")
 def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kept() -> None:
     async def main(brokers: ThreeBrokers) -> None:
-        queue_id = await make_queue(
-            brokers, 1, visibility_timeout_ms="60s", receive_durability="strict"
-        )
+        queue_id = await make_queue(brokers, 1, visibility_timeout_ms="60s", receive_acks="all")
         first = brokers.leader(JOURNAL)
         assert first is not None
         done = trio.Event()
@@ -118,9 +116,7 @@ def test_what_is_deleted_by_a_receipt_of_a_lease_that_nobody_else_heard_of_never
     None
 ):
     async def main(brokers: ThreeBrokers) -> None:
-        queue_id = await make_queue(
-            brokers, 3, visibility_timeout_ms="20s", receive_durability="lazy"
-        )
+        queue_id = await make_queue(brokers, 3, visibility_timeout_ms="20s", receive_acks="leader")
         first = brokers.leader(JOURNAL)
         assert first is not None
         done = trio.Event()
@@ -215,7 +211,7 @@ async def make_dead_letter_queue(brokers: ThreeBrokers, count: int) -> bytes:
 @pytest.mark.statement("b79")
 def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
     async def main(brokers: ThreeBrokers) -> None:
-        queue_id = await make_queue(brokers, 2, receive_durability="strict")
+        queue_id = await make_queue(brokers, 2, receive_acks="all")
         first = brokers.leader(JOURNAL)
         assert first is not None
         done = trio.Event()

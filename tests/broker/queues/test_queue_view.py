@@ -10,7 +10,7 @@ from tidelog.coordinator.metadata.catalog import (
     TopicCreated,
     TopicDeleted,
 )
-from tidelog.queue_layer.config import ExponentialBackoff, FixedBackoff, ReceiveDurability
+from tidelog.queue_layer.config import ExponentialBackoff, FixedBackoff, ReceiveAcks
 from tidelog.wire.errors import UnknownQueueError
 
 QUEUE_ID = b"q" * 16
@@ -38,12 +38,12 @@ def test_dead_letters_of_a_partition_always_go_to_the_same_one() -> None:
 
 
 def test_a_queue_has_the_settings_that_it_was_given() -> None:
-    settings = {"retry_backoff": "1s,10s", "receive_durability": "lazy", "lanes": "4,1"}
+    settings = {"retry_backoff": "1s,10s", "receive_acks": "leader", "priority_weights": "4,1"}
     config = view_of(catalog(**settings), QUEUE_ID).config(0)
 
     assert config.retry_backoff == FixedBackoff((1000, 10_000))
-    assert config.receive_durability is ReceiveDurability.LAZY
-    assert config.lanes == (4, 1)
+    assert config.receive_acks is ReceiveAcks.LEADER
+    assert config.priority_weights == (4, 1)
     assert config.dead_letter_target is None
 
 

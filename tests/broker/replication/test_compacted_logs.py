@@ -21,7 +21,12 @@ BEFORE, IN_ALL = 63, 263
 
 async def make_topic(client: Client, **more: str) -> None:
     """Create a topic of states with small segments."""
-    config = {"cleanup_policy": "compact", "segment_bytes": "8KiB", "min_dirty_ratio": "0", **more}
+    config = {
+        "cleanup_policy": "compact",
+        "segment_bytes": "8KiB",
+        "min_cleanable_dirty_ratio": "0",
+        **more,
+    }
     await client.admin.create_topic(TOPIC, 1, replication_factor=3, config=config)
 
 

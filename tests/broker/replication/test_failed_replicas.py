@@ -72,7 +72,7 @@ def test_a_leader_with_a_full_disk_lets_another_one_lead_and_comes_back_when_the
         assert longest < 1
         await brokers.check(writer.of(0))
 
-    live(1, main, replica_lag_max_ms=LAG_MAX_MS)
+    live(1, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
 def test_when_all_disks_are_full_nobody_is_made_leader_in_turn() -> None:
@@ -97,7 +97,7 @@ def test_when_all_disks_are_full_nobody_is_made_leader_in_turn() -> None:
         writer, _ = await longest_wait(brokers, happen)
         await brokers.check(writer.of(0))
 
-    live(2, main, replica_lag_max_ms=LAG_MAX_MS)
+    live(2, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
 def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None:
@@ -122,7 +122,7 @@ def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None
             await brokers.all_in_sync(number)
         await until(lambda: brokers.leader(number=0) == 1, 30)
 
-    live(8, main, replica_lag_max_ms=LAG_MAX_MS)
+    live(8, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
 @pytest.mark.invariant("I17")
@@ -142,7 +142,7 @@ def test_a_leader_whose_disk_fails_lets_another_one_lead_at_once() -> None:
         assert longest < 1
         await brokers.check(writer.of(0))
 
-    live(3, main, replica_lag_max_ms=LAG_MAX_MS)
+    live(3, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
 def test_a_leader_whose_disk_failed_leads_again_when_the_one_that_took_over_is_lost() -> None:
@@ -169,7 +169,7 @@ def test_a_leader_whose_disk_failed_leads_again_when_the_one_that_took_over_is_l
 
         await with_records(brokers, go_on)
 
-    live(7, main, replica_lag_max_ms=LAG_MAX_MS)
+    live(7, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
 def test_a_leader_whose_disk_does_not_answer_lets_another_one_lead_in_time() -> None:
@@ -183,7 +183,7 @@ def test_a_leader_whose_disk_does_not_answer_lets_another_one_lead_in_time() -> 
         assert longest < LAG_MAX_MS / 1000 + 1.5
         await brokers.check(writer.of(0))
 
-    live(4, main, replica_lag_max_ms=LAG_MAX_MS)
+    live(4, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -210,4 +210,4 @@ def test_a_broker_that_finds_damage_when_it_starts_is_not_counted_on_before_it_i
 
         await with_records(brokers, go_on)
 
-    live(5 + seed, main, replica_lag_max_ms=LAG_MAX_MS)
+    live(5 + seed, main, replica_lag_time_max_ms=LAG_MAX_MS)

@@ -93,7 +93,7 @@ def test_a_follower_with_a_full_disk_leaves_and_comes_back_when_there_is_room() 
         await until(lambda: brokers.in_sync() == set(NODES), 60)
         assert {brokers.end_of(node) for node in NODES} == {3}
 
-    live(4, main, replica_lag_max_ms=1000)
+    live(4, main, replica_lag_time_max_ms=1000)
 
 
 @pytest.mark.parametrize(

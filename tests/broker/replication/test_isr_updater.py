@@ -42,7 +42,7 @@ def test_a_follower_whose_disk_is_slow_leaves_and_comes_back() -> None:
         await until(lambda: brokers.in_sync() == set(NODES))
         assert trio.current_time() - before > 8
 
-    live(1, main, replica_lag_max_ms=1000)
+    live(1, main, replica_lag_time_max_ms=1000)
 
 
 def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may_again() -> None:
@@ -85,7 +85,7 @@ def test_with_too_few_in_sync_nothing_is_appended_and_all_goes_on_when_there_are
 
         async def work(client: Client) -> None:
             await client.admin.create_topic(
-                TOPIC, partitions=1, replication_factor=3, config={"min_in_sync_replicas": "3"}
+                TOPIC, partitions=1, replication_factor=3, config={"min_insync_replicas": "3"}
             )
             await until(lambda: brokers.in_sync() == set(NODES))
             await produce(client, 5)
@@ -117,7 +117,7 @@ def test_what_was_appended_when_too_few_were_left_is_sent_again_and_there_once()
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await client.admin.create_topic(
-                TOPIC, partitions=1, replication_factor=3, config={"min_in_sync_replicas": 3}
+                TOPIC, partitions=1, replication_factor=3, config={"min_insync_replicas": 3}
             )
             await until(lambda: brokers.in_sync() == set(NODES))
             await produce(client, 5)

@@ -191,7 +191,7 @@ def test_the_last_one_standing_leads_on_with_its_damage_until_another_one_is_bac
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
-            config = {"min_in_sync_replicas": str(minimum), "segment_bytes": str(SEGMENT_BYTES)}
+            config = {"min_insync_replicas": str(minimum), "segment_bytes": str(SEGMENT_BYTES)}
             await client.admin.create_topic(TOPIC, 1, replication_factor=2, config=config)
             leader = await brokers.leads()
             await until(lambda: len(brokers.in_sync()) == 2)

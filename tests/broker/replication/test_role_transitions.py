@@ -57,7 +57,7 @@ def test_another_minimum_holds_at_once() -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
             await until(lambda: brokers.in_sync() == set(NODES))
-            await client.admin.alter_topic(TOPIC, set={"min_in_sync_replicas": 3})
+            await client.admin.alter_topic(TOPIC, set={"min_insync_replicas": 3})
 
         await brokers.with_client(work)
 
@@ -65,7 +65,7 @@ def test_another_minimum_holds_at_once() -> None:
             partition = brokers.partition(brokers.leader() or 0)
             assert partition is not None
             assert partition.leader is not None
-            return partition.leader.replicas.min_in_sync_replicas
+            return partition.leader.replicas.min_insync_replicas
 
         await until(lambda: minimum() == 3)
 

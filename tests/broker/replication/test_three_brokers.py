@@ -151,7 +151,7 @@ def test_what_was_committed_can_be_read_after_a_start_though_nothing_can_be_writ
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await client.admin.create_topic(
-                TOPIC, partitions=1, replication_factor=3, config={"min_in_sync_replicas": 3}
+                TOPIC, partitions=1, replication_factor=3, config={"min_insync_replicas": 3}
             )
             await until(lambda: brokers.in_sync() == set(NODES))
             await produce(client, 20)
@@ -180,7 +180,7 @@ def test_a_broker_that_is_behind_knows_a_topic_whose_creation_was_answered() -> 
             async with AsyncExitStack() as stack:
                 asked = [
                     await stack.enter_async_context(
-                        open_rpc(network, host_of(node), PORT, client_name="", client_version="")
+                        open_rpc(network, host_of(node), PORT, client_id="", client_version="")
                     )
                     for node in (controller, behind)
                 ]

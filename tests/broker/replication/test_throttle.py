@@ -15,11 +15,12 @@ async def limit(brokers: ThreeBrokers, rate: str) -> None:
     """Set the rate of the whole cluster."""
     cluster = brokers.brokers[1]._cluster  # pyright: ignore[reportPrivateUsage]
     assert cluster is not None
-    command = AlterClusterConfig({"reassignment_bytes_per_s": rate}, [])
+    command = AlterClusterConfig({"reassignment_max_bytes_per_second": rate}, [])
     await cluster.submission.submit(command, timeout_s=5)
     await until(
         lambda: all(
-            brokers.state(node).overrides.get("reassignment_bytes_per_s") == rate for node in NODES
+            brokers.state(node).overrides.get("reassignment_max_bytes_per_second") == rate
+            for node in NODES
         )
     )
 

@@ -62,7 +62,7 @@ def host_of(node_id: int) -> str:
 
 def connected(process: Process, node_id: int) -> AbstractAsyncContextManager[RpcConnection]:
     """Connect to one broker, say hello, and stay until the end of the block."""
-    return open_rpc(process.env.network, host_of(node_id), PORT, client_name="", client_version="")
+    return open_rpc(process.env.network, host_of(node_id), PORT, client_id="", client_version="")
 
 
 @final

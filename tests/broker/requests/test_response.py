@@ -44,7 +44,7 @@ def new_replier(asking: FakeAsking) -> Replier:
 
 def reply_in(asking: FakeAsking) -> object:
     """Return the one message that was sent."""
-    decoder = FrameDecoder(frame_bytes_max=1 << 20)
+    decoder = FrameDecoder(max_frame_bytes=1 << 20)
     sent = bytes(asking.stream.sent)
     decoder.get_buffer()[: len(sent)] = sent
     decoder.bytes_received(len(sent))

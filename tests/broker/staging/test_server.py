@@ -101,14 +101,17 @@ async def test_a_commit_that_was_decided_before_a_crash_is_carried_out_after_it(
 
 async def test_who_stages_too_much_is_told_to_wait(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with world.broker(staged_bytes_max=1 << 20) as broker, world.client() as client:
+    async with (
+        world.broker(max_transaction_bytes_per_partition=1 << 20) as broker,
+        world.client() as client,
+    ):
         await create_topic(client)
         number = (await begin(client)).number
         staging = replica(broker, "staged@orders")
         for sequence in range(2):
             await stage(client, staging, number, bytes(600 << 10), sequence=sequence)
 
-        with pytest.raises(OverloadedError, match="staged_bytes_max"):
+        with pytest.raises(OverloadedError, match="max_transaction_bytes_per_partition"):
             await stage(client, staging, number, b"more", sequence=2)
 
 

@@ -44,16 +44,18 @@ async def test_a_topic_that_is_not_there_has_no_leaders(autojump_clock: MockCloc
 async def test_settings_of_the_cluster_are_changed_and_told(autojump_clock: MockClock) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client:
-        changed = await client.admin.alter_cluster(set={"reassignment_bytes_per_s": 20_000_000})
+        changed = await client.admin.alter_cluster(
+            set={"reassignment_max_bytes_per_second": 20_000_000}
+        )
         described = await client.admin.describe_cluster()
-        reset = await client.admin.alter_cluster(reset=["reassignment_bytes_per_s"])
+        reset = await client.admin.alter_cluster(reset=["reassignment_max_bytes_per_second"])
 
         with pytest.raises(InvalidConfigError, match="there is no cluster setting 'colour'"):
             await client.admin.alter_cluster(set={"colour": "red"})
 
-    assert changed["reassignment_bytes_per_s"] == "20000000"
+    assert changed["reassignment_max_bytes_per_second"] == "20000000"
     assert described.config == changed
-    assert reset["reassignment_bytes_per_s"] == "unlimited"
+    assert reset["reassignment_max_bytes_per_second"] == "unlimited"
 
 
 async def test_the_only_broker_can_neither_be_emptied_nor_taken_out(

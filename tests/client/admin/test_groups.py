@@ -38,7 +38,7 @@ async def test_a_description_says_who_reads_what_and_how_far_behind(
 ) -> None:
     async with town_of(autojump_clock) as town:
         await town.produce(6)
-        async with consumer_of(town.client, instance_id="one") as consumer:
+        async with consumer_of(town.client, group_instance_id="one") as consumer:
             await anext(consumer.records())
             await consumer.commit()
 

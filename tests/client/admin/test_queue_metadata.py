@@ -58,12 +58,16 @@ async def test_settings_that_were_changed_are_known_after_a_while(
     async with fronted_cluster(autojump_clock) as cluster, fronted_client(cluster) as client:
         await client.admin.create_queue("work", topic="orders")
         shared = QueueContext(vars(client)["_queues"].cluster)
-        assert (await shared.queue_metadata.find("work")).config["receive_wait_ms"] == "0"
-        await client.admin.alter_queue("work", set={"receive_wait": 7})
+        assert (await shared.queue_metadata.find("work")).config[
+            "receive_message_wait_time_ms"
+        ] == "0"
+        await client.admin.alter_queue("work", set={"receive_message_wait_time": 7})
         await trio.sleep(31)
         await shared.queue_metadata.find("work")
         await trio.sleep(1)
-        assert (await shared.queue_metadata.find("work")).config["receive_wait_ms"] == "7000ms"
+        assert (await shared.queue_metadata.find("work")).config[
+            "receive_message_wait_time_ms"
+        ] == "7000ms"
         asked = len(cluster.fronts[1].asked)
         await trio.sleep(1000)
         assert api.DESCRIBE_QUEUES not in cluster.fronts[1].asked[asked:], "nobody needs it"

@@ -65,12 +65,12 @@ async def test_creating_a_queue_again_is_no_error_unless_it_is_another_one(
     autojump_clock: MockClock,
 ) -> None:
     async with client_of(World(autojump_clock)) as client:
-        first = await client.admin.create_queue("orders", lanes="4,1")
+        first = await client.admin.create_queue("orders", priority_weights="4,1")
 
-        again = await client.admin.create_queue("orders", lanes=[4, 1], start="latest")
+        again = await client.admin.create_queue("orders", priority_weights=[4, 1], start="latest")
 
         assert again == first
-        with pytest.raises(QueueExistsError, match="its lanes is 4,1, not none"):
+        with pytest.raises(QueueExistsError, match="its priority_weights is 4,1, not none"):
             await client.admin.create_queue("orders")
 
 
@@ -152,11 +152,14 @@ async def test_a_queue_is_there_after_a_restart(autojump_clock: MockClock) -> No
         ({"delivery_delay": 0.25}, {"delivery_delay_ms": "250ms"}),
         ({"visibility_timeout": "30"}, {"visibility_timeout_ms": "30000ms"}),
         ({"delivery_delay": " 0.25 "}, {"delivery_delay_ms": "250ms"}),
-        ({"receive_wait": "-1"}, {"receive_wait_ms": "-1000ms"}),
-        ({"receive_wait_ms": "30"}, {"receive_wait_ms": "30"}),
+        ({"receive_message_wait_time": "-1"}, {"receive_message_wait_time_ms": "-1000ms"}),
+        ({"receive_message_wait_time_ms": "30"}, {"receive_message_wait_time_ms": "30"}),
         ({"retention": "14d"}, {"retention_ms": "14d"}),
         ({"retention_ms": 60_000}, {"retention_ms": "60000"}),
-        ({"fencing": True, "fairness": False}, {"fencing": "on", "fairness": "off"}),
+        (
+            {"require_latest_receipt": True, "fair_delivery": False},
+            {"require_latest_receipt": "on", "fair_delivery": "off"},
+        ),
         ({"max_receive_count": 5, "send_rate": None}, {"max_receive_count": "5"}),
         ({"retry_backoff": "none"}, {"retry_backoff": "none"}),
     ],
@@ -171,5 +174,5 @@ def test_the_same_is_not_said_twice() -> None:
     with pytest.raises(InvalidConfigError, match="retention_ms is given twice"):
         settings_as_text({"retention": 60, "retention_ms": "1min"})
 
-    assert name_of_setting("receive_wait") == "receive_wait_ms"
-    assert name_of_setting("lanes") == "lanes"
+    assert name_of_setting("receive_message_wait_time") == "receive_message_wait_time_ms"
+    assert name_of_setting("priority_weights") == "priority_weights"

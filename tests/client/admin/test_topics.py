@@ -218,16 +218,16 @@ async def test_a_producer_is_told_at_once_that_a_partition_is_full_and_goes_on_w
 ) -> None:
     world = World(autojump_clock)
     async with client_of(world) as client, client.producer() as producer:
-        limits = {"segment_bytes": "4KiB", "partition_bytes_max": "8KiB"}
+        limits = {"segment_bytes": "4KiB", "max_partition_bytes": "8KiB"}
         await client.admin.create_topic("orders", config=limits)
         began_at = trio.current_time()
 
         await producer.send_many("orders", [bytes(3000)] * 2)
-        with pytest.raises(PartitionFullError, match="partition_bytes_max") as caught:
+        with pytest.raises(PartitionFullError, match="max_partition_bytes") as caught:
             await producer.send("orders", bytes(3000))
         took_s = trio.current_time() - began_at
         (full,) = await client.admin.describe_topics(["orders"])
-        await client.admin.alter_topic("orders", set={"partition_bytes_max": "16KiB"})
+        await client.admin.alter_topic("orders", set={"max_partition_bytes": "16KiB"})
         receipt = await producer.send("orders", b"more")
 
     assert not getattr(caught.value, "__notes__", [])

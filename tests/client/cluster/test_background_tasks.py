@@ -171,7 +171,7 @@ async def produce(client: Client) -> Call:
 
 
 async def produce_by_a_producer_that_is_open(client: Client) -> Call:
-    producer = client.producer(buffer_bytes_max=32 << 20)
+    producer = client.producer(buffer_memory=32 << 20)
     await producer.__aenter__()
     await producer.send("orders", b"before")
 

@@ -71,7 +71,7 @@ async def test_records_of_one_key_stay_in_order(autojump_clock: MockClock) -> No
 
 async def test_records_without_a_key_are_spread(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock, 3) as client:
-        async with client.producer(batch_bytes_max=1000) as producer:
+        async with client.producer(batch_size=1000) as producer:
             for _ in range(300):
                 producer.send_nowait("orders", b"v" * 50)
             await producer.flush()
@@ -105,7 +105,7 @@ async def test_compressed_records_are_read_as_they_were_sent(
 ) -> None:
     async with orders_client(autojump_clock, 3) as client:
         values: Sequence[bytes] = [b"the same again " * 20] * 50
-        async with client.producer(compression=compression) as producer:  # type: ignore[arg-type]
+        async with client.producer(compression_type=compression) as producer:  # type: ignore[arg-type]
             await producer.send_many("orders", values)
 
         assert [record.value for record in await everything(client)] == values
@@ -113,7 +113,7 @@ async def test_compressed_records_are_read_as_they_were_sent(
 
 async def test_a_full_buffer_blocks_until_there_is_room(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock, 3) as client:
-        async with client.producer(buffer_bytes_max=10_000, batch_bytes_max=1000) as producer:
+        async with client.producer(buffer_memory=10_000, batch_size=1000) as producer:
             sent = 0
             while sent < 1000:
                 try:
@@ -203,7 +203,7 @@ async def test_a_closed_producer_says_how_to_open_one(autojump_clock: MockClock)
 async def test_records_of_one_call_have_a_fate_each(autojump_clock: MockClock) -> None:
     async with (
         orders_client(autojump_clock, 2) as client,
-        client.producer(batch_bytes_max=500, buffer_bytes_max=2_000) as producer,
+        client.producer(batch_size=500, buffer_memory=2_000) as producer,
     ):
         small = [
             OutgoingRecord("orders", b"%d" % n, partition=n % 2, headers=(("n", b"%d" % n),))

@@ -43,8 +43,8 @@ class Bench:
         *,
         partition_count: int = 2,
         is_idempotent: bool = True,
-        batch_bytes_max: int = 200,
-        buffer_bytes_max: int = 2_000,
+        batch_size: int = 200,
+        buffer_memory: int = 2_000,
         linger: float = 0.0,
     ) -> None:
         entropy = random.Random(7)
@@ -54,7 +54,7 @@ class Bench:
             in_flight_max=5,
             backoff=Backoff(0.1, 1.0, entropy),
         )
-        limits = Limits(batch_bytes_max, buffer_bytes_max, linger, delivery_timeout=60.0)
+        limits = Limits(batch_size, buffer_memory, linger, delivery_timeout=60.0)
         self.accumulator = RecordAccumulator(limits, rules, entropy)
         self.broker = ModelBroker(self.accumulator, partition_count)
         self.now = 1000.0
@@ -244,7 +244,7 @@ def known_topic(bench: Bench, partition_count: int = 2) -> RecordAccumulator:
 
 
 def test_a_full_buffer_takes_no_record_until_one_is_acknowledged() -> None:
-    bench = Bench(buffer_bytes_max=400)
+    bench = Bench(buffer_memory=400)
     known_topic(bench)
     while bench.append():
         pass
@@ -257,7 +257,7 @@ def test_a_full_buffer_takes_no_record_until_one_is_acknowledged() -> None:
 
 
 def test_what_a_batch_does_not_use_is_given_back_when_it_is_closed() -> None:
-    bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=4_000)
+    bench = Bench(batch_size=1_000, buffer_memory=4_000)
     known_topic(bench)
     bench.append()
     assert bench.accumulator.buffered_bytes > 500, "room for more is reserved"
@@ -268,7 +268,7 @@ def test_what_a_batch_does_not_use_is_given_back_when_it_is_closed() -> None:
 
 
 def test_batches_that_linger_are_sent_when_the_buffer_is_full() -> None:
-    bench = Bench(buffer_bytes_max=400, linger=10.0)
+    bench = Bench(buffer_memory=400, linger=10.0)
     known_topic(bench)
     bench.append(partition=0)
     bench.send()
@@ -446,7 +446,7 @@ def test_a_failure_that_somebody_waits_for_no_more_is_kept(is_settled_first: boo
 
 
 def test_a_limit_that_a_broker_names_holds_for_the_batches_that_follow() -> None:
-    bench = Bench(batch_bytes_max=1_000, buffer_bytes_max=10_000)
+    bench = Bench(batch_size=1_000, buffer_memory=10_000)
     known_topic(bench, 1)
     bench.append_many(20)
     ((_, (drained, *_)),) = bench.accumulator.drain(bench.now, bench.node_of).items()

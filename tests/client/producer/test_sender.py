@@ -110,11 +110,11 @@ async def test_a_cancelled_send_that_fails_at_once_is_told_to_who_flushes(
 ) -> None:
     world = World(autojump_clock)
     async with (
-        world.broker(frame_bytes_max=2 << 20),
+        world.broker(socket_request_max_bytes=2 << 20),
         connect("broker:8433", env=world.env) as client,
     ):
         await client.admin.create_topic("orders")
-        async with client.producer(batch_bytes_max=4_000_000) as producer:
+        async with client.producer(batch_size=4_000_000) as producer:
             await producer.send("orders", b"first", partition=0)
             with trio.CancelScope() as scope:
                 scope.cancel()
@@ -135,7 +135,7 @@ async def test_a_record_that_was_refused_before_its_sender_was_cancelled_is_told
     world = World(autojump_clock)
     async with client_of(world) as client:
         await client.admin.create_topic("orders")
-        async with client.producer(buffer_bytes_max=1 << 20) as producer:
+        async with client.producer(buffer_memory=1 << 20) as producer:
             await producer.send("orders", b"first")
             records = [OutgoingRecord("orders", bytes(size)) for size in (2 << 20, 1)]
             world.work.hold_syncs()

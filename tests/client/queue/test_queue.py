@@ -59,7 +59,7 @@ async def test_what_is_told_after_the_end_of_its_lease_is_not_handed_out(
     """Somebody else may have it by then: its deliveries were durable late."""
     world = World(autojump_clock)
     async with client_of(world) as client:
-        queue = await made(client, "work", visibility_timeout=5, receive_durability="strict")
+        queue = await made(client, "work", visibility_timeout=5, receive_acks="all")
         await queue.send(b"paid")
         world.work.hold_syncs()
         got: list[Message] = []
@@ -104,7 +104,7 @@ async def test_waiting_ends_when_a_message_comes(autojump_clock: MockClock) -> N
 
 
 async def test_waiting_ends_when_its_time_is_over(autojump_clock: MockClock) -> None:
-    async with work_queue(autojump_clock, receive_wait=3) as (_, queue):
+    async with work_queue(autojump_clock, receive_message_wait_time=3) as (_, queue):
         began = trio.current_time()
         assert await queue.receive(wait=7) == []
         assert 7 <= trio.current_time() - began < 7.5
@@ -182,7 +182,7 @@ async def test_a_delayed_message_comes_when_it_is_time(autojump_clock: MockClock
 
 async def test_wrong_handles_are_told_apart(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
-        queue = await made(client, "work", fencing="on", visibility_timeout=10)
+        queue = await made(client, "work", require_latest_receipt="on", visibility_timeout=10)
         other = await made(client, "other")
         await queue.send(b"paid")
         (first,) = await queue.receive()

@@ -33,7 +33,7 @@ async def test_records_of_any_kind_are_staged_and_come_as_they_were(
 ) -> None:
     async with orders_client(autojump_clock) as client:
         batch = client.staged("job", 0)
-        async with batch.task(ProducerConfig(compression="zstd")) as task:
+        async with batch.task(ProducerConfig(compression_type="zstd")) as task:
             await task.send_many("orders", [b"a", None, b""], keys=[b"k", b"n", b""])
             await task.send_records(
                 "orders",

@@ -192,7 +192,7 @@ def test_what_is_too_much_for_one_entry_is_refused_for_good() -> None:
         huge = msgspec.structs.replace(
             register(1),
             incarnation_id="another",
-            failure_domain="x" * CONFIG.payload_bytes_max,
+            rack="x" * CONFIG.payload_bytes_max,
         )
 
         with pytest.raises(InvalidRequestError, match="too much at once"):

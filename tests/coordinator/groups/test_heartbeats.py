@@ -293,7 +293,7 @@ WANTED = Subscription(["orders"])
         (HeartbeatRequest(GROUP, "a", -3), "a member epoch is positive"),
         (HeartbeatRequest(GROUP, "a", -2), "only a static member goes away"),
         (HeartbeatRequest(GROUP, "a", 0, instance_id=""), "an instance id has"),
-        (HeartbeatRequest(GROUP, "a", 0, client_name="a" * 250), "a client name has at most 249"),
+        (HeartbeatRequest(GROUP, "a", 0, client_id="a" * 250), "a client name has at most 249"),
         (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription()), "to 1 to 10000 topics"),
         (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription(["a"], "b")), "not to both"),
         (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription([], "(")), "the pattern"),

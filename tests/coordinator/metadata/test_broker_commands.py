@@ -373,15 +373,15 @@ def test_a_broker_that_leaves_the_cluster_is_not_drained_when_it_comes_again() -
 
 def test_what_was_set_for_a_broker_that_leaves_is_not_in_force_when_it_comes_again() -> None:
     cluster = Cluster(1, 2)
-    both = {"flush_interval_ms@1": "1s", "flush_interval_ms@2": "2s"}
+    both = {"log_flush_interval_ms@1": "1s", "log_flush_interval_ms@2": "2s"}
     cluster.do(AlterClusterConfig(both, []))
-    assert cluster.state.config.by_node[2] == {"flush_interval_ms": 2000}
+    assert cluster.state.config.by_node[2] == {"log_flush_interval_ms": 2000}
     cluster.fence(2)
     cluster.do(UnregisterBroker(2))
 
     cluster.start(2)
 
-    assert cluster.state.overrides == {"flush_interval_ms@1": "1s"}
+    assert cluster.state.overrides == {"log_flush_interval_ms@1": "1s"}
     assert ClusterState.from_snapshot(cluster.state.snapshot()).config == cluster.state.config
 
 

@@ -203,7 +203,7 @@ def test_a_topic_id_of_another_length_is_refused() -> None:
 
 
 def test_more_replicas_than_there_are_cannot_be_waited_for() -> None:
-    overrides = {"min_in_sync_replicas": "2"}
+    overrides = {"min_insync_replicas": "2"}
 
     with pytest.raises(InvalidConfigError, match="2, it must be at most 1, the number of"):
         Catalog().handle(CreateTopic("orders", ID, 1, overrides))
@@ -225,7 +225,9 @@ def test_a_topic_grows() -> None:
 def with_queues() -> Catalog:
     catalog = with_topic()
     for name, journal_id in (("queue@b", OTHER_ID), ("queue@a", THIRD_ID)):
-        spec = QueueSpec(ID, False, (0, 0, 0), 1_700_000_000_000, bytes(32), {}, {"lanes": "2"})
+        spec = QueueSpec(
+            ID, False, (0, 0, 0), 1_700_000_000_000, bytes(32), {}, {"priority_weights": "2"}
+        )
         catalog.apply(TopicCreated(name, journal_id, 3, {}, spec))
     return catalog
 
@@ -254,7 +256,7 @@ def test_a_journal_knows_its_queue_and_its_source() -> None:
     assert (queue_of_journal("queue@b"), queue_of_journal("orders")) == ("b", None)
     assert journal_name("b") == "queue@b"
     assert journal.queue_config is not None
-    assert journal.queue_config.lanes == (2,)
+    assert journal.queue_config.priority_weights == (2,)
     topic = catalog.topic("orders")
     assert (topic.source_id, topic.queue_name, topic.queue_config) == (ID, "", None)
 
@@ -270,7 +272,10 @@ def test_settings_of_a_queue_change_apart_from_those_of_its_journal() -> None:
     assert journal.queue is not None
     assert journal.queue.settings == {"max_receive_count": "3"}
     assert journal.queue_config is not None
-    assert (journal.queue_config.max_receive_count, journal.queue_config.lanes) == (3, ())
+    assert (journal.queue_config.max_receive_count, journal.queue_config.priority_weights) == (
+        3,
+        (),
+    )
 
 
 def test_a_deleted_journal_is_no_longer_among_those_of_its_topic() -> None:

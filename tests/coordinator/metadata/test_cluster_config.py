@@ -8,7 +8,7 @@ from tidelog.coordinator.metadata.cluster_config import (
     ClusterConfig,
     cluster_config,
     default_replication_factor,
-    min_in_sync_replicas,
+    min_insync_replicas,
     setting_and_node,
     shown_settings,
     without_node,
@@ -34,19 +34,19 @@ def test_every_setting_is_explained_and_listed_in_order() -> None:
 @pytest.mark.parametrize(("text", "reason"), [("0", "at least 1"), ("16", "at most 15")])
 def test_a_value_out_of_range_is_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidConfigError, match=reason):
-        cluster_config({"min_in_sync_replicas": text})
+        cluster_config({"min_insync_replicas": text})
 
 
 def test_an_unknown_setting_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(InvalidConfigError, match="min_in_sync_replicas, reass"):
+    with pytest.raises(InvalidConfigError, match="min_insync_replicas, reass"):
         setting_and_node("colour")
 
 
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("scrub_bytes_per_second", "did you mean scrub_bytes_per_s?"),
-        ("scrub-bytes-per-s@1", "did you mean scrub_bytes_per_s?"),
+        ("scrub_bytes_per_second", "did you mean scrub_max_bytes_per_second?"),
+        ("scrub-bytes-per-second@1", "did you mean scrub_max_bytes_per_second?"),
         ("retention_ms", "topics have one: tidelog topic alter TOPIC --set retention_ms=..."),
     ],
 )
@@ -59,17 +59,22 @@ def test_a_name_that_is_nearly_right_is_refused_with_what_is_right(name: str, in
 
 def test_a_setting_of_brokers_may_be_set_for_one() -> None:
     overrides = {
-        "scrub_bytes_per_s": "1MB",
-        "scrub_bytes_per_s@3": "2kB",
-        "flush_interval_ms@3": "1s",
+        "scrub_max_bytes_per_second": "1MB",
+        "scrub_max_bytes_per_second@3": "2kB",
+        "log_flush_interval_ms@3": "1s",
     }
 
     config = cluster_config(overrides)
 
-    assert config.scrub_bytes_per_s == 1_000_000
-    assert config.by_node == {3: {"scrub_bytes_per_s": 2000, "flush_interval_ms": 1000}}
-    assert list(shown_settings(overrides))[-2:] == ["flush_interval_ms@3", "scrub_bytes_per_s@3"]
-    assert without_node(overrides, 3) == {"scrub_bytes_per_s": "1MB"}
+    assert config.scrub_max_bytes_per_second == 1_000_000
+    assert config.by_node == {
+        3: {"scrub_max_bytes_per_second": 2000, "log_flush_interval_ms": 1000}
+    }
+    assert list(shown_settings(overrides))[-2:] == [
+        "log_flush_interval_ms@3",
+        "scrub_max_bytes_per_second@3",
+    ]
+    assert without_node(overrides, 3) == {"scrub_max_bytes_per_second": "1MB"}
     assert without_node(overrides, 1) == overrides
 
 
@@ -77,12 +82,12 @@ def test_a_setting_of_brokers_may_be_set_for_one() -> None:
     ("name", "reason"),
     [
         ("replication_factor@1", "cannot be set for one broker"),
-        ("scrub_bytes_per_s@", "'' is no node id"),
-        ("scrub_bytes_per_s@01", "'01' is no node id"),
-        ("scrub_bytes_per_s@-1", "'-1' is no node id"),
-        ("scrub_bytes_per_s@1@2", "'1@2' is no node id"),
-        ("scrub_bytes_per_s@0", "'0' is no node id"),
-        ("scrub_bytes_per_s@" + 5000 * "1", "1' is no node id"),
+        ("scrub_max_bytes_per_second@", "'' is no node id"),
+        ("scrub_max_bytes_per_second@01", "'01' is no node id"),
+        ("scrub_max_bytes_per_second@-1", "'-1' is no node id"),
+        ("scrub_max_bytes_per_second@1@2", "'1@2' is no node id"),
+        ("scrub_max_bytes_per_second@0", "'0' is no node id"),
+        ("scrub_max_bytes_per_second@" + 5000 * "1", "1' is no node id"),
     ],
 )
 def test_what_cannot_be_set_for_one_broker_is_refused(name: str, reason: str) -> None:
@@ -105,13 +110,13 @@ def test_a_topic_gets_three_replicas_or_as_many_as_there_are_brokers(
         ({}, ClusterConfig(), 2, 1),
         ({}, ClusterConfig(), 3, 2),
         ({}, ClusterConfig(), 5, 2),
-        ({}, ClusterConfig(min_in_sync_replicas=3), 5, 3),
-        ({}, ClusterConfig(min_in_sync_replicas=3), 2, 2),
-        ({"min_in_sync_replicas": "1"}, ClusterConfig(min_in_sync_replicas=3), 3, 1),
-        ({"min_in_sync_replicas": "4"}, ClusterConfig(), 3, 3),
+        ({}, ClusterConfig(min_insync_replicas=3), 5, 3),
+        ({}, ClusterConfig(min_insync_replicas=3), 2, 2),
+        ({"min_insync_replicas": "1"}, ClusterConfig(min_insync_replicas=3), 3, 1),
+        ({"min_insync_replicas": "4"}, ClusterConfig(), 3, 3),
     ],
 )
 def test_the_topic_says_or_the_cluster_or_two_of_three_are_enough(
     overrides: dict[str, str], config: ClusterConfig, replication_factor: int, *, minimum: int
 ) -> None:
-    assert min_in_sync_replicas(topic(**overrides), config, replication_factor) == minimum
+    assert min_insync_replicas(topic(**overrides), config, replication_factor) == minimum

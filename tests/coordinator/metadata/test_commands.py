@@ -76,9 +76,11 @@ COMMANDS: list[Command] = [
     ElectLeaders([(ID, 0)], accept_data_loss=True),
     ReassignReplicas([Reassignment(ID, 0, [1, 2]), Reassignment(ID, 1, None)]),
     GiveUpReplicas(1, 7, [GivenUpReplica(ID, 0, True), GivenUpReplica(ID, 1, False, True)]),
-    AlterClusterConfig({"min_in_sync_replicas": "2"}, []),
-    CreateQueue("q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"lanes": "1"}, 2, {}),
-    AlterQueue("q", {"lanes": "2"}, ["retention_ms"]),
+    AlterClusterConfig({"min_insync_replicas": "2"}, []),
+    CreateQueue(
+        "q", ID, ID + ID, ID[::-1], 9, "orders", ID, [1, 2], True, {"priority_weights": "1"}, 2, {}
+    ),
+    AlterQueue("q", {"priority_weights": "2"}, ["retention_ms"]),
     BeginTransaction("query-1", 7, 3_600_000, ["orders"], [ID]),
     CommitTransaction("query-1", 7, 3, [StagedPart(ID, 0, [StagedPiece(1, 0, 20, 10)])]),
     AbortTransaction("query-1", 7, 0),

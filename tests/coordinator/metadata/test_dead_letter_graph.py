@@ -15,12 +15,12 @@ from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
 
 def test_a_journal_promises_what_its_topic_promises_and_keeps_everything() -> None:
     overrides = journal_overrides(
-        {"durability": "replicated", "min_in_sync_replicas": "2", "retention_ms": "1h"}
+        {"durability": "replicated", "min_insync_replicas": "2", "retention_ms": "1h"}
     )
 
     assert overrides == {
         "durability": "replicated",
-        "min_in_sync_replicas": "2",
+        "min_insync_replicas": "2",
         "retention_ms": "unlimited",
         "segment_bytes": "16MiB",
     }

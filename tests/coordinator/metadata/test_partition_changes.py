@@ -59,7 +59,7 @@ def test_settings_count_as_they_are_after_the_command() -> None:
     cluster.create("orders", [1, 2, 3])
     topic = cluster.state.catalog.topic("orders")
 
-    changes = PartitionChanges(cluster.state, config=ClusterConfig(min_in_sync_replicas=3))
+    changes = PartitionChanges(cluster.state, config=ClusterConfig(min_insync_replicas=3))
 
     assert changes.minimum(topic, 3) == 3
     assert PartitionChanges(cluster.state).minimum(topic, 3) == 2

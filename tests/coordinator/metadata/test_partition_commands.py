@@ -460,12 +460,12 @@ def test_a_reassignment_to_one_eligible_replica_is_complete_as_soon_as_that_one_
         ([], "must have at least one replica"),
         ([2, 2], "two replicas on one broker"),
         ([1, 9], "broker 9: there are brokers 1, 2, 3"),
-        ([1], "1 replicas are too few: min_in_sync_replicas of topic 'orders' is 2"),
+        ([1], "1 replicas are too few: min_insync_replicas of topic 'orders' is 2"),
     ],
 )
 def test_replicas_that_cannot_be_are_refused(replicas: list[int], reason: str) -> None:
     cluster = Cluster(1, 2, 3)
-    cluster.create("orders", [1, 2, 3], overrides={"min_in_sync_replicas": "2"})
+    cluster.create("orders", [1, 2, 3], overrides={"min_insync_replicas": "2"})
 
     refused(reassign(cluster, replicas), InvalidTopicError, reason)
 

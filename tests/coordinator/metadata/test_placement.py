@@ -49,7 +49,7 @@ def test_replicas_are_in_as_many_failure_domains_as_there_are(
     domain_count: int, brokers_each: int, partitions: int
 ) -> None:
     candidates = brokers(*[f"rack-{n % domain_count}" for n in range(domain_count * brokers_each)])
-    domain = {candidate.node_id: candidate.failure_domain for candidate in candidates}
+    domain = {candidate.node_id: candidate.rack for candidate in candidates}
     factor = min(3, len(candidates))
 
     assignments = place(candidates, partitions, factor)

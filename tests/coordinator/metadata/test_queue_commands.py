@@ -13,7 +13,7 @@ from tidelog.coordinator.metadata.commands import (
     Outcome,
     QueueAnswer,
 )
-from tidelog.coordinator.metadata.queue_config import ReceiveDurability
+from tidelog.coordinator.metadata.queue_config import ReceiveAcks
 from tidelog.isr.durability import Durability
 from tidelog.wire.errors import (
     InvalidConfigError,
@@ -134,7 +134,13 @@ def test_a_queue_that_is_what_is_asked_for_is_taken_for_it() -> None:
 @pytest.mark.parametrize(
     ("topic", "fifo", "partitions", "overrides", "difference"),
     [
-        ("orders", False, None, {"lanes": "2"}, "and its lanes is none, not 2"),
+        (
+            "orders",
+            False,
+            None,
+            {"priority_weights": "2"},
+            "and its priority_weights is none, not 2",
+        ),
         ("other", False, None, {}, "and its topic is 'orders', not 'other'"),
         ("orders", True, None, {}, "and it is not FIFO"),
         ("orders", False, 2, {}, "and it has 1 partitions, not 2"),
@@ -290,21 +296,21 @@ def test_a_topic_whose_groups_would_come_apart_does_not_grow() -> None:
 def test_what_a_topic_promises_its_journals_promise_in_the_same_entry() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3])
-    make(cluster, creation(cluster, "q", "orders", lanes="2"))
+    make(cluster, creation(cluster, "q", "orders", priority_weights="2"))
     cluster.fence(2, 3)
     assert cluster.partition("queue@q", 0).eligible_leader_replicas == (3,)
 
     outcome = cluster.handle(
-        AlterTopic("orders", {"min_in_sync_replicas": "1", "durability": "replicated"}, [])
+        AlterTopic("orders", {"min_insync_replicas": "1", "durability": "replicated"}, [])
     )
-    cluster.do(AlterTopic("orders", {"min_in_sync_replicas": "1", "durability": "replicated"}, []))
+    cluster.do(AlterTopic("orders", {"min_insync_replicas": "1", "durability": "replicated"}, []))
 
     assert len(outcome.records) == 3, "topic, journal, and the partitions of both"
     journal = cluster.state.catalog.journal("q")
     assert journal.config.durability is Durability.REPLICATED
-    assert journal.config.min_in_sync_replicas == 1
+    assert journal.config.min_insync_replicas == 1
     assert journal.queue_config is not None
-    assert journal.queue_config.lanes == (2,)
+    assert journal.queue_config.priority_weights == (2,)
     assert cluster.partition("queue@q", 0).eligible_leader_replicas == ()
     cluster.do(AlterTopic("orders", {"retention_ms": "1h"}, ["durability"]))
     journal = cluster.state.catalog.journal("q")
@@ -314,16 +320,19 @@ def test_what_a_topic_promises_its_journals_promise_in_the_same_entry() -> None:
 
 def test_settings_of_a_queue_are_changed_and_put_back() -> None:
     cluster = Cluster(1)
-    make(cluster, creation(cluster, "q", lanes="2"))
+    make(cluster, creation(cluster, "q", priority_weights="2"))
 
-    cluster.do(AlterQueue("q", {"max_receive_count": "5"}, ["lanes"]))
+    cluster.do(AlterQueue("q", {"max_receive_count": "5"}, ["priority_weights"]))
 
     journal = cluster.state.catalog.journal("q")
     assert journal.queue is not None
     assert journal.queue.overrides == {"max_receive_count": "5"}
     assert journal.queue.receipt_key == KEY
     assert journal.queue_config is not None
-    assert (journal.queue_config.max_receive_count, journal.queue_config.lanes) == (5, ())
+    assert (journal.queue_config.max_receive_count, journal.queue_config.priority_weights) == (
+        5,
+        (),
+    )
     assert cluster.handle(AlterQueue("q", {"max_receive_count": "5"}, [])).records == []
 
 
@@ -333,7 +342,7 @@ def test_settings_of_a_queue_are_changed_and_put_back() -> None:
         ({"deduplication_scope": "group"}, [], "cannot be changed: it is said when a queue"),
         ({}, ["deduplication_scope"], "cannot be changed"),
         ({"fifo": "on"}, [], "whether a queue is FIFO is said when it is made"),
-        ({"lanes": "2"}, ["lanes"], "set and reset at the same time"),
+        ({"priority_weights": "2"}, ["priority_weights"], "set and reset at the same time"),
         ({"colour": "red"}, [], "no queue setting 'colour'"),
         ({}, ["colour"], "no queue setting 'colour'"),
         ({"retention_ms": "1s"}, [], "at least 60000"),
@@ -366,7 +375,7 @@ def test_dead_letters_go_to_a_queue_of_the_same_kind() -> None:
     journal = make(cluster, creation(cluster, "q", dead_letter_queue="dead"))
 
     assert journal.queue_config is not None
-    assert journal.queue_config.receive_durability is ReceiveDurability.STRICT
+    assert journal.queue_config.receive_acks is ReceiveAcks.ALL
     with pytest.raises(UnknownQueueError, match="no queue 'nope' that could take dead letters"):
         cluster.handle(creation(cluster, "r", dead_letter_queue="nope"))
     with pytest.raises(InvalidConfigError, match="'r' is a FIFO queue and 'dead' is none"):
@@ -428,7 +437,7 @@ def test_a_dead_letter_queue_in_use_stays_unless_the_ties_are_cut() -> None:
     cluster = Cluster(1)
     make(cluster, creation(cluster, "dead"))
     for name in ("b", "a"):
-        make(cluster, creation(cluster, name, dead_letter_queue="dead", lanes="2"))
+        make(cluster, creation(cluster, name, dead_letter_queue="dead", priority_weights="2"))
 
     with pytest.raises(InvalidRequestError, match="'dead' takes the dead letters of a, b; give"):
         cluster.handle(DeleteQueue("dead"))
@@ -437,5 +446,5 @@ def test_a_dead_letter_queue_in_use_stays_unless_the_ties_are_cut() -> None:
     for name in ("a", "b"):
         spec = cluster.state.catalog.journal(name).queue
         assert spec is not None
-        assert spec.overrides == {"lanes": "2"}
+        assert spec.overrides == {"priority_weights": "2"}
     assert not cluster.state.catalog.has_topic("dead")

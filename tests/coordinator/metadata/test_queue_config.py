@@ -6,7 +6,7 @@ from tidelog.coordinator.metadata.queue_config import (
     FIFO_SETTINGS,
     QUEUE_SETTINGS,
     DeduplicationScope,
-    ReceiveDurability,
+    ReceiveAcks,
     check_queue_name,
     check_queue_setting_name,
     check_queue_settings,
@@ -29,19 +29,19 @@ def test_a_queue_that_was_told_nothing_has_the_defaults() -> None:
     assert config.retention_ms == 4 * 24 * HOUR_MS
     assert (config.max_receive_count, config.dead_letter_queue) == (None, None)
     assert config.retry_backoff == DelayList()
-    assert config.receive_durability is ReceiveDurability.LAZY
-    assert not config.has_fencing
-    assert (config.leased_max, config.lanes, config.send_rate) == (120_000, (), None)
-    assert not config.has_fairness
+    assert config.receive_acks is ReceiveAcks.LEADER
+    assert not config.require_latest_receipt
+    assert (config.max_in_flight, config.priority_weights, config.send_rate) == (120_000, (), None)
+    assert not config.fair_delivery
     assert config.deduplication_window_ms == 5 * 60_000
-    assert config.receive_wait_ms == 0
+    assert config.receive_message_wait_time_ms == 0
 
 
 def test_a_fifo_queue_fences_and_is_strict() -> None:
     config = queue_config({}, is_fifo=True)
 
-    assert config.has_fencing
-    assert config.receive_durability is ReceiveDurability.STRICT
+    assert config.require_latest_receipt
+    assert config.receive_acks is ReceiveAcks.ALL
     assert not config.content_based_deduplication
 
 
@@ -50,14 +50,14 @@ def test_receives_are_strict_with_a_dead_letter_queue_unless_somebody_says_other
     with_dead_letters = {"dead_letter_queue": "dead"}
 
     strict = queue_config(with_dead_letters, is_fifo=False)
-    lazy = queue_config({**with_dead_letters, "receive_durability": "lazy"}, is_fifo=False)
+    lazy = queue_config({**with_dead_letters, "receive_acks": "leader"}, is_fifo=False)
     without = queue_config({"dead_letter_queue": "None"}, is_fifo=False)
 
     assert strict.dead_letter_queue == "dead"
-    assert strict.receive_durability is ReceiveDurability.STRICT
-    assert lazy.receive_durability is ReceiveDurability.LAZY
+    assert strict.receive_acks is ReceiveAcks.ALL
+    assert lazy.receive_acks is ReceiveAcks.LEADER
     assert without.dead_letter_queue is None
-    assert without.receive_durability is ReceiveDurability.LAZY
+    assert without.receive_acks is ReceiveAcks.LEADER
 
 
 def test_every_default_is_legal() -> None:
@@ -86,15 +86,15 @@ def test_settings_are_listed_by_name() -> None:
         ("max_receive_count", "0", "at least 1"),
         ("max_receive_count", "1001", "at most 1000"),
         ("dead_letter_queue", "a/b", "the name of a queue, or none"),
-        ("receive_durability", "loose", "one of strict, lazy"),
-        ("fencing", "maybe", "on or off"),
-        ("leased_max", "0", "at least 1"),
-        ("lanes", "8,0", "1 to 16 weights from 1 to 999"),
-        ("lanes", ",".join(["1"] * 17), "1 to 16 weights"),
-        ("lanes", "", "must be none, or"),
+        ("receive_acks", "loose", "one of all, leader"),
+        ("require_latest_receipt", "maybe", "on or off"),
+        ("max_in_flight", "0", "at least 1"),
+        ("priority_weights", "8,0", "1 to 16 weights from 1 to 999"),
+        ("priority_weights", ",".join(["1"] * 17), "1 to 16 weights"),
+        ("priority_weights", "", "must be none, or"),
         ("send_rate", "0", "at least 1"),
         ("send_rate", "-3", "must be a number"),
-        ("receive_wait_ms", "11min", "at most 600000"),
+        ("receive_message_wait_time_ms", "11min", "at most 600000"),
         ("retry_backoff", "often", "it must be `none`, delays such as"),
         ("colour", "red", "there is no queue setting 'colour'; there are content_based"),
         ("deduplication_window_ms", "5min", "a setting of FIFO queues, and this is none"),
@@ -111,9 +111,9 @@ def test_what_is_not_legal_is_refused_and_what_would_be_is_said(
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("fencing", "off", "it must be on"),
-        ("lanes", "2,1", "lanes is not for FIFO queues"),
-        ("fairness", "on", "fairness is not for FIFO"),
+        ("require_latest_receipt", "off", "it must be on"),
+        ("priority_weights", "2,1", "priority_weights is not for FIFO queues"),
+        ("fair_delivery", "on", "fair_delivery is not for FIFO"),
         ("deduplication_scope", "topic", "one of queue, group"),
         ("deduplication_window_ms", "8d", "at most"),
     ],
@@ -124,22 +124,23 @@ def test_a_fifo_queue_cannot_give_up_its_order(name: str, text: str, reason: str
 
 
 def test_a_queue_is_fair_or_has_lanes() -> None:
-    with pytest.raises(InvalidConfigError, match="either lanes or fairness"):
-        check_queue_settings({"lanes": "8,1", "fairness": "on"}, is_fifo=False)
+    with pytest.raises(InvalidConfigError, match="either priority_weights or fair_delivery"):
+        check_queue_settings({"priority_weights": "8,1", "fair_delivery": "on"}, is_fifo=False)
 
 
 @pytest.mark.parametrize("text", ["on", "true", "True"])
 def test_programs_may_switch_on_as_they_are_used_to(text: str) -> None:
-    config = queue_config({"fencing": text}, is_fifo=False)
+    config = queue_config({"require_latest_receipt": text}, is_fifo=False)
 
-    assert config.has_fencing
+    assert config.require_latest_receipt
 
 
 @pytest.mark.parametrize(
-    ("text", "lanes"), [("none", ()), ("8,4,1", (8, 4, 1)), ("2", (2,)), (" 3 , 1 ", (3, 1))]
+    ("text", "weights"),
+    [("none", ()), ("8,4,1", (8, 4, 1)), ("2", (2,)), (" 3 , 1 ", (3, 1))],
 )
-def test_lanes_are_weights(text: str, lanes: tuple[int, ...]) -> None:
-    assert queue_config({"lanes": text}, is_fifo=False).lanes == lanes
+def test_priority_weights_are_read(text: str, weights: tuple[int, ...]) -> None:
+    assert queue_config({"priority_weights": text}, is_fifo=False).priority_weights == weights
 
 
 @pytest.mark.statement("b44")
@@ -169,11 +170,11 @@ def test_ids_of_a_whole_queue_need_a_single_partition() -> None:
         ({}, {}, None),
         ({"visibility_timeout_ms": "30s"}, {}, None),
         ({"retry_backoff": "1s,2s"}, {"retry_backoff": "1000, 2000"}, None),
-        ({"fencing": "true"}, {"fencing": "on"}, None),
-        ({}, {"lanes": "3,1"}, "its lanes is 3,1, not none"),
+        ({"require_latest_receipt": "true"}, {"require_latest_receipt": "on"}, None),
+        ({}, {"priority_weights": "3,1"}, "its priority_weights is 3,1, not none"),
         (
             {"dead_letter_queue": "dead"},
-            {"receive_durability": "strict"},
+            {"receive_acks": "all"},
             "its dead_letter_queue is none, not dead",
         ),
     ],
@@ -191,7 +192,7 @@ def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
 
 
 def test_an_unknown_setting_is_refused_by_name_alone() -> None:
-    check_queue_setting_name("lanes")
+    check_queue_setting_name("priority_weights")
 
     with pytest.raises(InvalidConfigError, match="no queue setting 'lane'"):
         check_queue_setting_name("lane")

@@ -362,7 +362,7 @@ def test_when_a_loss_is_accepted_who_has_lost_its_files_leads_only_if_nobody_els
     is_counted_on: bool,
 ) -> None:
     cluster = Cluster(1, 2)
-    cluster.create("orders", [1, 2], overrides={"min_in_sync_replicas": "1"})
+    cluster.create("orders", [1, 2], overrides={"min_insync_replicas": "1"})
     if is_counted_on:
         cluster.in_sync(1)
     else:

@@ -183,10 +183,10 @@ def test_more_replicas_than_there_will_be_cannot_be_waited_for() -> None:
     cluster = Cluster(1, 2, 3)
 
     with pytest.raises(InvalidConfigError, match="is 3, it must be at most 2, the number of"):
-        cluster.do(creation(factor=2, overrides={"min_in_sync_replicas": "3"}))
-    cluster.do(creation(factor=2, overrides={"min_in_sync_replicas": "2"}))
+        cluster.do(creation(factor=2, overrides={"min_insync_replicas": "3"}))
+    cluster.do(creation(factor=2, overrides={"min_insync_replicas": "2"}))
     with pytest.raises(InvalidConfigError, match="is 3, it must be at most 2"):
-        cluster.do(AlterTopic("orders", {"min_in_sync_replicas": "3"}, []))
+        cluster.do(AlterTopic("orders", {"min_insync_replicas": "3"}, []))
 
 
 def test_a_topic_grows_and_what_it_had_stays() -> None:
@@ -210,11 +210,11 @@ def test_a_topic_grows_and_what_it_had_stays() -> None:
 def test_eligible_replicas_are_not_counted_on_when_fewer_are_enough_to_commit() -> None:
     """I60: once two of three are enough, the third may miss what those two committed."""
     cluster = Cluster(1, 2, 3)
-    cluster.do(creation(assignment=[[1, 2, 3]], overrides={"min_in_sync_replicas": "3"}))
+    cluster.do(creation(assignment=[[1, 2, 3]], overrides={"min_insync_replicas": "3"}))
     cluster.fence(3)
     assert cluster.partition().eligible_leader_replicas == (3,)
 
-    cluster.do(AlterTopic("orders", {"min_in_sync_replicas": "2"}, []))
+    cluster.do(AlterTopic("orders", {"min_insync_replicas": "2"}, []))
 
     assert cluster.partition().eligible_leader_replicas == ()
     assert cluster.partition().leader_epoch == 0
@@ -226,10 +226,10 @@ def test_the_same_holds_for_the_minimum_of_the_cluster() -> None:
     cluster.fence(3, 2)
     assert cluster.partition().eligible_leader_replicas == (2,)
 
-    cluster.do(AlterClusterConfig({"min_in_sync_replicas": "1"}, []))
+    cluster.do(AlterClusterConfig({"min_insync_replicas": "1"}, []))
     assert cluster.partition().eligible_leader_replicas == ()
 
-    cluster.do(AlterClusterConfig({}, ["min_in_sync_replicas"]))
+    cluster.do(AlterClusterConfig({}, ["min_insync_replicas"]))
     assert cluster.state.overrides == {}
 
 
@@ -244,7 +244,10 @@ def test_a_change_of_settings_that_changes_nothing_writes_nothing() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (AlterClusterConfig({"colour": "red"}, []), "no cluster setting 'colour'; there are disk_"),
+        (
+            AlterClusterConfig({"colour": "red"}, []),
+            "no cluster setting 'colour'; there are log_flush_",
+        ),
         (AlterClusterConfig({}, ["colour"]), "no cluster setting 'colour'"),
         (AlterClusterConfig({"replication_factor": "16"}, []), "it must be at most 15"),
         (AlterClusterConfig({"replication_factor": "few"}, []), "it must be a number"),

@@ -65,7 +65,7 @@ def test_the_defaults_are_those_of_a_log() -> None:
 
     assert config.log == LogConfig()
     assert config.durability is Durability.FSYNC
-    assert config.min_in_sync_replicas == 1
+    assert config.min_insync_replicas == 1
 
 
 def test_topics_that_are_set_alike_share_what_is_in_force() -> None:
@@ -78,16 +78,16 @@ def test_topics_that_are_set_alike_share_what_is_in_force() -> None:
 def test_every_setting_reaches_the_configuration() -> None:
     config = topic_config(
         {
-            "batch_bytes_max": "2MiB",
+            "max_message_bytes": "2MiB",
             "cleanup_policy": "delete,compact",
             "delete_retention_ms": "2d",
             "durability": "replicated",
             "index_interval_bytes": "8KiB",
             "max_compaction_lag_ms": "30min",
             "min_compaction_lag_ms": "1s",
-            "min_dirty_ratio": "0.25",
-            "min_in_sync_replicas": "1",
-            "partition_bytes_max": "2GiB",
+            "min_cleanable_dirty_ratio": "0.25",
+            "min_insync_replicas": "1",
+            "max_partition_bytes": "2GiB",
             "retention_bytes": "1GiB",
             "retention_ms": "unlimited",
             "segment_bytes": "1MiB",
@@ -97,9 +97,9 @@ def test_every_setting_reaches_the_configuration() -> None:
 
     assert config.durability is Durability.REPLICATED
     assert config.log == LogConfig(
-        batch_bytes_max=2 << 20,
+        max_message_bytes=2 << 20,
         index_interval_bytes=8 << 10,
-        partition_bytes_max=2 << 30,
+        max_partition_bytes=2 << 30,
         retention_bytes=1 << 30,
         retention_ms=None,
         segment_bytes=1 << 20,
@@ -108,7 +108,7 @@ def test_every_setting_reaches_the_configuration() -> None:
     assert config.compaction == CompactionConfig(
         min_compaction_lag_ms=1000,
         max_compaction_lag_ms=1_800_000,
-        min_dirty_ratio=0.25,
+        min_cleanable_dirty_ratio=0.25,
         delete_retention_ms=2 * 24 * 3_600_000,
     )
     assert not config.is_kept
@@ -137,18 +137,18 @@ def test_what_is_late_cannot_be_too_young() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "wanted"),
     [
-        ("batch_bytes_max", "1", "at least 1024"),
-        ("batch_bytes_max", "1GiB", "at most 67108864"),
+        ("max_message_bytes", "1", "at least 1024"),
+        ("max_message_bytes", "1GiB", "at most 67108864"),
         ("cleanup_policy", "compact,delete", "one of delete, compact, delete,compact"),
         ("delete_retention_ms", "long", "a duration"),
         ("durability", "maybe", "one of fsync, replicated"),
         ("index_interval_bytes", "1", "at least 256"),
-        ("min_dirty_ratio", "1.5", "a number from 0 to 1"),
-        ("min_dirty_ratio", "half", "a number from 0 to 1"),
-        ("min_in_sync_replicas", "0", "at least 1"),
-        ("min_in_sync_replicas", "two", "must be a number"),
-        ("partition_bytes_max", "8kB", "at least 8192"),
-        ("partition_bytes_max", "511MiB", "at least twice segment_bytes, 256MiB"),
+        ("min_cleanable_dirty_ratio", "1.5", "a number from 0 to 1"),
+        ("min_cleanable_dirty_ratio", "half", "a number from 0 to 1"),
+        ("min_insync_replicas", "0", "at least 1"),
+        ("min_insync_replicas", "two", "must be a number"),
+        ("max_partition_bytes", "8kB", "at least 8192"),
+        ("max_partition_bytes", "511MiB", "at least twice segment_bytes, 256MiB"),
         ("retention_ms", "10ms", "at least 1000"),
         ("segment_bytes", "1KiB", "at least 4096"),
         ("segment_bytes", "4GiB", "at most 2147483648"),
@@ -204,8 +204,8 @@ def test_the_range_that_people_are_told_is_the_one_that_is_taken(name: str) -> N
     ("name", "text"),
     [
         ("retention_ms", "9" * 5000),
-        ("min_in_sync_replicas", "9" * 5000),
-        ("min_in_sync_replicas", "\u00b2"),
+        ("min_insync_replicas", "9" * 5000),
+        ("min_insync_replicas", "\u00b2"),
         ("retention_bytes", "\u0663"),
         ("segment_bytes", "1MiB\n2"),
     ],

@@ -74,7 +74,7 @@ def staging(cluster: Cluster, topic: str = "orders") -> Topic:
 
 def test_the_first_batch_for_a_topic_brings_a_staging_log_beside_it() -> None:
     cluster = Cluster(1, 2, 3)
-    cluster.create("orders", [1, 2, 3], [3, 1, 2], overrides={"batch_bytes_max": "64KiB"})
+    cluster.create("orders", [1, 2, 3], [3, 1, 2], overrides={"max_message_bytes": "64KiB"})
 
     answer = begin(cluster, 0, "orders")
     log = staging(cluster)
@@ -82,7 +82,7 @@ def test_the_first_batch_for_a_topic_brings_a_staging_log_beside_it() -> None:
     assert answer == TransactionAnswer(1, TransactionStatus.OPEN)
     assert (log.name, log.partition_count) == ("staged@orders", 2)
     assert log.config.log.retention_ms is None
-    assert log.config.log.batch_bytes_max == 64 << 10
+    assert log.config.log.max_message_bytes == 64 << 10
     assert [each.leader for each in cluster.state.partitions(log.topic_id)] == [1, 3]
     assert [topic.name for topic in cluster.state.catalog.record_topics] == ["orders"]
     with pytest.raises(InvalidTopicError, match="only brokers"):
@@ -94,7 +94,7 @@ def test_a_staging_log_follows_its_topic_in_all_things() -> None:
     topic_id = cluster.create("orders", [1, 2])
     begin(cluster, 0, "orders")
 
-    cluster.do(AlterTopic("orders", {"durability": "replicated", "batch_bytes_max": "1MiB"}, []))
+    cluster.do(AlterTopic("orders", {"durability": "replicated", "max_message_bytes": "1MiB"}, []))
     cluster.do(AddPartitions("orders", 3))
     cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [2, 3])]))
     alone = ReassignReplicas([Reassignment(staging(cluster).topic_id, 0, [1, 3])])
@@ -103,7 +103,7 @@ def test_a_staging_log_follows_its_topic_in_all_things() -> None:
     assert answer.error is not None
     assert "a staging log moves with its topic 'orders'" in answer.error.message
     assert staging(cluster).partition_count == 3
-    assert staging(cluster).overrides["batch_bytes_max"] == "1MiB"
+    assert staging(cluster).overrides["max_message_bytes"] == "1MiB"
     staging_id = staging(cluster).topic_id
     cluster.do(DeleteTopic("orders"))
     assert cluster.state.catalog.was_deleted(staging_id)

@@ -36,7 +36,7 @@ def test_a_file_is_opened_once_while_it_is_used() -> None:
 
 
 def test_the_least_recently_used_file_falls_out() -> None:
-    files = FileCache(disk := disk_with("a", "b", "c"), open_files_max=2)
+    files = FileCache(disk := disk_with("a", "b", "c"), max_open_files=2)
     for path in "a", "b", "a", "c":
         files.file(path)
 
@@ -47,7 +47,7 @@ def test_the_least_recently_used_file_falls_out() -> None:
 
 
 def test_a_file_that_fell_out_still_works_for_who_holds_it() -> None:
-    files = FileCache(disk_with("a", "b"), open_files_max=1)
+    files = FileCache(disk_with("a", "b"), max_open_files=1)
     held = files.file("a")
 
     files.file("b")
@@ -59,7 +59,7 @@ def test_a_file_that_fell_out_still_works_for_who_holds_it() -> None:
 
 
 def test_a_file_that_fell_out_is_dropped_when_nobody_holds_it() -> None:
-    files = FileCache(disk_with("a", "b"), open_files_max=1)
+    files = FileCache(disk_with("a", "b"), max_open_files=1)
     reference = weakref.ref(files.file("a"))
 
     files.file("b")
@@ -132,7 +132,7 @@ def test_an_index_is_loaded_once_and_the_least_recently_used_one_falls_out() -> 
 
 def test_threads_do_not_disturb_each_other() -> None:
     paths = [f"{number}" for number in range(8)]
-    files = FileCache(disk_with(*paths), open_files_max=3)
+    files = FileCache(disk_with(*paths), max_open_files=3)
 
     def use(seed: int) -> bool:
         return all(

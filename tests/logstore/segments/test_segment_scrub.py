@@ -19,7 +19,7 @@ from tidelog.logstore.config import KiB, LogConfig
 from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, SEGMENT_HEADER_SIZE
 from tidelog.logstore.segments.segment_scrub import SegmentScrub, is_checkpoint_spoiled
 
-TINY = LogConfig(segment_bytes=700, index_interval_bytes=128, batch_bytes_max=600)
+TINY = LogConfig(segment_bytes=700, index_interval_bytes=128, max_message_bytes=600)
 SEALED, ACTIVE = 0, 5
 FOR_EVER = 1 << 40
 

@@ -145,7 +145,7 @@ def test_a_queue_of_single_deliveries_still_hands_out_batches() -> None:
 @pytest.mark.statement("b19", "b83")
 def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> None:
     """Statements 19 and 83."""
-    driver = Driver(QueueConfig(leased_max=3), records=1000)
+    driver = Driver(QueueConfig(max_in_flight=3), records=1000)
     slow = driver.take(1, timeout_ms=3600 * SECOND)
     for _ in range(400):
         driver.delete(driver.take(2))

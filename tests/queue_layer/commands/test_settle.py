@@ -8,7 +8,7 @@ from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queue_journal import NO_TARGET
 from tidelog.wire.messages.queues import SettleAction, Settled, Settlement
 
-FENCED = QueueConfig(has_fencing=True)
+FENCED = QueueConfig(require_latest_receipt=True)
 FIFO = QueueConfig(is_fifo=True)
 HOURS_12 = 12 * 3600 * SECOND
 
@@ -348,7 +348,9 @@ def test_a_message_can_be_returned_once(config: QueueConfig) -> None:
 def test_a_rejected_message_is_dead_at_once(config: QueueConfig) -> None:
     driver = Driver(
         QueueConfig(
-            is_fifo=config.is_fifo, has_fencing=config.has_fencing, dead_letter_target=TARGET
+            is_fifo=config.is_fifo,
+            require_latest_receipt=config.require_latest_receipt,
+            dead_letter_target=TARGET,
         ),
         records=2,
     )

@@ -14,8 +14,8 @@ from tidelog.queue_layer.ordering.standard_order import StandardOrder
     ("config", "order"),
     [
         (QueueConfig(), StandardOrder),
-        (QueueConfig(lanes=(3, 1)), PriorityOrder),
-        (QueueConfig(has_fairness=True), FairOrder),
+        (QueueConfig(priority_weights=(3, 1)), PriorityOrder),
+        (QueueConfig(fair_delivery=True), FairOrder),
         (QueueConfig(is_fifo=True), FifoOrder),
     ],
 )

@@ -10,7 +10,7 @@ from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fair_order import NOISY_LEASED_MIN, SET_ASIDE_MAX, FairOrder
 
-FAIR = QueueConfig(has_fairness=True)
+FAIR = QueueConfig(fair_delivery=True)
 
 
 def order(groups: str) -> FairOrder:

@@ -80,7 +80,7 @@ def test_all_visible_messages_are_offered_once(
 
 
 def test_a_queue_with_lanes_forgets_nothing_when_another_broker_takes_over() -> None:
-    config = QueueConfig(lanes=(3, 1))
+    config = QueueConfig(priority_weights=(3, 1))
     driver = Driver(config, make_order=order_for(config))
     driver.came(6, fields=[RecordFields(lane=lane) for lane in (1, 1, 1, 0, 1, 0)])
     received = driver.take(3)

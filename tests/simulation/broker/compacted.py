@@ -22,7 +22,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         topic_settings=plan.topic_settings | _draw_topic_settings(random),
         broker_settings=plan.broker_settings
         | {
-            "compaction_bytes_per_s": random.choice([64 << 10, 16 << 20]),
+            "log_cleaner_max_bytes_per_second": random.choice([64 << 10, 16 << 20]),
             "maintenance_interval_ms": random.choice([200, 1000]),
         },
         producers=[
@@ -36,7 +36,7 @@ def _draw_topic_settings(random: Random) -> dict[str, str]:
     settings = {
         "cleanup_policy": random.choice(["compact", "compact", "delete,compact"]),
         "segment_bytes": random.choice(["4096", "4096", "8KiB", "32KiB"]),
-        "min_dirty_ratio": random.choice(["0", "0", "0.3"]),
+        "min_cleanable_dirty_ratio": random.choice(["0", "0", "0.3"]),
         "min_compaction_lag_ms": random.choice(["0", "0", "1s"]),
         "delete_retention_ms": random.choice(["0", "1s", "1d"]),
     }

@@ -45,7 +45,7 @@ class Historian:
                 ) as client:
                     await self._keep_all(client.admin)
                     async with client.consumer(
-                        TOPIC, auto_offset_reset="earliest", max_wait=self._wait_s
+                        TOPIC, auto_offset_reset="earliest", fetch_max_wait=self._wait_s
                     ) as consumer:
                         await self._look_up(consumer)
                     return

@@ -78,7 +78,7 @@ _HAS_ROT = 0.3
 """Less, as some promises can be checked only where nothing was damaged."""
 _ROTS = {"rot", "rot_checkpoint", "lose_sector"}
 
-ALWAYS_SET: Final = ("flush_interval_ms", "maintenance_interval_ms")
+ALWAYS_SET: Final = ("log_flush_interval_ms", "maintenance_interval_ms")
 """Settings of the broker that every plan gives, because their defaults are too long for a life."""
 
 _CHURNS = 0.4
@@ -124,7 +124,7 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     value_bytes_max: int
     delivery_timeout_s: float
     linger_s: float = 0.0
-    batch_bytes_max: int = 256 << 10
+    batch_size: int = 256 << 10
     max_in_flight: int = 5
     """Batches of one partition that are under way at once."""
     request_timeout_s: float = 4.0
@@ -155,10 +155,10 @@ class ReadingPlan(msgspec.Struct, frozen=True):
 
     raw_fetch_bytes: int = 4096
     """From one partition, by the readers that work by hand."""
-    partition_bytes_max: int = 1 << 20
+    max_partition_fetch_bytes: int = 1 << 20
     """From one partition, by those that use the library, as what follows."""
     prefetch_bytes: int = 16 << 20
-    min_bytes: int = 1
+    fetch_min_bytes: int = 1
     max_wait_s: float = 0.5
     read_from: Literal["leader", "followers"] = "leader"
     """Which replicas those of a cluster read that use the library."""
@@ -312,7 +312,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         partition_count=random.randint(1, 3),
         topic_settings=_draw_topic_settings(random) | draw_cleanup(streams.stream("cleanup")),
         broker_settings={
-            "flush_interval_ms": random.choice([50, 500, 5000]),
+            "log_flush_interval_ms": random.choice([50, 500, 5000]),
             "maintenance_interval_ms": random.choice([200, 1000, 5000]),
             **_draw_limits(streams.stream("limits")),
         },
@@ -355,7 +355,7 @@ def draw_cleanup(random: Random) -> dict[str, str]:
         return {}
     return {
         "cleanup_policy": "delete,compact",
-        "min_dirty_ratio": random.choice(["0", "0", "0.5"]),
+        "min_cleanable_dirty_ratio": random.choice(["0", "0", "0.5"]),
         "min_compaction_lag_ms": random.choice(["0", "0", "2s"]),
     }
 
@@ -381,7 +381,7 @@ def tune_producer(plan: ProducerPlan, random: Random) -> ProducerPlan:
     return msgspec.structs.replace(
         plan,
         linger_s=random.choice([0.0, 0.0, 0.005, 0.05]),
-        batch_bytes_max=random.choice([256 << 10, 256 << 10, 2000, 100]),
+        batch_size=random.choice([256 << 10, 256 << 10, 2000, 100]),
         max_in_flight=random.choice([5, 5, 2, 1]),
         request_timeout_s=random.choice([4.0, 4.0, 1.0, 0.3]),
         ack_timeout_ms=random.choice([1000, 1000, 50, 2]),
@@ -392,12 +392,12 @@ def tune_producer(plan: ProducerPlan, random: Random) -> ProducerPlan:
 def _draw_reading(random: Random) -> ReadingPlan:
     reading = ReadingPlan(
         raw_fetch_bytes=random.choice([4096, 4096, 1 << 20, 1]),
-        partition_bytes_max=random.choice([1 << 20, 4096, 1]),
+        max_partition_fetch_bytes=random.choice([1 << 20, 4096, 1]),
         prefetch_bytes=random.choice([16 << 20, 4096, 1]),
-        min_bytes=random.choice([1, 1, 2000]),
+        fetch_min_bytes=random.choice([1, 1, 2000]),
         max_wait_s=random.choice([0.5, 0.5, 0.05, 2.0]),
     )
-    if min(reading.partition_bytes_max, reading.prefetch_bytes) == 1:
+    if min(reading.max_partition_fetch_bytes, reading.prefetch_bytes) == 1:
         # A client that may hold one batch asks for the next when the fetch that waits at its other
         # partitions is over: with long waits it would come to no end.
         return msgspec.structs.replace(reading, max_wait_s=0.01)
@@ -407,15 +407,15 @@ def _draw_reading(random: Random) -> ReadingPlan:
 def _draw_limits(random: Random) -> dict[str, int]:
     """Return limits of a broker: those that it comes with, or some that lives run into."""
     drawn = {
-        "open_files_max": random.choice([512, 16]),
-        "in_flight_requests_max": random.choice([4096, 4096, 2, 1]),
-        "connections_max": random.choice([10_000, 10_000, 8]),
-        "stalled_frame_ms": random.choice([30_000, 30_000, 300]),
+        "max_open_files": random.choice([512, 16]),
+        "max_in_flight_requests_per_connection": random.choice([4096, 4096, 2, 1]),
+        "max_connections": random.choice([10_000, 10_000, 8]),
+        "stalled_request_timeout_ms": random.choice([30_000, 30_000, 300]),
         "shutdown_grace_ms": random.choice([10_000, 200, 0]),
-        "reply_bytes_max": random.choice([8 << 20, 1 << 16]),
+        "max_queued_response_bytes": random.choice([8 << 20, 1 << 16]),
     }
     if random.random() < 0.3:
-        drawn |= {"frame_bytes_max": 2 << 20, "request_memory_bytes": 4 << 20}
+        drawn |= {"socket_request_max_bytes": 2 << 20, "queued_max_request_bytes": 4 << 20}
     return drawn
 
 

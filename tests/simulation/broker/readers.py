@@ -58,7 +58,7 @@ async def with_connection(
         try:
             with trio.fail_after(PATIENCE_S) as patience:
                 async with open_rpc(
-                    process.env.network, HOST, PORT, client_name=process.name, client_version="1"
+                    process.env.network, HOST, PORT, client_id=process.name, client_version="1"
                 ) as connection:
                     patience.deadline = inf
                     await use(connection)
@@ -235,9 +235,9 @@ class LibraryReader:
         """Write what is read from the brokers at `addresses` to `history`."""
         self._config = ConsumerConfig(
             auto_offset_reset="earliest",
-            min_bytes=reading.min_bytes,
-            max_wait=reading.max_wait_s,
-            partition_bytes_max=reading.partition_bytes_max,
+            fetch_min_bytes=reading.fetch_min_bytes,
+            fetch_max_wait=reading.max_wait_s,
+            max_partition_fetch_bytes=reading.max_partition_fetch_bytes,
             prefetch_bytes=reading.prefetch_bytes,
             read_from=reading.read_from,
         )

@@ -236,7 +236,7 @@ def _checkers(
         RotIsFound(),
         HonestStatus(),
         AcknowledgedStays(superseded),
-        LossIsBounded(plan.broker_settings["flush_interval_ms"] / 1000),
+        LossIsBounded(plan.broker_settings["log_flush_interval_ms"] / 1000),
         ConsumersReadAll(superseded),
         ProducerOrder(rules, superseded),
     ]
@@ -248,7 +248,7 @@ def _patience_s(plan: Plan) -> float:
     Whoever fetches batch by batch, and was killed at the last moment, reads for longer.
     """
     reading = plan.reading
-    fewest = min(reading.raw_fetch_bytes, reading.partition_bytes_max, reading.prefetch_bytes)
+    fewest = min(reading.raw_fetch_bytes, reading.max_partition_fetch_bytes, reading.prefetch_bytes)
     return _SLOW_PATIENCE_S if fewest < _FEW_BYTES else _PATIENCE_S
 
 

@@ -25,7 +25,7 @@ def life_with(*faults: Fault, lines: list[str] | None = None) -> LifeReport[Plan
         broker_count=1,
         partition_count=1,
         topic_settings={"durability": "fsync"},
-        broker_settings={"flush_interval_ms": 500, "maintenance_interval_ms": 1000},
+        broker_settings={"log_flush_interval_ms": 500, "maintenance_interval_ms": 1000},
         sync_mean_s=0.002,
         restart_mean_s=0.1,
         network=NetworkPlan(delay_mean_s=0.001, loss=0.0, split=0.0, reset=0.0),

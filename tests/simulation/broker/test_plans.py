@@ -70,7 +70,11 @@ def test_a_broker_can_be_configured_as_every_plan_says() -> None:
         limits = plan.broker_settings
         config = BrokerConfig(**limits)  # type: ignore[arg-type]  # numbers
         assert {name: getattr(config, name) for name in limits} == limits
-    assert {plan.broker_settings["in_flight_requests_max"] for plan in plans} == {4096, 2, 1}
+    assert {plan.broker_settings["max_in_flight_requests_per_connection"] for plan in plans} == {
+        4096,
+        2,
+        1,
+    }
 
 
 def test_dice_choose_among_what_there_is() -> None:

@@ -151,11 +151,11 @@ class LibraryWriter:
         plan = self._plan
         config = ProducerConfig(
             acks=_ACKS_SETTINGS[plan.acks],  # type: ignore[arg-type]  # of the right three
-            idempotent=plan.is_idempotent,
-            compression=plan.compression,  # type: ignore[arg-type]  # of the right three
+            enable_idempotence=plan.is_idempotent,
+            compression_type=plan.compression,  # type: ignore[arg-type]  # of the right three
             delivery_timeout=plan.delivery_timeout_s,
             linger=plan.linger_s,
-            batch_bytes_max=plan.batch_bytes_max,
+            batch_size=plan.batch_size,
             max_in_flight=plan.max_in_flight,
         )
         async with client.producer(config) as producer:

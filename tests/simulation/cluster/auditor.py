@@ -67,7 +67,7 @@ async def _ask(process: Process, node_id: int) -> MetadataReply:
                 process.env.network,
                 host_of(node_id),
                 PORT,
-                client_name=process.name,
+                client_id=process.name,
                 client_version="1",
             ) as connection:
                 return await connection.ask(api.METADATA, MetadataRequest(None))

@@ -100,7 +100,7 @@ class Member:
         while not self.should_stop:
             try:
                 async with connect(
-                    self._addresses, env=process.env, client_name=process.name, request_timeout=4.0
+                    self._addresses, env=process.env, client_id=process.name, request_timeout=4.0
                 ) as client:
                     is_automatic = self._random.random() < _COMMITS_AUTOMATICALLY
                     consumer = client.consumer(

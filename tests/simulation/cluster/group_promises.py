@@ -56,8 +56,8 @@ class OneOwner(NodeChecker):
         """See `NodeChecker`."""
         owner = self._owners.get((work.group_id, work.partition))
         name = "nobody" if owner is None else self._client_names[owner]
-        if name != work.client_name:
-            self.fail(f"{work.client_name} is handed records of {work.partition}, which {name} has")
+        if name != work.client_id:
+            self.fail(f"{work.client_id} is handed records of {work.partition}, which {name} has")
 
     def _change(self, index: int, record: AssignmentChanged) -> None:
         for partition in _unpacked(record.released):
@@ -85,7 +85,7 @@ class OneOwner(NodeChecker):
         if isinstance(record, MemberLeft):
             self._rename(record.group_id, record.member_id, None)
             return
-        self._client_names[record.member_id] = record.client_name
+        self._client_names[record.member_id] = record.client_id
         if isinstance(record, MemberTookOver):
             self._rename(record.group_id, record.old_member_id, record.member_id)
 

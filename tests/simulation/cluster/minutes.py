@@ -94,7 +94,7 @@ class Work(msgspec.Struct, frozen=True):
     """A member of a group was handed records of a partition just now."""
 
     group_id: str
-    client_name: str
+    client_id: str
     """Of its process."""
     partition: Partition
 

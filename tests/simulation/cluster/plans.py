@@ -182,10 +182,10 @@ def draw_plan(seed: int, seconds: float) -> ClusterPlan:
             **cleanup,
         },
         broker_settings={
-            "flush_interval_ms": random.choice([50, 500]),
+            "log_flush_interval_ms": random.choice([50, 500]),
             "maintenance_interval_ms": random.choice([200, 1000]),
             "scrub_interval_ms": streams.stream("scrub").choice([1000, 5000]),
-            "replica_lag_max_ms": streams.stream("lag").choice([10_000, 2000, 1000]),
+            "replica_lag_time_max_ms": streams.stream("lag").choice([10_000, 2000, 1000]),
         },
         sync_mean_s=10 ** streams.stream("disk").uniform(-4, -2),
         restart_mean_s=random.choice([0.1, 0.5, 2.0]),

@@ -80,7 +80,7 @@ class Shown(msgspec.Struct, frozen=True):
     agreed_leader: int | None = None
     """Who leads, as the cluster has agreed."""
     has_enough: bool = True
-    """Whether `min_in_sync_replicas` are in sync, as the one knows who shows something."""
+    """Whether `min_insync_replicas` are in sync, as the one knows who shows something."""
 
 
 class Lost(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ class Waits(msgspec.Struct, frozen=True):
     node_id: int
     partition: Partition
     has_enough: bool
-    """Whether `min_in_sync_replicas` are in sync, as it knows."""
+    """Whether `min_insync_replicas` are in sync, as it knows."""
 
 
 class Joined(msgspec.Struct, frozen=True):

@@ -139,7 +139,7 @@ class TooFewIsSaid(NodeChecker):
     """With too few in sync nothing is appended that has to wait for them (KIP-966).
 
     Definition: if a leader knew all the time, from the question to the answer, that fewer than
-    `min_in_sync_replicas` are in sync, a produce with acks of all was not appended; nor does any
+    `min_insync_replicas` are in sync, a produce with acks of all was not appended; nor does any
     wait for the others at a leader that knows so when it was appended.
     """
 

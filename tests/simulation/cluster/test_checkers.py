@@ -188,7 +188,7 @@ def found_committed(at: int, least: int) -> Story:
 def joined(member_id: str) -> MemberJoined:
     subscription = Subscription(["t"])
     name = f"process of {member_id}"
-    return MemberJoined("g", 1, member_id, subscription, 1, "uniform", 1000, client_name=name)
+    return MemberJoined("g", 1, member_id, subscription, 1, "uniform", 1000, client_id=name)
 
 
 def works(member_id: str) -> Story:

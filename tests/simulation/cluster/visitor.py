@@ -89,7 +89,7 @@ class Visitor:
                         process.env.network,
                         host_of(node_id),
                         PORT,
-                        client_name=process.name,
+                        client_id=process.name,
                         client_version="1",
                     ) as connection:
                         while not self.should_stop:

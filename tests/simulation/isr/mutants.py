@@ -114,7 +114,7 @@ def _wanted_below_the_epoch(self: Followers, ends: LeaderEnds, *, now_ms: int) -
     # Who is not late has all that was there when the epoch began, or was in sync then.
     stay = _wanted(self, ends, now_ms=now_ms)
     start, view = self._epoch_start_offset, self._view
-    self._epoch_start_offset, self._view = 0, replace(view, replica_lag_max_ms=1 << 63)
+    self._epoch_start_offset, self._view = 0, replace(view, replica_lag_time_max_ms=1 << 63)
     try:
         wanted = _wanted(self, ends, now_ms=now_ms)
     finally:
@@ -283,7 +283,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "commit with too few in sync",
-        "the high watermark moves while fewer than min_in_sync_replicas are in sync",
+        "the high watermark moves while fewer than min_insync_replicas are in sync",
         (PartitionLeader, "_advance", _advance_with_too_few),
         shows=("I38",),
     ),

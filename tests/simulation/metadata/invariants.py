@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tidelog.coordinator.metadata.catalog import AlterTopic, QueueSpec, Topic
-from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
     AlterPartitions,
@@ -56,7 +56,7 @@ def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> N
     replicas = partition.replicas
     in_sync = partition.in_sync_replicas
     eligible = partition.eligible_leader_replicas
-    minimum = min_in_sync_replicas(topic, state.config, partition.replication_factor)
+    minimum = min_insync_replicas(topic, state.config, partition.replication_factor)
     assert replicas
     assert len(set(replicas)) == len(replicas)
     assert all(node in state.brokers for node in replicas)
@@ -91,7 +91,7 @@ def _check_journal(state: ClusterState, journal: Topic, spec: QueueSpec) -> None
     assert journal in state.catalog.journals_of(source.topic_id)
     assert journal.partition_count == source.partition_count == len(spec.start_offsets)
     assert journal.config.durability is source.config.durability
-    assert journal.config.min_in_sync_replicas == source.config.min_in_sync_replicas
+    assert journal.config.min_insync_replicas == source.config.min_insync_replicas
     for ours, theirs in zip(
         state.partitions(journal.topic_id), state.partitions(source.topic_id), strict=True
     ):
@@ -117,8 +117,8 @@ def _check_staging(state: ClusterState, staging: Topic) -> None:
     assert state.catalog.staging_of(source.topic_id) is staging
     assert staging.partition_count == source.partition_count
     assert staging.config.durability is source.config.durability
-    assert staging.config.min_in_sync_replicas == source.config.min_in_sync_replicas
-    assert staging.config.log.batch_bytes_max == source.config.log.batch_bytes_max
+    assert staging.config.min_insync_replicas == source.config.min_insync_replicas
+    assert staging.config.log.max_message_bytes == source.config.log.max_message_bytes
     for ours, theirs in zip(
         state.partitions(staging.topic_id), state.partitions(source.topic_id), strict=True
     ):
@@ -254,7 +254,7 @@ def _check_copies(
 ) -> None:
     topic = state.catalog.topic_by_id(key[0])
     assert topic is not None
-    minimum = min_in_sync_replicas(topic, state.config, now.replication_factor)
+    minimum = min_insync_replicas(topic, state.config, now.replication_factor)
     had = len({*was.in_sync_replicas, *was.eligible_leader_replicas})
     have = len({*now.in_sync_replicas, *now.eligible_leader_replicas})
     assert have >= min(had, minimum), "copies of committed records were forgotten"

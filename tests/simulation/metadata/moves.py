@@ -225,7 +225,7 @@ def _create(life: Life, move: Move) -> Command:
     if move.b % 3 == 0:
         overrides["durability"] = "replicated"
     if move.b % 5 == 0:
-        overrides["min_in_sync_replicas"] = str(1 + move.b % 2)
+        overrides["min_insync_replicas"] = str(1 + move.b % 2)
     name = NAMES[move.a % len(NAMES)]
     count = 1 + move.c % 3
     if move.c % 7 == 0:
@@ -249,17 +249,17 @@ def _alter_topic(life: Life, move: Move) -> Command:
     del life
     name = NAMES[move.a % len(NAMES)]
     if move.b % 3 == 0:
-        return AlterTopic(name, {}, ["min_in_sync_replicas"])
+        return AlterTopic(name, {}, ["min_insync_replicas"])
     if move.b % 3 == 1:
-        return AlterTopic(name, {"min_in_sync_replicas": str(1 + move.c % 3)}, [])
+        return AlterTopic(name, {"min_insync_replicas": str(1 + move.c % 3)}, [])
     return AlterTopic(name, {"durability": ("fsync", "replicated")[move.c % 2]}, [])
 
 
 def _alter_cluster(life: Life, move: Move) -> Command:
     del life
     if move.a % 2:
-        return AlterClusterConfig({}, ["min_in_sync_replicas"])
-    return AlterClusterConfig({"min_in_sync_replicas": str(1 + move.b % 3)}, [])
+        return AlterClusterConfig({}, ["min_insync_replicas"])
+    return AlterClusterConfig({"min_insync_replicas": str(1 + move.b % 3)}, [])
 
 
 def _create_queue(life: Life, move: Move) -> Command:
@@ -295,7 +295,7 @@ def _alter_queue(life: Life, move: Move) -> Command:
         return AlterQueue(name, {}, ["dead_letter_queue"])
     if move.b % 3 == 1:
         return AlterQueue(name, {"dead_letter_queue": QUEUES[move.c % len(QUEUES)]}, [])
-    return AlterQueue(name, {"lanes": str(1 + move.c % 3)}, [])
+    return AlterQueue(name, {"priority_weights": str(1 + move.c % 3)}, [])
 
 
 def _delete_queue(life: Life, move: Move) -> Command:

@@ -93,7 +93,7 @@ def _all_that_are_not_in_sync(
     in_sync: tuple[int, ...],
     facts: Facts,
 ) -> tuple[int, ...]:
-    minimum = facts.min_in_sync_replicas(len(assignment.replicas) - len(assignment.adding_replicas))
+    minimum = facts.min_insync_replicas(len(assignment.replicas) - len(assignment.adding_replicas))
     if len(in_sync) >= minimum:
         return ()
     return tuple(

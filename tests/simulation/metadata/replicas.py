@@ -18,7 +18,7 @@ from random import Random
 
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.catalog import AlterTopic
-from tidelog.coordinator.metadata.cluster_config import min_in_sync_replicas
+from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     ElectLeaders,
@@ -209,7 +209,7 @@ class Replication:
         replica = self.replicas[node]
         topic = self.cluster.state.catalog.topic(TOPIC)
         partition = self.cluster.partition()
-        minimum = min_in_sync_replicas(
+        minimum = min_insync_replicas(
             topic, self.cluster.state.config, partition.replication_factor
         )
         before = replica.view
@@ -465,7 +465,7 @@ class Replication:
         choice = random.randrange(4)
         if choice == 0:
             minimum = str(random.randint(1, 3))
-            self._try(AlterTopic(TOPIC, {"min_in_sync_replicas": minimum}, []))
+            self._try(AlterTopic(TOPIC, {"min_insync_replicas": minimum}, []))
         elif choice == 1:
             replicas = random.sample(NODES, random.randint(1, 3))
             wish = Reassignment(self.topic_id, 0, replicas if node > 1 else None)

@@ -102,7 +102,7 @@ class QueueHand:
                     connect(
                         self._addresses,
                         env=process.env,
-                        client_name=process.name,
+                        client_id=process.name,
                         request_timeout=PATIENCE_S,
                     ) as client,
                     trio.open_nursery() as nursery,

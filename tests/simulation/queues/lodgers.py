@@ -42,7 +42,7 @@ class Lodgings:
                 f"{_NAME} {len(self._by_id)}",
                 self.topic,
                 self._partition_count,
-                settings={"receive_durability": "strict"},
+                settings={"receive_acks": "all"},
                 is_passing=True,
             )
             self._by_id[queue_id] = setup
@@ -88,7 +88,7 @@ class Lodger:
             _NAME,
             topic=self._lodgings.topic,
             start=random.choice(["earliest", "latest"]),
-            receive_durability="strict",
+            receive_acks="all",
         )
         setup = self._lodgings.of(created.queue_id)
         user = QueueUser(client.queue(_NAME), setup, self._book)

@@ -80,14 +80,14 @@ class QueueSetup(msgspec.Struct, frozen=True):
     @property
     def is_fenced(self) -> bool:
         """Whether only the last receipt of a message settles it."""
-        return self.is_fifo or self.settings.get("fencing") == "on"
+        return self.is_fifo or self.settings.get("require_latest_receipt") == "on"
 
     @property
     def is_strict(self) -> bool:
         """Whether leases and counts outlive brokers."""
         has_dead_letters = self.dead_letter_queue is not None
         default = "strict" if self.is_fifo or has_dead_letters else "lazy"
-        return self.settings.get("receive_durability", default) == "strict"
+        return self.settings.get("receive_acks", default) == "strict"
 
     @property
     def deliveries_max(self) -> int | None:
@@ -103,7 +103,7 @@ class QueueSetup(msgspec.Struct, frozen=True):
     @property
     def lane_count(self) -> int:
         """How many priorities there are; 0 for none."""
-        lanes = self.settings.get("lanes")
+        lanes = self.settings.get("priority_weights")
         return len(lanes.split(",")) if lanes else 0
 
 
@@ -142,7 +142,7 @@ class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
     @property
     def record_settings(self) -> dict[str, str]:
         """Settings of the topics of queues."""
-        limit = {"batch_bytes_max": str(RECORD_BYTES)} if self.large_rate else {}
+        limit = {"max_message_bytes": str(RECORD_BYTES)} if self.large_rate else {}
         return self.topic_settings | limit
 
     @property
@@ -242,19 +242,19 @@ def _draw_standard(random: Random) -> list[QueueSetup]:
     count = random.randint(1, 3)
     settings = _draw_common(random)
     if random.random() < 0.4:
-        settings["fencing"] = "on"
-    order = random.choice(["", "", "lanes", "fairness"])
+        settings["require_latest_receipt"] = "on"
+    order = random.choice(["", "", "priority_weights", "fair_delivery"])
     if order:
-        settings[order] = "4,2,1" if order == "lanes" else "on"
+        settings[order] = "4,2,1" if order == "priority_weights" else "on"
     queues: list[QueueSetup] = []
     if random.random() < 0.7:
         queues.append(QueueSetup("jobs-dead", "jobs-dead", random.randint(1, 2)))
         settings |= _draw_dead_letters(random, "jobs-dead")
     elif random.random() < 0.7:
-        settings["receive_durability"] = "strict"
+        settings["receive_acks"] = "all"
     queues.append(QueueSetup("jobs", "jobs", count, settings=settings, is_sent_to=True))
     if random.random() < _FAN_OUT:
-        durability = {"receive_durability": random.choice(["strict", "lazy"])}
+        durability = {"receive_acks": random.choice(["all", "leader"])}
         queues.append(QueueSetup("audit", "jobs", count, settings=durability, is_looked_after=True))
     return queues
 
@@ -280,11 +280,11 @@ def _draw_common(random: Random) -> dict[str, str]:
     if backoff:
         settings["retry_backoff"] = backoff
     if random.random() < 0.2:
-        settings["leased_max"] = str(random.choice([3, 20]))
+        settings["max_in_flight"] = str(random.choice([3, 20]))
     if random.random() < _LIMITED_SENDS:
         settings["send_rate"] = str(random.choice([2, 10]))
     # Not drawn: plans of seeds of before stay what they were.
-    settings["history_ms"] = _HISTORIES[len(repr(settings)) % len(_HISTORIES)]
+    settings["history_retention_ms"] = _HISTORIES[len(repr(settings)) % len(_HISTORIES)]
     return settings
 
 

@@ -42,7 +42,7 @@ from tidelog.wire.messages.queues import SettleAction
 
 TARGET = (b"dead", 0)
 PLACE = (b"queue", 0)
-JOBS = QueueSetup("jobs", "jobs", 1, settings={"receive_durability": "strict"})
+JOBS = QueueSetup("jobs", "jobs", 1, settings={"receive_acks": "all"})
 
 
 def fail(checker: str, what: str) -> NoReturn:

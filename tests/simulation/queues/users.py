@@ -306,7 +306,7 @@ class QueueWorker:
                     connect(
                         self._addresses,
                         env=process.env,
-                        client_name=process.name,
+                        client_id=process.name,
                         request_timeout=PATIENCE_S,
                     ) as client,
                     trio.open_nursery() as nursery,

@@ -41,7 +41,7 @@ def live_and_suffer(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
         )
         world.network.set_quality(quality)
         world.observe(observe)
-        brokers = ThreeBrokers(world, replica_lag_max_ms=random.choice((500, 10_000)))
+        brokers = ThreeBrokers(world, replica_lag_time_max_ms=random.choice((500, 10_000)))
         brokers.start()
         await brokers.serve()
         ledger = Ledger()

@@ -154,7 +154,7 @@ def live_and_suffer(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
             )
         )
         world.observe(observe)
-        brokers = ThreeBrokers(world, replica_lag_max_ms=random.choice((500, 10_000)))
+        brokers = ThreeBrokers(world, replica_lag_time_max_ms=random.choice((500, 10_000)))
         brokers.start()
         await brokers.serve()
         writers = [Writer("of one"), Writer("of the other")]

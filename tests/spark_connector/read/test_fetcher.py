@@ -174,7 +174,7 @@ def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: Town) -> N
 def test_a_value_of_any_size_comes_even_if_one_answer_is_to_bring_less(
     town: Town, size: int
 ) -> None:
-    topic_id = town.create(batch_bytes_max=str(8 << 20))
+    topic_id = town.create(max_message_bytes=str(8 << 20))
     value = bytes(range(256)) * (size // 256) + bytes(size % 256)
     with town.client.producer() as producer:
         for each in (value, b"behind it", value):

@@ -95,7 +95,7 @@ def test_each_part_of_a_history_says_what_the_whole_says(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
-    town.client.admin.create_queue(town.topic, receive_durability="strict")
+    town.client.admin.create_queue(town.topic, receive_acks="all")
     work_through(town, 40)
     (whole,) = planned(town.history())
     expected = rows(town.history(), whole)
@@ -115,7 +115,7 @@ def test_what_is_too_old_ends_the_query_or_is_passed_over(
     town.client.admin.create_queue(town.topic)
     work_through(town, 10)
     (early,) = planned(town.history())
-    town.client.admin.alter_queue(town.topic, set={"history_ms": "0"})
+    town.client.admin.alter_queue(town.topic, set={"history_retention_ms": "0"})
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
     work_through(town, 10)
     (late,) = planned(town.history())

@@ -25,7 +25,7 @@ class StalledReader:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self._socket.settimeout(10)
         self._socket.connect((host, int(port)))
-        self._core = ClientConnection(frame_bytes_max=MiB)
+        self._core = ClientConnection(max_frame_bytes=MiB)
         hello = self._ask(api.HELLO, HelloRequest("stalled", "1"))
         self._core.set_offered(hello.apis)
 

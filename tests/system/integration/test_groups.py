@@ -102,7 +102,7 @@ class Wire:
 async def wire_to(address: str) -> AsyncGenerator[Wire, None]:
     host, port = address.split(":")
     async with open_rpc(
-        real_env().network, host, int(port), client_name="test", client_version="0"
+        real_env().network, host, int(port), client_id="test", client_version="0"
     ) as connection:
         metadata = await connection.ask(api.METADATA, MetadataRequest([TOPIC]))
         yield Wire(connection, metadata.topics[0].topic_id)

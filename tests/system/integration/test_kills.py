@@ -138,9 +138,7 @@ async def test_records_that_nobody_waits_for_arrive_once_and_in_order_in_spite_o
             address: str = await nursery.start(run_mortal_broker, tmp_path, [moment] * 4, is_done)
             async with tidelog.connect(address) as client:
                 await client.admin.create_topic(TOPIC, 1)
-                async with client.producer(
-                    batch_bytes_max=4096, buffer_bytes_max=64 * 1024
-                ) as producer:
+                async with client.producer(batch_size=4096, buffer_memory=64 * 1024) as producer:
                     while not is_done.is_set():
                         try:
                             producer.send_nowait(TOPIC, b"%d" % handed_over_count)

@@ -135,14 +135,14 @@ async def test_with_too_few_in_sync_that_is_said_in_one_line(tmp_path: Path) -> 
     async with trio.open_nursery() as nursery:
         terminals = Terminals(tmp_path, nursery)
         await terminals.serve(*starts)
-        await terminals.tell("tidelog topic create strict --config min_in_sync_replicas=3")
+        await terminals.tell("tidelog topic create strict --config min_insync_replicas=3")
         await terminals.end(1, signal.SIGKILL)
         await terminals.wait_until(lambda cluster: cluster.nodes[0].status == "fenced")
 
         said = await terminals.refusal("tidelog produce strict --delivery-timeout 1")
 
         assert "are not in the log" in said
-        assert "2 of 3 replicas are in sync, and 3 must be (min_in_sync_replicas)" in said
+        assert "2 of 3 replicas are in sync, and 3 must be (min_insync_replicas)" in said
         assert said.endswith("; 0 of 1,000 records were acknowledged")
         nursery.cancel_scope.cancel()
 

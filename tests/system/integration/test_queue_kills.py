@@ -67,7 +67,7 @@ async def test_every_message_of_a_queue_is_accounted_for_in_spite_of_kills(tmp_p
             address: str = await nursery.start(run_mortal_broker, tmp_path, moments, is_done)
             async with tidelog.connect(address) as client:
                 await client.admin.create_queue(
-                    QUEUE, partitions=2, visibility_timeout="2s", receive_durability="strict"
+                    QUEUE, partitions=2, visibility_timeout="2s", receive_acks="all"
                 )
                 async with client.producer() as producer:
                     await producer.send_many(QUEUE, values, keys=values)

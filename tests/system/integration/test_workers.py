@@ -57,7 +57,7 @@ async def test_workers_are_one_cluster_and_end_in_order(tmp_path: Path, listen: 
 
     assert status == 0
     assert {node.status for node in found.nodes} == {"alive"}
-    assert {node.failure_domain for node in found.nodes} == {socket.gethostname()}
+    assert {node.rack for node in found.nodes} == {socket.gethostname()}
     assert {each.leader_id for each in topics[0].partitions} == {1, 2, 3}
     stops = [event for event in workers.events if event["event"] == "broker_stopped"]
     assert sorted((event["worker"], event["is_clean"]) for event in stops) == [

@@ -18,10 +18,10 @@ from tests.system.netns.network import address_of, inside
 PORT: Final = 8433
 _START_S: Final = 60.0
 _SETTINGS: Final = """\
-replica_lag_max_ms = "3s"
-group_session_timeout_ms = "8s"
-group_heartbeat_interval_ms = "1s"
-group_initial_delay_ms = "0s"
+replica_lag_time_max_ms = "3s"
+group_consumer_session_timeout_ms = "8s"
+group_consumer_heartbeat_interval_ms = "1s"
+group_initial_rebalance_delay_ms = "0s"
 """
 """Shorter than the defaults, so that more happens in a minute."""
 

@@ -41,7 +41,7 @@ def test_a_history_is_a_table_that_says_who_had_what_and_how_often(world: World)
 def test_a_stream_of_a_history_goes_on_where_it_was_and_knows_what_came_before(
     world: World, tmp_path: Path
 ) -> None:
-    world.client.admin.create_queue(world.topic, receive_durability="strict")
+    world.client.admin.create_queue(world.topic, receive_acks="all")
     queue = world.client.queue(world.topic)
     seen: list[tuple[str, int, int]] = []
 

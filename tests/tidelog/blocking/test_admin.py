@@ -32,7 +32,7 @@ def test_a_topic_lives_from_its_creation_to_its_end(client: blocking.Client) -> 
 
 
 def test_more_replicas_in_sync_than_there_are_cannot_be_asked_for(client: blocking.Client) -> None:
-    too_many = {"min_in_sync_replicas": 2}
+    too_many = {"min_insync_replicas": 2}
 
     with pytest.raises(InvalidConfigError, match="is 2, it must be at most 1, the number of"):
         client.admin.create_topic("orders", config=too_many)
@@ -99,7 +99,7 @@ def test_names_of_transactions_are_listed(client: blocking.Client) -> None:
 
 
 def test_settings_of_the_cluster_are_changed(client: blocking.Client) -> None:
-    changed = client.admin.alter_cluster(set={"reassignment_bytes_per_s": "20MB"})
+    changed = client.admin.alter_cluster(set={"reassignment_max_bytes_per_second": "20MB"})
 
-    assert changed["reassignment_bytes_per_s"] == "20MB"
+    assert changed["reassignment_max_bytes_per_second"] == "20MB"
     assert client.admin.describe_cluster().config == changed

@@ -81,7 +81,7 @@ def test_the_failure_of_a_record_that_nobody_waits_for_is_raised_by_flush(
 
 
 def test_a_full_buffer_makes_the_caller_wait_and_loses_nothing(client: blocking.Client) -> None:
-    with client.producer(buffer_bytes_max=20_000, batch_bytes_max=2_000) as producer:
+    with client.producer(buffer_memory=20_000, batch_size=2_000) as producer:
         for _ in range(2_000):
             producer.send_nowait("orders", b"v" * 100)
         producer.flush()

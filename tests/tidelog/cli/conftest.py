@@ -77,7 +77,7 @@ def queue(at_broker: None, capsys: pytest.CaptureFixture[str]) -> str:
     """Create a queue that no other test uses."""
     del at_broker
     name = f"queue-{next(_numbers)}"
-    assert main.run(["queue", "create", name, "--config", "fencing=on"]) == 0
+    assert main.run(["queue", "create", name, "--config", "require_latest_receipt=on"]) == 0
     capsys.readouterr()
     return name
 

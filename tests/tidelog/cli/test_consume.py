@@ -27,7 +27,7 @@ def filled(topic: str, tmp_path: Path, capsys: Printed) -> str:
         (["--from-beginning", "--max", "3"], range(3)),
         (["--from-beginning", "--max", "10"], range(10)),
         (["--from-beginning", "--read-from", "followers"], range(10)),
-        (["--from-beginning", "--read-from", "nearest", "--failure-domain", "a"], range(10)),
+        (["--from-beginning", "--read-from", "nearest", "--client-rack", "a"], range(10)),
         (["--partition", "0", "--offset", "7"], range(7, 10)),
         (["--partition", "0", "--offset", "7", "--max", "2"], range(7, 9)),
         (["--partition", "0", "--offset", "10"], []),
@@ -76,7 +76,7 @@ def test_an_offset_behind_the_end_is_an_error(
     ("words", "complaint"),
     [
         (["--read-from", "nearest"], "say both or none: --read-from nearest and"),
-        (["--failure-domain", "a"], "say both or none: --read-from nearest and"),
+        (["--client-rack", "a"], "say both or none: --read-from nearest and"),
         (["--offset", "1"], "an offset counts within a partition: add --partition N"),
         (["--from-beginning", "--since", "1h"], "choose one of --from-beginning, --offset and"),
         (["--since", "1h", "--offset", "1"], "choose one of --from-beginning, --offset and"),

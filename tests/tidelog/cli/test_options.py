@@ -58,7 +58,7 @@ def test_options_of_a_broker_that_are_not_given_are_none() -> None:
         "listen": None,
         "node_id": 3,
         "peers": None,
-        "failure_domain": None,
+        "broker_rack": None,
         "config_file": None,
         "log_format": None,
         "log_level": None,

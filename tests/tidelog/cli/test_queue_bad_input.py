@@ -67,7 +67,7 @@ WRONG = {
     "oversized message": (
         ["send", "{q}", "v", "--key", "x" * 120_000],
         1,
-        "(batch_bytes_max); 0 messages sent",
+        "(max_message_bytes); 0 messages sent",
     ),
     "dead-letter loop": (
         ["alter", "{q}", "--set", "dead_letter_queue={q}"],
@@ -108,7 +108,7 @@ WRONG = {
 def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
     commands: Commands, name: str
 ) -> None:
-    commands.run("create", name, "--topic-config", "batch_bytes_max=64KiB")
+    commands.run("create", name, "--topic-config", "max_message_bytes=64KiB")
     commands.run("create", f"{name}-fifo", "--fifo")
 
     found = {
@@ -124,7 +124,7 @@ def test_what_is_wrong_is_said_in_one_line_with_what_would_be_right(
     assert others == {}
 
 
-@pytest.mark.parametrize("settings", [[], ["--config", "fencing=on"], ["--fifo"]])
+@pytest.mark.parametrize("settings", [[], ["--config", "require_latest_receipt=on"], ["--fifo"]])
 def test_handles_of_others_and_of_the_past_are_told_apart(
     commands: Commands, name: str, settings: Sequence[str]
 ) -> None:

@@ -22,7 +22,7 @@ each_exchange = pytest.mark.parametrize("exchange", EXCHANGES, ids=lambda exchan
 
 
 def only_frame(data: bytes) -> Frame:
-    decoder = FrameDecoder(frame_bytes_max=1 << 20)
+    decoder = FrameDecoder(max_frame_bytes=1 << 20)
     decoder.get_buffer()[: len(data)] = data
     decoder.bytes_received(len(data))
     frame = decoder.next_frame()

@@ -44,7 +44,7 @@ def receive(decoder: FrameDecoder, data: bytes) -> None:
 
 
 def new_server() -> ServerConnection:
-    return ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    return ServerConnection(APIS, max_frame_bytes=FRAME_BYTES_MAX)
 
 
 def introduced_server() -> ServerConnection:
@@ -55,7 +55,7 @@ def introduced_server() -> ServerConnection:
 
 
 def new_client() -> ClientConnection:
-    client = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+    client = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
     client.set_offered(OFFERED)
     return client
 
@@ -80,7 +80,7 @@ def frame(
 def refusal(refused: object) -> ErrorDetail:
     """Return the error in a refused request's reply, having checked its frame."""
     assert isinstance(refused, RefusedRequest)
-    decoder = FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+    decoder = FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
     receive(decoder, refused.reply)
     reply = decoder.next_frame()
     assert reply is not None
@@ -190,7 +190,7 @@ def test_an_unknown_version_is_refused_with_the_known_ones(version: int) -> None
 def test_a_malformed_message_in_a_good_frame_is_refused_and_the_connection_goes_on(
     header: bytes,
 ) -> None:
-    server = ServerConnection(APIS, frame_bytes_max=FRAME_BYTES_MAX)
+    server = ServerConnection(APIS, max_frame_bytes=FRAME_BYTES_MAX)
     receive(server.decoder, HELLO)
     server.next_request()
     data = memoryview(frame(header=header) + METADATA)
@@ -215,7 +215,7 @@ def test_a_malformed_message_in_a_good_frame_is_refused_and_the_connection_goes_
 
 
 def test_a_server_serves_only_the_apis_that_it_was_given() -> None:
-    server = ServerConnection(APIS[:1], frame_bytes_max=FRAME_BYTES_MAX)
+    server = ServerConnection(APIS[:1], max_frame_bytes=FRAME_BYTES_MAX)
 
     receive(server.decoder, HELLO + frame())
     server.next_request()
@@ -255,7 +255,7 @@ def test_replies_may_come_in_any_order() -> None:
 
 
 def test_the_hello_goes_out_in_version_1_before_anything_is_known() -> None:
-    client = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+    client = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
 
     correlation_id, data = client.send_request(api.HELLO, HelloRequest("test", "1"))
 
@@ -267,7 +267,7 @@ def test_the_hello_goes_out_in_version_1_before_anything_is_known() -> None:
 
 
 def test_nothing_can_be_asked_that_was_not_offered() -> None:
-    client = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX)
+    client = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
 
     with pytest.raises(UnsupportedVersionError, match="the broker does not offer METADATA"):
         client.send_request(api.METADATA, MetadataRequest(None))
@@ -392,7 +392,7 @@ def test_correlation_ids_count_up() -> None:
 
 
 def test_a_conversation_survives_both_ends() -> None:
-    client, server = ClientConnection(frame_bytes_max=FRAME_BYTES_MAX), new_server()
+    client, server = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX), new_server()
     _, data = client.send_request(api.HELLO, HelloRequest("test", "1"))
     receive(server.decoder, data)
     hello = server.next_request()

@@ -68,7 +68,7 @@ def receive(decoder: FrameDecoder, data: bytes | bytearray, *, at_once: int) -> 
 
 
 def new_decoder() -> FrameDecoder:
-    return FrameDecoder(frame_bytes_max=FRAME_BYTES_MAX)
+    return FrameDecoder(max_frame_bytes=FRAME_BYTES_MAX)
 
 
 SMALL = Copied(FrameKind.REQUEST, 8, 1, 7, b"header", b"")
@@ -192,9 +192,9 @@ NOT_FRAMES = {
 
 @pytest.mark.parametrize("name", NOT_FRAMES)
 @pytest.mark.parametrize("at_once", [1, 1000])
-@pytest.mark.parametrize("frame_bytes_max", [FRAME_BYTES_MAX, 256 << 20, 2**32 - 1])
-def test_what_is_not_a_frame_is_refused(name: str, at_once: int, frame_bytes_max: int) -> None:
-    decoder = FrameDecoder(frame_bytes_max=frame_bytes_max)
+@pytest.mark.parametrize("max_frame_bytes", [FRAME_BYTES_MAX, 256 << 20, 2**32 - 1])
+def test_what_is_not_a_frame_is_refused(name: str, at_once: int, max_frame_bytes: int) -> None:
+    decoder = FrameDecoder(max_frame_bytes=max_frame_bytes)
 
     with pytest.raises(WireFormatError, match="the bytes begin with"):
         receive(decoder, NOT_FRAMES[name], at_once=at_once)

@@ -39,7 +39,7 @@ def drain(
 ) -> None:
     """Move all replicas of a node to others, and give it no more.
 
-    They are spread over the other nodes and their failure domains. The node goes on to serve what
+    They are spread over the other nodes and their racks. The node goes on to serve what
     it has as long as it has it; when it has nothing any more, it can be stopped and unregistered.
     """
     if cancel:

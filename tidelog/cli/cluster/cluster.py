@@ -59,9 +59,10 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
 
 @cluster.command(
     epilog=examples(
-        "tidelog cluster alter --set reassignment_bytes_per_s=20MB",
-        "tidelog cluster alter --set scrub_bytes_per_s=8MiB --set scrub_bytes_per_s@3=1MiB",
-        "tidelog cluster alter --reset reassignment_bytes_per_s",
+        "tidelog cluster alter --set reassignment_max_bytes_per_second=20MB",
+        "tidelog cluster alter --set scrub_max_bytes_per_second=8MiB",
+        "tidelog cluster alter --set scrub_max_bytes_per_second@3=1MiB",
+        "tidelog cluster alter --reset reassignment_max_bytes_per_second",
     )
 )
 @change_options
@@ -221,6 +222,6 @@ def reassign(
 
     Records are copied in the background; the old copies go when the new ones are in sync.
     `tidelog cluster status` shows how far it is. How fast it goes is a setting of the cluster:
-    `tidelog cluster alter --set reassignment_bytes_per_s=20MB`.
+    `tidelog cluster alter --set reassignment_max_bytes_per_second=20MB`.
     """
     run_moves(broker, reassignment(**wanted), waits=waits, as_json=as_json)

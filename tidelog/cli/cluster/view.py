@@ -100,7 +100,7 @@ def _outcome(result: LeaderElected) -> str:
 def _partitions_in_words(cluster: DescribeClusterReply) -> str:
     counts = {
         "without a leader": cluster.leaderless_count,
-        "below min_in_sync_replicas": cluster.unavailable_count,
+        "below min_insync_replicas": cluster.unavailable_count,
         "with replicas that are not in sync": cluster.under_replicated_count,
         "not led by the preferred replica": cluster.not_preferred_count,
         "being moved": cluster.reassigning_count,
@@ -114,7 +114,7 @@ def _print_nodes(cluster: DescribeClusterReply) -> None:
         (
             node.node_id,
             f"{node.host}:{node.port}" if node.host else None,
-            node.failure_domain or None,
+            node.rack or None,
             "leader" if node.node_id == cluster.controller_id else node.role,
             f"{node.status}, drained" if node.is_drained else node.status,
             node.leader_count,

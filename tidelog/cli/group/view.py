@@ -104,7 +104,7 @@ def _print_members(members: Sequence[MemberDescription]) -> None:
     rows = [
         (
             _name(member),
-            member.client_name,
+            member.client_id,
             member.state,
             len(member.assigned),
             member.pattern or ", ".join(member.topics),

@@ -52,8 +52,9 @@ def history(
 ) -> None:
     """Show what happened to messages: who had them, when, how often, and what became of them.
 
-    For as long as the queue remembers (history_ms, a day by default). That a lease ends is no
-    event: UNTIL says when. Events of many messages at once, such as a purge, are shown with each.
+    For as long as the queue remembers (history_retention_ms, a day by default). The end of a
+    lease is no event: UNTIL says when. Events of many messages at once, such as a purge, are shown
+    with each.
     """
 
     async def call(client: Client) -> tuple[list[HistoryEvent], _Names]:

@@ -38,7 +38,7 @@ def loss_text(queue: DescribedQueue, topic_config: Mapping[str, str]) -> str | N
     if counts.oldest_goes_in_disk_bytes is not None:
         parts.append(
             f"{_after(counts.oldest_goes_in_disk_bytes)} in all topics of a broker"
-            " (retention_disk_bytes)"
+            " (log_retention_disk_bytes)"
         )
     return ", or ".join(parts) or None
 

@@ -43,7 +43,7 @@ _OTHER_FILES = 64
     type=click.IntRange(1, WORKERS_MAX),
     default=1,
     metavar="N",
-    help="Run N brokers, as one failure domain: node ids and ports are counted up from --node-id"
+    help="Run N brokers, as one rack: node ids and ports are counted up from --node-id"
     " and --listen, their data is in DIR/1 to DIR/N.  [1: in DIR itself]",
 )
 def serve(config_file: str | None, worker_count: int, **flags: object) -> int:
@@ -102,7 +102,7 @@ def _allow_many_files(config: BrokerConfig) -> None:
     except (OSError, ValueError) as error:
         _log.warning("open_files_limit_not_raised", extra={"fields": {"reason": str(error)}})
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = config.connections_max + config.open_files_max + _OTHER_FILES
+    wanted = config.max_connections + config.max_open_files + _OTHER_FILES
     if limit != resource.RLIM_INFINITY and limit < wanted:
         _log.warning(
             "open_files_limit_is_low", extra={"fields": {"limit": limit, "wanted": wanted}}

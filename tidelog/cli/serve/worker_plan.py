@@ -24,7 +24,7 @@ _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  (looked for, not listened 
 def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
     """Return the settings of each worker, by its number from 1 on.
 
-    Node ids and ports are counted up from those of `base`. They are one failure domain, and peers
+    Node ids and ports are counted up from those of `base`. They are one rack, and peers
     of each other unless `base` names peers.
 
     Raises:
@@ -55,7 +55,7 @@ def worker_plans(base: BrokerConfig, worker_count: int) -> list[BrokerConfig]:
             advertised=advertised[count],
             node_id=base.node_id + count,
             peers=peers,
-            failure_domain=base.failure_domain or socket.gethostname(),
+            broker_rack=base.broker_rack or socket.gethostname(),
         )
         for count in range(worker_count)
     ]

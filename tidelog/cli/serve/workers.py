@@ -128,7 +128,7 @@ class Worker:
             "--listen": plan.listen,
             "--node-id": str(plan.node_id),
             "--peers": plan.peers,
-            "--failure-domain": plan.failure_domain,
+            "--broker-rack": plan.broker_rack,
             "--log-format": plan.log_format,
             "--log-level": plan.log_level,
         }

@@ -316,7 +316,7 @@ async def test_a_message_that_is_too_large_for_its_target_comes_back(
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        await create_topic(client, "dead", batch_bytes_max="1024")
+        await create_topic(client, "dead", max_message_bytes="1024")
         await create_queue(broker, "dead", topic="dead")
         queue = await create_queue(broker, dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))
@@ -339,7 +339,7 @@ async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        await create_topic(client, "dead", batch_bytes_max="1024")
+        await create_topic(client, "dead", max_message_bytes="1024")
         await create_queue(broker, "dead", topic="dead")
         queue = await create_queue(broker, dead_letter_queue="dead", max_receive_count="1")
         await produce(client, topic_of(broker), batch_of(bytes(2000)))

@@ -171,7 +171,7 @@ async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        await create_topic(client, "small", batch_bytes_max="1024")
+        await create_topic(client, "small", max_message_bytes="1024")
         dead = await create_queue(broker, "dead", topic="dead")
         orders = await create_queue(broker, "orders", dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))

@@ -146,7 +146,7 @@ async def test_a_receive_that_waits_ends_with_nothing_when_its_time_is_over(
 async def test_what_nobody_hears_of_any_more_is_given_back(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        queue = await create_queue(broker, receive_durability="strict")
+        queue = await create_queue(broker, receive_acks="all")
         await produce(client, topic_of(broker), batch_of(b"a"))
         await states(client, queue)
         world.work.hold_syncs()
@@ -179,7 +179,7 @@ async def test_an_attempt_that_was_repeated_keeps_its_messages_when_its_first_as
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        queue = await create_queue(broker, is_fifo=True, receive_durability="strict")
+        queue = await create_queue(broker, is_fifo=True, receive_acks="all")
         batch = encode_batch(Columns(1, keys=[b"k"], values=[b"v"]), first_timestamp_ms=START_MS)
         await produce(client, topic_of(broker), batch)
         await states(client, queue)

@@ -82,7 +82,7 @@ async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_powe
 ) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker, receive_durability="lazy")
+        queue = await create_queue(broker, receive_acks="leader")
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
         assert await states(client, queue) == (3, 0, 0, 0)
         world.work.hold_syncs()
@@ -104,7 +104,7 @@ async def test_a_delete_by_a_lost_lease_succeeds_where_the_log_has_lost_some_of_
 ) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker, receive_durability="lazy")
+        queue = await create_queue(broker, receive_acks="leader")
         for value in (b"a", b"b", b"c"):
             await produce(client, topic_of(broker), batch_of(value))
         world.work.hold_syncs()
@@ -126,7 +126,7 @@ async def test_what_cannot_be_settled_in_time_is_not_settled_much_later(
 ) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker, receive_durability="strict")
+        queue = await create_queue(broker, receive_acks="all")
         await produce(client, topic_of(broker), batch_of(b"a"))
         messages = await receive(client, queue, visibility_timeout_ms=60_000)
 

@@ -133,7 +133,7 @@ async def test_it_is_said_before_all_topics_take_too_much(mock_clock: MockClock)
         queue = await create_queue(broker)
         topic = topic_of(broker)
         await fill(client, topic, batches=8)
-        limit = AlterClusterRequest({"retention_disk_bytes": "48KiB"}, [])
+        limit = AlterClusterRequest({"log_retention_disk_bytes": "48KiB"}, [])
         await submit(client, api.ALTER_CLUSTER, limit).reply()
         await pass_rounds(world)
         assert world.told("messages_go_soon") == []

@@ -48,7 +48,7 @@ async def test_what_is_too_old_is_done_away_with_once_a_minute(mock_clock: MockC
 
 
 @pytest.mark.parametrize(
-    ("settings", "decisions"), [({"is_fifo": True}, 3), ({"fairness": "true"}, 3), ({}, 1)]
+    ("settings", "decisions"), [({"is_fifo": True}, 3), ({"fair_delivery": "true"}, 3), ({}, 1)]
 )
 async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something(
     mock_clock: MockClock,

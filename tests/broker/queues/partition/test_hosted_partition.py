@@ -63,7 +63,7 @@ async def test_another_order_of_delivery_is_made_from_the_journal(
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await receive(client, queue, 1)
 
-        request = AlterQueueRequest("orders", {"lanes": "2,1"}, [])
+        request = AlterQueueRequest("orders", {"priority_weights": "2,1"}, [])
         await submit(client, api.ALTER_QUEUE, request).reply()
 
         assert [each.value for each in await receive(client, queue)] == [b"b"]

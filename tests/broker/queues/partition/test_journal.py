@@ -41,7 +41,7 @@ def journal(broker: Broker, queue_id: bytes) -> Partition:
 async def test_no_reply_overtakes_the_sync_that_it_speaks_of(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        queue = await create_queue(broker, receive_durability="strict")
+        queue = await create_queue(broker, receive_acks="all")
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         first = await receive(client, queue, 1)
         world.work.hold_syncs()
@@ -60,7 +60,7 @@ async def test_no_reply_overtakes_the_sync_that_it_speaks_of(mock_clock: MockClo
 async def test_a_lazy_receive_does_not_wait_for_the_disk(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        queue = await create_queue(broker, receive_durability="lazy")
+        queue = await create_queue(broker, receive_acks="leader")
         await produce(client, topic_of(broker), batch_of(b"a"))
         await receive(client, queue, 1, visibility_timeout_ms=0)
         world.work.hold_syncs()
@@ -91,7 +91,7 @@ async def test_a_journal_begins_with_its_last_snapshot(
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker, history_ms="0")
+        queue = await create_queue(broker, history_retention_ms="0")
         await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(200)]))
         for _ in range(60):
             first, *_ = await receive(client, queue, 2)
@@ -112,12 +112,12 @@ async def test_a_snapshot_that_fails_is_told_and_the_queue_goes_on(
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
-        queue = await create_queue(broker, history_ms="0")
+        queue = await create_queue(broker, history_retention_ms="0")
         await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(200)]))
         first, *_ = [(await receive(client, queue, 1))[0] for _ in range(40)]
         log = journal(broker, queue).log
         whole, start = log.config, log.log_start_offset
-        log.config = replace(whole, batch_bytes_max=500)
+        log.config = replace(whole, max_message_bytes=500)
         while not world.told("queue_snapshot_failed"):
             await receive(client, queue, 1, visibility_timeout_ms=0)
             message, *_ = await receive(client, queue, 2)

@@ -78,7 +78,7 @@ async def test_what_is_before_a_snapshot_stays_for_as_long_as_the_queue_says(
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        queue = await create_queue(broker, history_ms=f"{HISTORY_S}s")
+        queue = await create_queue(broker, history_retention_ms=f"{HISTORY_S}s")
         await produce(client, topic_of(broker), batch_of(*[b"%d" % n for n in range(300)]))
         log = journal(broker, queue).log
         await work_through(client, queue, 60)

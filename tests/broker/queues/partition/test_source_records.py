@@ -116,7 +116,7 @@ async def test_a_queue_with_a_delay_hands_out_nothing_before(mock_clock: MockClo
 async def test_the_urgent_lane_comes_first(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        queue = await create_queue(broker, lanes="4,2,1")
+        queue = await create_queue(broker, priority_weights="4,2,1")
         urgent: Headers = ((PRIORITY_HEADER, b"0"),)
         low: Headers = ((PRIORITY_HEADER, b"2"),)
         batch = with_headers((b"low", low), (b"urgent", urgent))

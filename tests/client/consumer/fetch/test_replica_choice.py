@@ -41,7 +41,7 @@ def chosen(known: MetadataCache, config: ConsumerConfig, partitions: int = 4) ->
 
 
 def nearest(domain: str) -> ConsumerConfig:
-    return ConsumerConfig(read_from="nearest", failure_domain=domain)
+    return ConsumerConfig(read_from="nearest", client_rack=domain)
 
 
 def test_the_leader_is_read_unless_something_else_is_said() -> None:

@@ -90,14 +90,14 @@ def kill(consumer: Consumer) -> None:
 
 async def test_a_restart_of_a_static_member_moves_nothing(autojump_clock: MockClock) -> None:
     async with town_of(autojump_clock) as town:
-        town.start("a", instance_id="one")
-        leave = town.start("b", instance_id="two")
+        town.start("a", group_instance_id="one")
+        leave = town.start("b", group_instance_id="two")
         await trio.sleep(10)
         before = list(town.groups.owners().values())
 
         await leave()
         await trio.sleep(20)
-        town.start("b", instance_id="two")
+        town.start("b", group_instance_id="two")
         await town.produce(6)
         await trio.sleep(10)
 
@@ -111,10 +111,10 @@ async def test_a_newer_process_of_a_static_member_stops_the_older_one(
 ) -> None:
     async with (
         town_of(autojump_clock) as town,
-        consumer_of(town.client, instance_id="one") as older,
+        consumer_of(town.client, group_instance_id="one") as older,
     ):
         await trio.sleep(10)
-        town.start("b", instance_id="one")
+        town.start("b", group_instance_id="one")
 
         with pytest.raises(FencedInstanceError):
             await anext(older.records())
@@ -379,6 +379,6 @@ async def test_commits_and_assignments_are_for_those_they_are_for(
             with pytest.raises(PartitionNotOwnedError):
                 await member.commit({("orders", 0): 0})
         with pytest.raises(ConfigError, match="group_id"):
-            town.client.consumer("orders", instance_id="one")
+            town.client.consumer("orders", group_instance_id="one")
         with pytest.raises(ConfigError, match="either names of topics or a pattern"):
             town.client.consumer(group_id="billing")

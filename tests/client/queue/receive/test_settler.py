@@ -27,7 +27,7 @@ from tidelog.wire.protocol import api
 async def test_a_message_is_deleted_although_the_answer_was_lost(
     autojump_clock: MockClock,
 ) -> None:
-    async with queue_of(autojump_clock, (1,), fencing="on") as (queue, cluster):
+    async with queue_of(autojump_clock, (1,), require_latest_receipt="on") as (queue, cluster):
         await fill(queue, 3)
         messages = await queue.receive()
         answers = 0

@@ -51,7 +51,7 @@ async def test_a_topic_that_takes_short_records_only_takes_long_messages_all_the
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, _):
-        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_topic("short", config={"max_message_bytes": "8KiB"})
         await client.admin.create_queue("short", topic="short")
         queue = client.queue("short")
         value = LONG[: 300 * KiB]
@@ -67,7 +67,7 @@ async def test_what_is_too_long_for_its_topic_goes_in_chunks_among_others(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, _):
-        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_topic("short", config={"max_message_bytes": "8KiB"})
         await client.admin.create_queue("short", topic="short")
         queue = client.queue("short")
         mixed = [b"one", LONG[: 20 * KiB], b"three", LONG[: 30 * KiB]]
@@ -139,7 +139,7 @@ async def test_what_is_acknowledged_stays_so_when_others_cannot_be_cut_after_all
         raise DeliveryTimeoutError("too late")
 
     async with work_queue(autojump_clock) as (client, _):
-        await client.admin.create_topic("short", config={"batch_bytes_max": "8KiB"})
+        await client.admin.create_topic("short", config={"max_message_bytes": "8KiB"})
         await client.admin.create_queue("short", topic="short")
         queue = client.queue("short")
         monkeypatch.setattr("tidelog.client.queue.send.publisher.ChunkWriter.send", fail)

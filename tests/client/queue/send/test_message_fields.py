@@ -50,7 +50,11 @@ def test_what_makes_no_sense_is_refused(message: OutgoingMessage, complaint: str
     ("message", "is_fifo", "complaint"),
     [
         (OutgoingMessage(value=b"v", deduplication_id="1"), False, "only FIFO queues take"),
-        (OutgoingMessage(value=b"v", priority=0), False, "has no priorities; it needs `lanes`"),
+        (
+            OutgoingMessage(value=b"v", priority=0),
+            False,
+            "has no priorities; it needs `priority_weights`",
+        ),
         (OutgoingMessage(value=b"v"), True, "needs a group"),
         (OutgoingMessage(value=b"v", key=b"k", delay=1), True, "have no delays of their own"),
         (OutgoingMessage(value=b"v", key=b"k", priority=1), True, "and no priorities"),
@@ -65,7 +69,7 @@ def test_each_kind_of_queue_has_rules_of_its_own(
 
 def test_both_kinds_take_what_is_right_for_them() -> None:
     message = OutgoingMessage(value=b"v", delay=9.0, priority=1)
-    check_for_kind(message, is_fifo=False, has_lanes=True)
+    check_for_kind(message, is_fifo=False, has_priorities=True)
     check_for_kind(OutgoingMessage(value=b"v", key=b"k", delay=0), is_fifo=True)
 
 

@@ -127,7 +127,7 @@ async def test_batches_of_a_group_that_are_sent_one_behind_the_other_stay_in_ord
 
 async def test_what_is_too_large_fails_alone(autojump_clock: MockClock) -> None:
     async with client_of(World(autojump_clock)) as client:
-        await client.admin.create_topic("work", 1, config={"batch_bytes_max": "20kB"})
+        await client.admin.create_topic("work", 1, config={"max_message_bytes": "20kB"})
         queue = await made(client, "work", fifo=True, topic="work")
         large = OutgoingMessage(value=b"x" * 21_000, group=b"g")
 

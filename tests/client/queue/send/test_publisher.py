@@ -17,13 +17,13 @@ async def test_a_queue_without_lanes_takes_no_priorities_and_nothing_is_sent(
     autojump_clock: MockClock,
 ) -> None:
     async with work_queue(autojump_clock) as (client, queue):
-        with pytest.raises(InvalidRequestError, match="no priorities; it needs `lanes`"):
+        with pytest.raises(InvalidRequestError, match="no priorities; it needs `priority_weights`"):
             await queue.send(b"urgent", priority=0)
         with pytest.raises(InvalidRequestError, match="no priorities"):
             await queue.send_batch([b"plain", OutgoingMessage(value=b"urgent", priority=0)])
         assert await queue.receive(wait=0) == []
 
-        await client.admin.alter_queue("work", set={"lanes": "2,1"})
+        await client.admin.alter_queue("work", set={"priority_weights": "2,1"})
 
         await queue.send(b"later", priority=1)
         await queue.send(b"urgent", priority=0)

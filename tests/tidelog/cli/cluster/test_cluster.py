@@ -101,19 +101,21 @@ def test_the_loss_of_data_is_accepted_by_a_person_or_by_an_option(
 
 @pytest.mark.usefixtures("at_broker")
 def test_settings_of_the_cluster_are_set_reset_and_shown(capsys: Printed) -> None:
-    rate = ["--set", "reassignment_bytes_per_s=20MB"]
+    rate = ["--set", "reassignment_max_bytes_per_second=20MB"]
 
     assert main.run(["cluster", "alter", *rate, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["reassignment_bytes_per_s"] == "20MB"
+    assert json.loads(capsys.readouterr().out)["reassignment_max_bytes_per_second"] == "20MB"
     assert main.run(["cluster", "status", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["config"]["reassignment_bytes_per_s"] == "20MB"
-    assert main.run(["cluster", "alter", "--reset", "reassignment_bytes_per_s"]) == 0
+    assert (
+        json.loads(capsys.readouterr().out)["config"]["reassignment_max_bytes_per_second"] == "20MB"
+    )
+    assert main.run(["cluster", "alter", "--reset", "reassignment_max_bytes_per_second"]) == 0
     assert main.run(["cluster", "alter"]) == 0
-    assert "reassignment_bytes_per_s  unlimited\n" in capsys.readouterr().out
+    assert "reassignment_max_bytes_per_second  unlimited\n" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("at_broker")
-@pytest.mark.parametrize("setting", ["colour=red", "reassignment_bytes_per_s=1"])
+@pytest.mark.parametrize("setting", ["colour=red", "reassignment_max_bytes_per_second=1"])
 def test_a_setting_that_makes_no_sense_is_refused_in_one_line(
     setting: str, capsys: Printed
 ) -> None:
@@ -126,34 +128,42 @@ def test_a_setting_that_makes_no_sense_is_refused_in_one_line(
 
 @pytest.mark.usefixtures("at_broker")
 def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> None:
-    changes = ["--set", "scrub_bytes_per_s=8MiB", "--set", "scrub_bytes_per_s@1=1MiB"]
-    assert main.run(["cluster", "alter", *changes, "--set", "flush_interval_ms=2s"]) == 0
-    assert "scrub_bytes_per_s@1" in capsys.readouterr().out
+    changes = [
+        "--set",
+        "scrub_max_bytes_per_second=8MiB",
+        "--set",
+        "scrub_max_bytes_per_second@1=1MiB",
+    ]
+    assert main.run(["cluster", "alter", *changes, "--set", "log_flush_interval_ms=2s"]) == 0
+    assert "scrub_max_bytes_per_second@1" in capsys.readouterr().out
 
     assert main.run(["cluster", "config", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["node_id"] == 1
     settings = found["settings"]
-    assert settings["scrub_bytes_per_s"] == {
+    assert settings["scrub_max_bytes_per_second"] == {
         "value": "1048576",
         "source": "broker",
         "is_changed_at_run_time": True,
     }
-    assert (settings["flush_interval_ms"]["value"], settings["flush_interval_ms"]["source"]) == (
+    assert (
+        settings["log_flush_interval_ms"]["value"],
+        settings["log_flush_interval_ms"]["source"],
+    ) == (
         "2000",
         "cluster",
     )
-    assert settings["connections_max"]["source"] == "default"
+    assert settings["max_connections"]["source"] == "default"
     assert settings["data_dir"]["source"] != "default"
 
-    resets = ["--reset", "scrub_bytes_per_s@1", "--reset", "scrub_bytes_per_s"]
-    assert main.run(["cluster", "alter", *resets, "--reset", "flush_interval_ms"]) == 0
+    resets = ["--reset", "scrub_max_bytes_per_second@1", "--reset", "scrub_max_bytes_per_second"]
+    assert main.run(["cluster", "alter", *resets, "--reset", "log_flush_interval_ms"]) == 0
     capsys.readouterr()
     assert main.run(["cluster", "config"]) == 0
     (line,) = (
         each
         for each in capsys.readouterr().out.splitlines()
-        if each.startswith("scrub_bytes_per_s")
+        if each.startswith("scrub_max_bytes_per_second")
     )
     assert line.split()[-2:] == ["default", "yes"]
 
@@ -161,15 +171,18 @@ def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("scrub_bytes_per_s@7=1MiB", "there is no broker 7; there are 1"),
-        ("scrub_bytes_per_s@one=1MiB", "'one' is no node id; say scrub_bytes_per_s@1 for node 1"),
+        ("scrub_max_bytes_per_second@7=1MiB", "there is no broker 7; there are 1"),
+        (
+            "scrub_max_bytes_per_second@one=1MiB",
+            "'one' is no node id; say scrub_max_bytes_per_second@1 for node 1",
+        ),
         (
             "replication_factor@1=2",
-            "replication_factor cannot be set for one broker; those are disk_",
+            "replication_factor cannot be set for one broker; those are log_flush_",
         ),
         ("colour@1=red", "there is no cluster setting 'colour'"),
-        ("connections_max@1=5", "connections_max takes a restart of the broker"),
-        ("scrub_bytes_per_s@1=5", "scrub_bytes_per_s@1"),
+        ("max_connections@1=5", "max_connections takes a restart of the broker"),
+        ("scrub_max_bytes_per_second@1=5", "scrub_max_bytes_per_second@1"),
     ],
 )
 @pytest.mark.usefixtures("at_broker")

@@ -41,7 +41,7 @@ def test_json_has_every_field() -> None:
     found = json.loads(json.dumps(cluster_as_json(CLUSTER, with_partitions=True)))
 
     assert set(found) == {*DescribeClusterReply.__struct_fields__, "moves"}
-    assert found["nodes"][0]["failure_domain"] == "rack-a"
+    assert found["nodes"][0]["rack"] == "rack-a"
     assert found["data_losses"][0]["topic_id"] == CLUSTER.data_losses[0].topic_id.hex()
     assert found["partitions"][0]["in_sync_replicas"] == [2]
 
@@ -77,7 +77,7 @@ def test_what_is_not_as_it_should_be_is_counted_and_listed(capsys: Printed) -> N
     print_cluster(CLUSTER, with_partitions=True)
 
     printed = capsys.readouterr().out
-    assert "12: 1 without a leader, 2 below min_in_sync_replicas, 4 with replicas" in printed
+    assert "12: 1 without a leader, 2 below min_insync_replicas, 4 with replicas" in printed
     assert "3 not led by the preferred replica, 6 being moved" in printed
     lines = [line.split() for line in printed.splitlines()]
     assert ["orders", "3", "2", "9", "1,2,3", "2", "3", "4", "1", "3", "1"] in lines
@@ -106,7 +106,7 @@ def test_the_node_that_leads_is_marked_and_that_nobody_does_is_said(capsys: Prin
     print_cluster(msgspec.structs.replace(HEALTHY, controller_id=1), with_partitions=False)
     assert ["1", "10.0.0.1:8433", "rack-a", "leader", "alive", "5", "9"] in words_of(capsys)
 
-    unknown = msgspec.structs.replace(node, host="", port=0, failure_domain="", status="unknown")
+    unknown = msgspec.structs.replace(node, host="", port=0, rack="", status="unknown")
     lonely = msgspec.structs.replace(HEALTHY, controller_id=None, nodes=[unknown])
     print_cluster(lonely, with_partitions=False)
 

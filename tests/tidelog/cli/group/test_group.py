@@ -135,7 +135,7 @@ def test_a_description_shows_members(orders: str, group_server: str, capsys: Pri
 
     async def describe(client: Client) -> int:
         async with client.consumer(
-            orders, group_id=group, instance_id="one", auto_offset_reset="earliest"
+            orders, group_id=group, group_instance_id="one", auto_offset_reset="earliest"
         ) as consumer:
             await anext(consumer.records())
             found = await client.admin.describe_group(group)

@@ -47,9 +47,19 @@ def test_a_queue_is_created_described_altered_and_deleted(at_broker: None, capsy
     assert json.loads(capsys.readouterr().out)["config"]["retention_ms"] == "14d"
     main.run(["queue", "describe", "dead"])
     assert ["dead", "letters", "of", "payments"] in _words(capsys)
-    main.run(["queue", "alter", "payments", "--set", "lanes=8,1", "--reset", "dead_letter_queue"])
+    main.run(
+        [
+            "queue",
+            "alter",
+            "payments",
+            "--set",
+            "priority_weights=8,1",
+            "--reset",
+            "dead_letter_queue",
+        ]
+    )
     lines = _words(capsys)
-    assert ["lanes", "8,1", "queue"] in lines
+    assert ["priority_weights", "8,1", "queue"] in lines
     assert ["dead_letter_queue", "none", "default"] in lines
     for name in ("payments", "dead"):
         assert main.run(["queue", "delete", name, "--yes", "--with-topic"]) == 0
@@ -99,7 +109,7 @@ def test_a_topic_with_a_queue_is_not_deleted(queue: str, capsys: Printed) -> Non
     [
         (["describe", "nope"], "there is no queue 'nope'"),
         (["delete", "nope", "--yes"], "there is no queue 'nope'"),
-        (["alter", "nope", "--reset", "lanes"], "there is no queue 'nope'"),
+        (["alter", "nope", "--reset", "priority_weights"], "there is no queue 'nope'"),
         (["create", "a/b"], "'a/b' cannot be the name of a queue"),
         (["create", "a", "--partitions", "0"], "0 partitions are not possible"),
         (["create", "a", "--topic", "nope"], "there is no topic 'nope'; create it first"),
@@ -130,7 +140,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     [
         (["create"], "Missing argument 'NAME'."),
         (["create", "a", "--start", "soon"], "Invalid value for '--start': 'soon' is not a time"),
-        (["create", "a", "--config", "lanes"], "Invalid value for '--config'"),
+        (["create", "a", "--config", "priority_weights"], "Invalid value for '--config'"),
         (["create", "a", "--config", "fifo=on"], "fifo is no setting of a queue; see the options"),
         (["create", "a", "--config", "topic=b"], "topic is no setting of a queue"),
         (["alter", "a"], "say what to change: --set NAME=VALUE or --reset NAME"),

@@ -48,7 +48,7 @@ def test_people_are_told_when_and_why() -> None:
     assert loss_text(queue("unlimited", DAY_MS, 3 << 30, in_disk_bytes=1 << 20), config) == (
         "in 1 d (topic orders keeps records for 7d),"
         " or after 3.0 GiB more in a partition of topic orders (retention_bytes of 10GiB),"
-        " or after 1.0 MiB more in all topics of a broker (retention_disk_bytes)"
+        " or after 1.0 MiB more in all topics of a broker (log_retention_disk_bytes)"
     )
     assert loss_text(queue("4d", 0), config) == "at any moment (the queue keeps messages for 4d)"
     assert loss_text(queue("unlimited", None, 0), {}) == (

@@ -40,7 +40,7 @@ def test_the_only_message_that_is_refused_is_explained_without_counting(
     assert status == 1
     assert said.startswith("error: a batch of 2000")
     assert "bytes is larger than this topic's limit of" in said
-    assert said.endswith("(batch_bytes_max); 0 messages sent\n")
+    assert said.endswith("(max_message_bytes); 0 messages sent\n")
 
 
 def test_bytes_are_sent_as_they_were_given(queue: str, capsys: Printed) -> None:

@@ -44,18 +44,18 @@ def test_people_see_a_table_in_the_words_of_the_file(
     assert lines[0] == ["SETTING", "VALUE", "SOURCE"]
     assert ["listen", '"0.0.0.0:1"', file] in lines
     assert ["node_id", "2", file] in lines
-    assert ["open_files_max", "512", "default"] in lines
+    assert ["max_open_files", "512", "default"] in lines
     assert ["topic_defaults", "retention_ms", "=", '"1d"', file] in lines
 
 
 def test_what_is_wrong_is_said_with_who_said_it(
     file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TIDELOG_CONNECTIONS_MAX", "many")
+    monkeypatch.setenv("TIDELOG_MAX_CONNECTIONS", "many")
 
     status = main.run(["config", "show", "--config", file])
 
     assert status == 1
     assert capsys.readouterr().err.startswith(
-        "error: TIDELOG_CONNECTIONS_MAX: connections_max is 'many'"
+        "error: TIDELOG_MAX_CONNECTIONS: max_connections is 'many'"
     )

@@ -29,7 +29,7 @@ def test_ids_ports_and_directories_are_counted_up_in_one_failure_domain(tmp_path
     assert [plan.node_id for plan in plans] == [4, 5, 6]
     assert [plan.listen for plan in plans] == ["127.0.0.1:9000", "127.0.0.1:9001", "127.0.0.1:9002"]
     assert [plan.data_dir for plan in plans] == [str(tmp_path / name) for name in "123"]
-    assert {plan.failure_domain for plan in plans} == {socket.gethostname()}
+    assert {plan.broker_rack for plan in plans} == {socket.gethostname()}
 
 
 def test_workers_that_are_alone_are_each_others_peers(tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ def test_workers_that_are_alone_are_each_others_peers(tmp_path: Path) -> None:
 def test_peers_and_failure_domain_that_were_given_stay(tmp_path: Path) -> None:
     peers = "4=a:1,5=a:2,6=b:1"
 
-    plans = worker_plans(base(tmp_path, peers=peers, failure_domain="rack"), 2)
+    plans = worker_plans(base(tmp_path, peers=peers, broker_rack="rack"), 2)
 
-    assert {(plan.peers, plan.failure_domain) for plan in plans} == {(peers, "rack")}
+    assert {(plan.peers, plan.broker_rack) for plan in plans} == {(peers, "rack")}
 
 
 def test_what_is_advertised_is_counted_up_and_is_where_workers_reach_each_other(

@@ -35,8 +35,8 @@ def test_creating_with_json_says_everything(at_broker: None, capsys: Printed) ->
         (["create", "a", "--partitions", "0"], "0 partitions are not possible"),
         (["create", "a", "--config", "x=1"], "there is no topic setting 'x'"),
         (
-            ["create", "a", "--config", "min_in_sync_replicas=2"],
-            "min_in_sync_replicas is 2, it must be at most 1, the number of replicas",
+            ["create", "a", "--config", "min_insync_replicas=2"],
+            "min_insync_replicas is 2, it must be at most 1, the number of replicas",
         ),
         (["create", "a", "--replication-factor", "2"], "2 replicas are not possible"),
         (["delete-records", "nope", "--partition", "0", "--all"], "there is no topic 'nope'"),
@@ -58,11 +58,11 @@ def test_what_cannot_be_done_is_said_in_one_line(
 def test_more_replicas_in_sync_than_there_are_cannot_be_asked_for(
     topic: str, capsys: Printed
 ) -> None:
-    status = main.run(["topic", "alter", topic, "--set", "min_in_sync_replicas=2"])
+    status = main.run(["topic", "alter", topic, "--set", "min_insync_replicas=2"])
 
     said = capsys.readouterr()
     assert (status, said.out) == (1, "")
-    complaint = "error: min_in_sync_replicas is 2, it must be at most 1, the number of replicas"
+    complaint = "error: min_insync_replicas is 2, it must be at most 1, the number of replicas"
     assert said.err.startswith(complaint)
     assert said.err.count("\n") == 1
 
@@ -164,7 +164,7 @@ def test_usage_is_printed_for_one_topic_and_for_all(topic: str, capsys: Printed)
 @pytest.mark.usefixtures("at_broker")
 def test_a_topic_is_described_with_who_gave_each_setting(capsys: Printed) -> None:
     assert main.run(["topic", "create", "given", "--config", "retention_ms=1d"]) == 0
-    assert main.run(["cluster", "alter", "--set", "min_in_sync_replicas=1"]) == 0
+    assert main.run(["cluster", "alter", "--set", "min_insync_replicas=1"]) == 0
     capsys.readouterr()
 
     assert main.run(["topic", "describe", "given"]) == 0
@@ -172,6 +172,6 @@ def test_a_topic_is_described_with_who_gave_each_setting(capsys: Printed) -> Non
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     sources = {line[0]: line[-1] for line in lines if len(line) == 3}
     assert sources["retention_ms"] == "topic"
-    assert sources["min_in_sync_replicas"] == "cluster"
+    assert sources["min_insync_replicas"] == "cluster"
     assert sources["segment_ms"] == "default"
-    assert main.run(["cluster", "alter", "--reset", "min_in_sync_replicas"]) == 0
+    assert main.run(["cluster", "alter", "--reset", "min_insync_replicas"]) == 0
