@@ -17,8 +17,8 @@ from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
 from tidelog.coordinator.metadata.broker_delta import Delta
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.raft.errors import ProposalRefusedError
-from tidelog.coordinator.raft_node.peer_client import Peers
-from tidelog.coordinator.raft_node.transport import RaftLinks
+from tidelog.coordinator.raft_node.peer_client import PeerClient
+from tidelog.coordinator.raft_node.transport import RaftTransport
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -74,15 +74,15 @@ class ClusterNode:
         self.raft.on_role(self.metadata.role_changed)
         self.addresses = AddressBook(addresses, lambda: self.metadata.state)
         address_of = self.addresses.address_of
-        self._links = RaftLinks(
+        self._links = RaftTransport(
             env, nursery, name=name, cluster_id=self.raft.cluster_id, address_of=address_of
         )
         self.controller = Controller(
             env, self.raft, self.metadata, refused_since=self._links.refused_since
         )
-        self.peers = Peers(env, nursery, name=name, address_of=address_of)
+        self.peers = PeerClient(env, nursery, name=name, address_of=address_of)
         # They may have moved, all at once, since they were registered.
-        self._peers_by_configuration = Peers(env, nursery, name=name, address_of=addresses.get)
+        self._peers_by_configuration = PeerClient(env, nursery, name=name, address_of=addresses.get)
         self.submission = Submission(
             self.raft, self.metadata, self.controller, peers=self.peers, addresses=self.addresses
         )

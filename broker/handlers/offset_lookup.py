@@ -17,7 +17,7 @@ from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.raft.membership import check_cluster
 from tidelog.coordinator.raft_node.node import RaftNode
-from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
@@ -43,7 +43,7 @@ class LogExtents:
         partitions: LedPartitions,
         *,
         offsets: OffsetsHandler,
-        peers: Peers,
+        peers: PeerClient,
         nursery: trio.Nursery,
     ) -> None:
         """Look into `partitions` with `offsets`; ask `peers` about what they lead, in `nursery`."""

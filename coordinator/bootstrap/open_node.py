@@ -193,7 +193,7 @@ async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) 
     vote, meta = stored.vote, stored.snapshot.meta
     begin = StoredState(vote.hard_state, meta, tuple(stored.entries))
     try:
-        core = RaftCore(vote.identity, begin, RaftConfig(), dice=env.random)
+        core = RaftCore(vote.identity, begin, RaftConfig(), random=env.random)
     except DamagedLogError as error:
         raise DamagedStorageError(f"{files.disk.root}/{METADATA_DIRECTORY}: {error}") from error
     voters = meta.membership.voters if meta.index == 0 else ()

@@ -26,7 +26,7 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.raft.membership import Identity, check_cluster
 from tidelog.coordinator.raft_node.node import RaftNode
-from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.errors import (
     BrokerNotReadyError,
     ConnectionLostError,
@@ -64,7 +64,7 @@ class Submission:
         metadata: ReplicatedMetadata,
         controller: Controller,
         *,
-        peers: Peers,
+        peers: PeerClient,
         addresses: AddressBook,
     ) -> None:
         """Decide with `metadata` and `controller` while `node` leads, else ask `peers`."""

@@ -30,7 +30,10 @@ from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.coordinator.raft.ready import AddLearner, MembershipChange, Remove
 from tidelog.coordinator.raft_node.node import RaftNode
-from tidelog.coordinator.raft_node.pending_proposals import LostCommandError, OvertakenCommandError
+from tidelog.coordinator.raft_node.pending_proposals import (
+    LostProposalError,
+    OvertakenProposalError,
+)
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -226,7 +229,7 @@ class Controller:
     async def _change_membership(self, change: MembershipChange) -> None:
         try:
             await self._node.change_membership(change)
-        except (ProposalRefusedError, LostCommandError, OvertakenCommandError) as error:
+        except (ProposalRefusedError, LostProposalError, OvertakenProposalError) as error:
             raise NotControllerError(f"the members cannot be changed now: {error}") from error
 
     def _of_this_term(self) -> tuple[BrokerSessions, PreferredLeaders]:

@@ -31,9 +31,9 @@ from tidelog.coordinator.metadata.transaction_commands import expire
 from tidelog.coordinator.raft.errors import PayloadTooLargeError, ProposalRefusedError
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.pending_proposals import (
-    LostCommandError,
-    OvertakenCommandError,
-    WaitingCommand,
+    LostProposalError,
+    OvertakenProposalError,
+    PendingProposal,
 )
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -75,7 +75,7 @@ class ReplicatedMetadata:
         self._groups = ConsumerGroups()
         self._controller: ClusterMachine | None = None
         self._controller_term = -1
-        self._last: WaitingCommand | None = None
+        self._last: PendingProposal | None = None
         """The entry that was proposed last in this term."""
         self._listeners: list[Listener] = []
 
@@ -200,7 +200,7 @@ class ReplicatedMetadata:
             if not self._node.has_room_for(_RELIEF_BYTES if is_relief else _ROOM_BYTES):
                 raise DiskFullError("the disk of the node that leads the cluster is full")
 
-    async def wait_committed(self, last: WaitingCommand) -> None:
+    async def wait_committed(self, last: PendingProposal) -> None:
         """Wait until an entry of this node, and so all that it proposed before, is committed.
 
         Raises:
@@ -210,11 +210,11 @@ class ReplicatedMetadata:
         with trio.move_on_after(COMMIT_TIMEOUT_S):
             try:
                 await last.wait()
-            except LostCommandError as error:
+            except LostProposalError as error:
                 raise NotControllerError(
                     f"node {self._node.identity.node_id} was deposed before this was decided"
                 ) from error
-            except OvertakenCommandError as error:
+            except OvertakenProposalError as error:
                 raise RequestTimedOutError(
                     f"node {self._node.identity.node_id} was deposed while this was decided; it"
                     " may have been carried out"

@@ -20,7 +20,7 @@ from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft_node.node import RaftNode
-from tidelog.coordinator.raft_node.pending_proposals import WaitingCommand
+from tidelog.coordinator.raft_node.pending_proposals import PendingProposal
 from tidelog.wire.errors import (
     LogOfflineError,
     NotControllerError,
@@ -50,7 +50,7 @@ class GroupLeadership:
         self._config = config
         self._leading: GroupLeading | None = None
         self._term = -1
-        self._last: WaitingCommand | None = None
+        self._last: PendingProposal | None = None
         """The entry that was proposed last in this term."""
         self._last_at = 0.0
         self._confirmed_at = float("-inf")

@@ -23,15 +23,15 @@ serves many. `docs/raft.md` explains the rest.
 
 | module | |
 |---|---|
-| `core` | `RaftCore`: the roles of a node and what moves it from one to another |
-| `leadership` | what a leader knows and does in its term |
-| `following` | how a node takes in the log of its leader |
-| `candidacy` | the votes of one campaign, and when to begin one |
+| `core` | `RaftCore`: the roles of a node and its transitions |
+| `leader` | `Leader`: the state of a leader in its term |
+| `follower` | `Follower`: how a node takes in the log of its leader |
+| `candidate` | `Candidate`: the votes of one campaign; the election timeout |
 | `reads` | ReadIndex: reads that wait until a majority has confirmed the leader |
 | `progress` | what a leader knows of one follower |
 | `log` | the log, its memberships and its snapshot |
-| `promises` | term and vote, and the messages that wait until they are durable |
-| `writing` | the one write that is on its way to the disk |
+| `hard_state` | `HardStateGate`: term and vote, and the messages that wait until they are durable |
+| `pending_write` | `PendingWrite`: the one write that is on its way to the disk |
 | `ready` | what goes between the core and its shell |
 | `membership`, `messages`, `config`, `errors` | declarations |
 """

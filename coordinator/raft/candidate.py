@@ -1,4 +1,4 @@
-"""When to stand for election, and the votes of one campaign.
+"""The election timeout, and the state of a candidate.
 
 Pure: no clock; time comes as ticks, and randomness from the caller.
 """
@@ -9,7 +9,7 @@ from typing import Protocol, final
 from tidelog.coordinator.raft.membership import Identity, Membership
 
 
-class Dice(Protocol):
+class Random(Protocol):
     """The part of `random.Random` that elections need."""
 
     def randrange(self, stop: int, /) -> int:
@@ -25,10 +25,10 @@ class ElectionTimer:
     rarely stand at the same time, and not again and again.
     """
 
-    def __init__(self, election_ticks: int, dice: Dice) -> None:
+    def __init__(self, election_ticks: int, random: Random) -> None:
         """Begin to wait."""
         self._election_ticks = election_ticks
-        self._dice = dice
+        self._random = random
         self.elapsed_ticks = 0
         """Since the last reset."""
         self._timeout_ticks = 0
@@ -42,7 +42,7 @@ class ElectionTimer:
     def reset(self) -> None:
         """Begin to wait anew."""
         self.elapsed_ticks = 0
-        self._timeout_ticks = self._election_ticks + self._dice.randrange(self._election_ticks)
+        self._timeout_ticks = self._election_ticks + self._random.randrange(self._election_ticks)
 
     def tick(self) -> bool:
         """Let a tick pass; return whether the wait is over."""
@@ -51,8 +51,8 @@ class ElectionTimer:
 
 
 @final
-class Campaign:
-    """The answers that a candidate has got so far, in one round of votes or pre-votes."""
+class Candidate:
+    """The votes, or pre-votes, that one campaign has received so far."""
 
     def __init__(self) -> None:
         """Begin with no answers."""

@@ -21,13 +21,13 @@ class RaftConfig:
     """A leader lets its followers hear of it so often."""
 
     election_ticks: int = 10
-    """A follower that hears of no leader for this long, and up to twice as long by chance, stands
-    for election; a leader that does not hear of a majority for this long steps down. Ten times
+    """A follower that hears of no leader for this long, and up to twice as long by chance,
+    campaigns; a leader that does not hear of a majority for this long steps down. Ten times
     the heartbeat at least lets a few of them be lost."""
 
     write_ticks_max: int = 50
     """A leader whose disk takes so long for a write lets another voter lead: nothing can be applied
-    here meanwhile, although the others go on committing. It does not stand before the disk answers.
+    here meanwhile, although the others go on committing. It does not campaign before the disk answers.
     A disk that is full counts as one that does not answer."""
 
     append_bytes_max: int = 1 * MiB

@@ -16,7 +16,7 @@ answer begin again with the next timeout.
 from collections.abc import Callable
 from typing import Any, final
 
-from tidelog.coordinator.raft.candidate import Campaign, Dice, ElectionTimer
+from tidelog.coordinator.raft.candidate import Candidate, ElectionTimer, Random
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.errors import (
     LeadershipMovingError,
@@ -25,9 +25,9 @@ from tidelog.coordinator.raft.errors import (
     PayloadTooLargeError,
     UncommittedLimitError,
 )
-from tidelog.coordinator.raft.follower import Following
-from tidelog.coordinator.raft.hard_state import Promises
-from tidelog.coordinator.raft.leader import Leadership
+from tidelog.coordinator.raft.follower import Follower
+from tidelog.coordinator.raft.hard_state import HardStateGate
+from tidelog.coordinator.raft.leader import Leader
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.membership import Identity, Membership, encode_membership
 from tidelog.coordinator.raft.messages import (
@@ -48,7 +48,7 @@ from tidelog.coordinator.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from tidelog.coordinator.raft.pending_write import Writing
+from tidelog.coordinator.raft.pending_write import PendingWrite
 from tidelog.coordinator.raft.progress import Progress
 from tidelog.coordinator.raft.ready import (
     EMPTY_READY,
@@ -65,8 +65,8 @@ from tidelog.coordinator.raft.role import Role
 class RaftCore:
     """A node: messages, ticks and proposals in; `Ready` out.
 
-    Invariant: there is a `Leadership` exactly while the role is LEADER, and a `Campaign` exactly
-    while it is PRE_CANDIDATE or CANDIDATE. Every input sets `_is_dirty`.
+    Invariant: there is a `Leader` exactly while the role is LEADER, and a `Candidate` exactly while
+    it is PRE_CANDIDATE or CANDIDATE. Every input sets `_is_dirty`.
     """
 
     def __init__(
@@ -75,21 +75,21 @@ class RaftCore:
         stored: StoredState,
         config: RaftConfig,
         *,
-        dice: Dice,
+        random: Random,
         is_damaged: bool = False,
     ) -> None:
         """Start, or start again, with what is on disk.
 
-        The only voter of a cluster stands for election at once; there is nobody to wait for.
+        The only voter of a cluster campaigns at once; there is no other node to wait for.
 
         Args:
             identity: This node and its disk.
             stored: What the disk has.
             config: The same on all nodes.
-            dice: A `random.Random` of this node's own, for election timeouts.
+            random: A `random.Random` of this node's own, for election timeouts.
             is_damaged: The disk has lost something that this identity may have promised. The node
-                then says nothing at all, for ever: neither its votes nor what it says about its log
-                can be believed (I71). The shell starts it under a new disk id with nothing stored,
+                then sends nothing, for ever: it could vote twice in a term, or acknowledge entries
+                that it has lost (I71). The shell starts it under a new disk id with nothing stored,
                 and it becomes useful again as a learner.
 
         Raises:
@@ -99,21 +99,19 @@ class RaftCore:
         self.is_damaged = is_damaged
         self._config = config
         self._log = RaftLog(stored.snapshot, stored.entries)
-        self._promises = Promises(stored.hard_state)
+        self._hard_state = HardStateGate(stored.hard_state)
         if self._log.last.term > self.term and not is_damaged:
             # A crash came between the two writes.
-            self._promises.begin_term(self._log.last.term)
-        self._timer = ElectionTimer(config.election_ticks, dice)
+            self._hard_state.advance_term(self._log.last.term)
+        self._timer = ElectionTimer(config.election_ticks, random)
         self._is_dirty = True
         """An input arrived since `ready` returned all there was."""
         self._role = Role.FOLLOWER
         self._leader: Identity | None = None
-        self._leadership: Leadership | None = None
-        self._campaign: Campaign | None = None
-        self._following = Following(
-            identity, self._log, unsynced_bytes_max=config.unsynced_bytes_max
-        )
-        self._writing = Writing(self._promises, self._log, config.write_ticks_max)
+        self._leader_state: Leader | None = None
+        self._candidate: Candidate | None = None
+        self._follower = Follower(identity, self._log, unsynced_bytes_max=config.unsynced_bytes_max)
+        self._pending_write = PendingWrite(self._hard_state, self._log, config.write_ticks_max)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             PreVoteRequest: self._on_pre_vote_request,
             PreVoteReply: self._on_pre_vote_reply,
@@ -125,8 +123,8 @@ class RaftCore:
             SnapshotRequest: self._on_snapshot_request,
             TimeoutNow: self._on_timeout_now,
         }
-        if self.membership.voters == (identity,) and self._may_stand():
-            self._stand()
+        if self.membership.voters == (identity,) and self._is_promotable():
+            self._campaign()
 
     # What others may want to know.
 
@@ -138,7 +136,7 @@ class RaftCore:
     @property
     def term(self) -> int:
         """The highest term that this node has met."""
-        return self._promises.term
+        return self._hard_state.term
 
     @property
     def leader(self) -> Identity | None:
@@ -163,37 +161,39 @@ class RaftCore:
     @property
     def progress(self) -> dict[int, Progress]:
         """On the leader, how far the others are, by node id; otherwise empty. Only to look at."""
-        return {} if self._leadership is None else self._leadership.progress
+        return {} if self._leader_state is None else self._leader_state.progress
 
     # What comes in.
 
     def tick(self) -> None:
         """Let a tick pass."""
         self._is_dirty = True
-        self._writing.tick()
-        leadership = self._leadership
-        if leadership is not None:
-            leadership.tick()
-            if not leadership.hears_majority():
+        self._pending_write.tick()
+        leader_state = self._leader_state
+        if leader_state is not None:
+            leader_state.tick()
+            if not leader_state.is_quorum_active():
                 self._step_down()
-            elif self._writing.is_stuck and self.membership.others(self.identity):
-                self._hand_over(leadership)
+            elif self._pending_write.is_stuck and self.membership.others(self.identity):
+                self._resign(leader_state)
         elif self._timer.tick():
             self._step_down()
-            if self._may_stand():
-                self._ask_whether_to_stand()
+            if self._is_promotable():
+                self._pre_campaign()
 
     def step(self, message: Message) -> None:
         """Take in a message; late, doubled and foreign ones do no harm."""
         if self.is_damaged or message.target != self.identity or message.sender == self.identity:
             return
         if isinstance(message, Report) and message.sender not in self.membership.members:
-            return  # a node that was removed, or its id with another disk (I75)
+            # A removed node, or its id with another disk: were its reports counted, a majority
+            # could consist of nodes that do not have the log (I75).
+            return
         self._is_dirty = True
         if message.term > self.term and not isinstance(message, PreVoteRequest):
-            if isinstance(message, VoteRequest) and not self._may_meet_term_of(message):
+            if isinstance(message, VoteRequest) and not self._may_advance_term(message):
                 return
-            self._meet_term(message.term)
+            self._advance_term(message.term)
         if message.term == self.term or not isinstance(message, OfOneTerm):
             self._handlers[type(message)](message)
 
@@ -208,7 +208,7 @@ class RaftCore:
         Raises:
             ProposalRefusedError: Nothing was appended; see `coordinator.raft.errors`.
         """
-        self._leading()
+        self._require_leader()
         if len(payload) > self._config.payload_bytes_max:
             raise PayloadTooLargeError(
                 f"a command of {len(payload)} bytes is too large, the limit is"
@@ -234,10 +234,10 @@ class RaftCore:
         Raises:
             NotRaftLeaderError: Ask the leader.
         """
-        if self._leadership is None:
+        if self._leader_state is None:
             raise self._not_leader()
         self._is_dirty = True
-        self._leadership.ask_read(context)
+        self._leader_state.ask_read(context)
 
     def change_membership(self, change: MembershipChange) -> EntryId:
         """Append a change of the membership; it is in force at once. The leader only.
@@ -246,10 +246,10 @@ class RaftCore:
             MembershipRefusedError: It is not possible, or not yet.
             ProposalRefusedError: As for `propose`.
         """
-        leadership = self._leading()
-        membership = leadership.changed_membership(change)
+        leader_state = self._require_leader()
+        membership = leader_state.changed_membership(change)
         entry_id = self._append(EntryKind.MEMBERSHIP, encode_membership(membership))
-        leadership.follow_membership()
+        leader_state.follow_membership()
         self._advance_commit()
         return entry_id
 
@@ -263,19 +263,19 @@ class RaftCore:
             MembershipRefusedError: The node cannot lead.
             ProposalRefusedError: As for `propose`.
         """
-        leadership = self._leading()
+        leader_state = self._require_leader()
         target = self.membership.identity_of(node_id)
         if target is None or target not in self.membership.voters:
             raise MembershipRefusedError(f"node {node_id} is no voter and cannot lead")
         if target != self.identity:
             self._is_dirty = True
-            leadership.begin_transfer(target)
+            leader_state.begin_transfer(target)
 
     def report_failure(self, node_id: int) -> None:
         """Take note that messages or a snapshot for a node did not arrive; speeds up repair."""
-        if self._leadership is not None:
+        if self._leader_state is not None:
             self._is_dirty = True
-            self._leadership.take_failure(node_id)
+            self._leader_state.take_failure(node_id)
 
     def snapshot_meta(self, index: int) -> SnapshotMeta:
         """Return what a snapshot of the state machine is to be stored with.
@@ -303,13 +303,13 @@ class RaftCore:
         if not self._is_dirty:
             return EMPTY_READY
         reads: tuple[ReadState, ...] = ()
-        if self._leadership is not None:
-            for message in self._leadership.take_messages():
-                self._promises.post(message)
-            reads = tuple(self._leadership.take_reads())
+        if self._leader_state is not None:
+            for message in self._leader_state.take_messages():
+                self._hard_state.post(message)
+            reads = tuple(self._leader_state.take_reads())
         ready = Ready(
-            self._writing.begin(),
-            self._promises.take_messages(),
+            self._pending_write.begin(),
+            self._hard_state.take_messages(),
             self._log.take_installed(),
             self._log.take_committed(bytes_max=self._config.committed_bytes_max),
             reads,
@@ -320,53 +320,55 @@ class RaftCore:
     def synced(self, write: Write) -> None:
         """Take note that a write is durable."""
         self._is_dirty = True
-        has_more = self._writing.end(write)
-        if self._role is Role.CANDIDATE and self._promises.is_durable:
+        has_more = self._pending_write.end(write)
+        if self._role is Role.CANDIDATE and self._hard_state.is_durable:
             self._count_vote(self.identity, is_granted=True)
-        elif self._leadership is not None:
+        elif self._leader_state is not None:
             self._advance_commit()
         elif self._leader is not None and has_more:
-            self._promises.post(self._following.report(self._leader, self.term))
+            self._hard_state.post(self._follower.report(self._leader, self.term))
 
     # Elections.
 
-    def _may_stand(self) -> bool:
-        is_able = not (self.is_damaged or self._writing.is_stuck or self._log.is_snapshot_unsynced)
-        return is_able and self.identity in self._log.voters_needed
+    def _is_promotable(self) -> bool:
+        is_able = not (
+            self.is_damaged or self._pending_write.is_stuck or self._log.is_snapshot_unsynced
+        )
+        return is_able and self.identity in self._log.promotable_voters
 
-    def _ask_whether_to_stand(self) -> None:
+    def _pre_campaign(self) -> None:
         self._role = Role.PRE_CANDIDATE
-        self._campaign = Campaign()
+        self._candidate = Candidate()
         for voter in self.membership.others(self.identity):
-            self._promises.post(PreVoteRequest(self.identity, voter, self.term, self.last))
+            self._hard_state.post(PreVoteRequest(self.identity, voter, self.term, self.last))
         self._count_vote(self.identity, is_granted=True)
 
-    def _stand(self, *, is_transfer: bool = False) -> None:
-        self._meet_term(self.term + 1)
-        self._promises.vote_for(self.identity)
+    def _campaign(self, *, is_transfer: bool = False) -> None:
+        self._advance_term(self.term + 1)
+        self._hard_state.vote_for(self.identity)
         self._role = Role.CANDIDATE
-        self._campaign = Campaign()
+        self._candidate = Candidate()
         self._timer.reset()
         for voter in self.membership.others(self.identity):
             request = VoteRequest(self.identity, voter, self.term, self.last, is_transfer)
-            self._promises.post(request)
+            self._hard_state.post(request)
         # The own vote counts when it is durable, like any other: `synced` counts it.
 
     def _count_vote(self, voter: Identity, *, is_granted: bool) -> None:
-        assert self._campaign is not None
-        self._campaign.record(voter, is_granted=is_granted)
-        if not self._campaign.is_won(self.membership):
+        assert self._candidate is not None
+        self._candidate.record(voter, is_granted=is_granted)
+        if not self._candidate.is_won(self.membership):
             return
         if self._role is Role.PRE_CANDIDATE:
-            self._stand()
+            self._campaign()
         else:
-            self._lead()
+            self._become_leader()
 
-    def _lead(self) -> None:
+    def _become_leader(self) -> None:
         self._role = Role.LEADER
         self._leader = self.identity
-        self._campaign = None
-        self._leadership = Leadership(self.identity, self.term, self._log, config=self._config)
+        self._candidate = None
+        self._leader_state = Leader(self.identity, self.term, self._log, config=self._config)
         self._append(EntryKind.TERM_START, b"")
 
     def _on_pre_vote_request(self, request: PreVoteRequest) -> None:
@@ -376,7 +378,7 @@ class RaftCore:
             and self._is_up_to_date(request.last)
         )
         reply = PreVoteReply(self.identity, request.sender, self.term, request.term, is_granted)
-        self._promises.post(reply)
+        self._hard_state.post(reply)
 
     def _on_pre_vote_reply(self, reply: PreVoteReply) -> None:
         if self._role is Role.PRE_CANDIDATE and reply.asked_term == self.term:
@@ -385,47 +387,52 @@ class RaftCore:
     def _on_vote_request(self, request: VoteRequest) -> None:
         is_granted = (
             request.term == self.term
-            and self._promises.voted_for in {None, request.sender}
+            and self._hard_state.voted_for in {None, request.sender}
             and self._is_up_to_date(request.last)
         )
         if is_granted:
-            self._promises.vote_for(request.sender)
+            self._hard_state.vote_for(request.sender)
             self._timer.reset()
-        self._promises.post(VoteReply(self.identity, request.sender, self.term, is_granted))
+        self._hard_state.post(VoteReply(self.identity, request.sender, self.term, is_granted))
 
     def _on_vote_reply(self, reply: VoteReply) -> None:
         if self._role is Role.CANDIDATE:
             self._count_vote(reply.sender, is_granted=reply.is_granted)
 
     def _on_timeout_now(self, _: TimeoutNow) -> None:
-        if self._leadership is None and self._may_stand():
-            self._stand(is_transfer=True)
+        if self._leader_state is None and self._is_promotable():
+            self._campaign(is_transfer=True)
 
-    def _may_meet_term_of(self, request: VoteRequest) -> bool:
-        """Return whether a later term begins here, so that a healthy leader is deposed (I74)."""
+    def _may_advance_term(self, request: VoteRequest) -> bool:
+        """Return whether a later term may begin here.
+
+        Not while there is a live leader: a node that returns from a partition, or was removed and
+        does not know it, would depose it again and again (I74). A transfer is requested by the
+        leader itself.
+        """
         return request.is_transfer or not self._has_live_leader()
 
     def _has_live_leader(self) -> bool:
-        """Return whether there is no reason to elect anybody.
+        """Return whether there is no reason for an election (the leader lease of etcd).
 
-        A leader that is one still hears a majority, or it would have stepped down.
+        A leader still hears a majority, or it would have stepped down.
         """
         return self._leader is not None and (
-            self._leadership is not None or self._timer.is_within_minimum
+            self._leader_state is not None or self._timer.is_within_minimum
         )
 
     def _is_up_to_date(self, last: EntryId) -> bool:
         own = self._log.last
         return (last.term, last.index) >= (own.term, own.index)
 
-    # Following.
+    # As a follower.
 
-    def _meet_term(self, term: int) -> None:
-        if self._leadership is not None:
+    def _advance_term(self, term: int) -> None:
+        if self._leader_state is not None:
             self._timer.reset()
-        self._promises.begin_term(term)
+        self._hard_state.advance_term(term)
         self._become_follower()
-        self._following = Following(
+        self._follower = Follower(
             self.identity, self._log, unsynced_bytes_max=self._config.unsynced_bytes_max
         )
 
@@ -436,11 +443,11 @@ class RaftCore:
     def _become_follower(self) -> None:
         self._role = Role.FOLLOWER
         self._leader = None
-        self._leadership = None
-        self._campaign = None
+        self._leader_state = None
+        self._candidate = None
 
     def _follow(self, leader: Identity) -> None:
-        assert self._leadership is None, "there is one leader in a term"
+        assert self._leader_state is None, "there is one leader in a term"
         if self._leader is None:
             self._become_follower()
             self._leader = leader
@@ -448,45 +455,45 @@ class RaftCore:
 
     def _on_append_request(self, request: AppendRequest) -> None:
         if request.term < self.term:
-            self._promises.post(self._following.refusal(request, self.term))
+            self._hard_state.post(self._follower.refusal(request, self.term))
             return
         self._follow(request.sender)
-        self._promises.post(self._following.take_entries(request))
+        self._hard_state.post(self._follower.take_entries(request))
 
     def _on_snapshot_request(self, request: SnapshotRequest) -> None:
         if request.term < self.term:
-            self._promises.post(self._following.report(request.sender, self.term))
+            self._hard_state.post(self._follower.report(request.sender, self.term))
             return
         self._follow(request.sender)
-        self._promises.post(self._following.take_snapshot(request))
+        self._hard_state.post(self._follower.take_snapshot(request))
 
-    # Leading.
+    # As the leader.
 
     def _on_append_reply(self, reply: AppendReply) -> None:
-        if self._leadership is not None:
-            self._leadership.take_reply(reply)
+        if self._leader_state is not None:
+            self._leader_state.take_reply(reply)
             self._advance_commit()
 
     def _on_append_refusal(self, refusal: AppendRefusal) -> None:
-        if self._leadership is not None:
-            self._leadership.take_refusal(refusal)
+        if self._leader_state is not None:
+            self._leader_state.take_refusal(refusal)
 
     def _advance_commit(self) -> None:
-        leadership = self._leadership
-        if leadership is None:
+        leader_state = self._leader_state
+        if leader_state is None:
             return
-        index = leadership.committable_index()
+        index = leader_state.committable_index()
         if index <= self._log.commit_index:
             return
         self._log.commit_to(index)
         is_removed = self.identity not in self.membership.voters
         if is_removed and self._log.membership_index <= index:
-            self._hand_over(leadership)
+            self._resign(leader_state)
 
-    def _hand_over(self, leadership: Leadership) -> None:
-        """Let the best of the other voters stand for election, and stop leading."""
-        for message in leadership.farewell():
-            self._promises.post(message)
+    def _resign(self, leader_state: Leader) -> None:
+        """Let the voter with the longest log campaign at once, and step down."""
+        for message in leader_state.resignation():
+            self._hard_state.post(message)
         self._step_down()
 
     def _append(self, kind: EntryKind, payload: bytes) -> EntryId:
@@ -495,15 +502,15 @@ class RaftCore:
         self._is_dirty = True
         return entry.entry_id
 
-    def _leading(self) -> Leadership:
-        if self._leadership is None:
+    def _require_leader(self) -> Leader:
+        if self._leader_state is None:
             raise self._not_leader()
-        target = self._leadership.transfer_target
+        target = self._leader_state.transfer_target
         if target is not None:
             raise LeadershipMovingError(
                 f"leadership is moving to node {target.node_id}; try again in a moment"
             )
-        return self._leadership
+        return self._leader_state
 
     def _not_leader(self) -> NotRaftLeaderError:
         if self._leader is None:

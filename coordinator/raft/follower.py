@@ -1,4 +1,4 @@
-"""How a node takes in the log of its leader.
+"""The state of a follower: how it takes in the log of its leader.
 
 Pure: no clock, no I/O.
 
@@ -21,8 +21,8 @@ from tidelog.coordinator.raft.messages import (
 
 
 @final
-class Following:
-    """One node's agreement with the leader of the current term."""
+class Follower:
+    """One node as a follower in the current term."""
 
     def __init__(self, identity: Identity, log: RaftLog, *, unsynced_bytes_max: int) -> None:
         """Begin a term: what is committed agrees with every later leader's log."""
@@ -71,7 +71,7 @@ class Following:
             request.sender,
             term,
             previous.index,
-            self._log.last_not_above(limit),
+            self._log.find_conflict_by_term(limit),
             request.attempt,
             request.read_round,
         )

@@ -16,7 +16,7 @@ from tidelog.coordinator.raft.ready import HardState
 
 
 @final
-class Promises:
+class HardStateGate:
     """The hard state in memory and on disk.
 
     Invariant: the term never falls; the vote of a term, once given, never changes.
@@ -44,7 +44,7 @@ class Promises:
         """The disk knows term and vote."""
         return self._durable == self._current
 
-    def begin_term(self, term: int) -> None:
+    def advance_term(self, term: int) -> None:
         """Go to a later term, in which nobody has the vote yet."""
         assert term > self._current.term
         self._current = HardState(term)

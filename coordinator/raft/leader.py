@@ -1,6 +1,6 @@
-"""What a leader knows and does in one term.
+"""The state of a leader in one term.
 
-Pure: no clock, no I/O. Made when an election is won, and dropped when the term is over for this
+Pure: no clock, no I/O. Created when an election is won, and dropped when the term is over for this
 node: there is nothing to undo. What is to be sent is decided in one place, `take_messages`, from
 what is known at that time; so whatever comes in together goes out together.
 """
@@ -27,8 +27,8 @@ from tidelog.coordinator.raft.ready import AddLearner, MembershipChange, Promote
 
 
 @final
-class Leadership:
-    """One node, leader in one term."""
+class Leader:
+    """One node as the leader of one term."""
 
     def __init__(self, identity: Identity, term: int, log: RaftLog, *, config: RaftConfig) -> None:
         """Begin to lead; every other member counts as heard of just now."""
@@ -54,7 +54,11 @@ class Leadership:
 
     @property
     def has_term_committed(self) -> bool:
-        """An entry of the own term is committed, and so the commit index is up to date (I67)."""
+        """An entry of the own term is committed, and so the commit index is up to date.
+
+        Before that, a previous leader may have committed entries of which this one does not know
+        that they are committed (I67).
+        """
         return self._log.term_at(self._log.commit_index) == self.term
 
     @property
@@ -62,8 +66,12 @@ class Leadership:
         """The other members by their node id."""
         return {identity.node_id: progress for identity, progress in self._progress.items()}
 
-    def hears_majority(self) -> bool:
-        """Return whether a majority of the voters has answered within the last election timeout."""
+    def is_quorum_active(self) -> bool:
+        """Return whether a majority of the voters has answered within the last election timeout.
+
+        A leader without one steps down (CheckQuorum of etcd): it can commit nothing, and clients
+        would go on asking it (I74).
+        """
         alive = [
             identity
             for identity, progress in self._progress.items()
@@ -110,7 +118,7 @@ class Leadership:
     def take_refusal(self, refusal: AppendRefusal) -> None:
         """A follower does not have what was to be followed up."""
         progress = self._hear(refusal.sender, refusal.read_round)
-        agreed = self._log.last_not_above(refusal.hint)
+        agreed = self._log.find_conflict_by_term(refusal.hint)
         next_index = min(agreed.index, refusal.hint.index) + 1
         progress.refused(refusal.previous_index, next_index, refusal.attempt)
 
@@ -181,13 +189,13 @@ class Leadership:
                 )
 
     def begin_transfer(self, target: Identity) -> None:
-        """Let `target` stand for election as soon as it has all entries."""
+        """Let `target` campaign as soon as it has all entries."""
         self._transfer_target = target
         self._transfer_since_ticks = self._now_ticks
         self._is_transfer_sent = False
 
-    def farewell(self) -> list[Message]:
-        """Return the message by which a leader that cannot go on passes leadership on."""
+    def resignation(self) -> list[Message]:
+        """Return the message with which a leader that cannot go on has another voter campaign."""
         voters = self._log.membership.others(self._identity)
         best = max(voters, key=lambda voter: self._progress[voter].match_index)
         return [TimeoutNow(self._identity, best, self.term)]
@@ -202,16 +210,16 @@ class Leadership:
             is_due = True
         messages: list[Message] = []
         for identity, progress in self._progress.items():
-            self._feed(identity, progress, messages, is_due=is_due)
+            self._replicate_to(identity, progress, messages, is_due=is_due)
         if self._log.membership_index <= self._log.commit_index:
-            self._forget_who_left()
+            self._forget_removed()
         target = self._transfer_target
         if target is not None and not self._is_transfer_sent and self._has_all(target):
             self._is_transfer_sent = True
             messages.append(TimeoutNow(self._identity, target, self.term))
         return messages
 
-    def _feed(
+    def _replicate_to(
         self, identity: Identity, progress: Progress, messages: list[Message], *, is_due: bool
     ) -> None:
         log = self._log
@@ -297,7 +305,7 @@ class Leadership:
                 f" has caught up to {self._config.promotion_lag_entries_max}"
             )
 
-    def _forget_who_left(self) -> None:
+    def _forget_removed(self) -> None:
         members = self._log.membership.members
         if len(self._progress) >= len(members):
             for identity in [known for known in self._progress if known not in members]:

@@ -78,8 +78,8 @@ class RaftLog:
         return self._memberships[-1][1]
 
     @property
-    def voters_needed(self) -> tuple[Identity, ...]:
-        """Who must stand for election when there is no leader.
+    def promotable_voters(self) -> tuple[Identity, ...]:
+        """Voters that must be able to campaign when there is no leader.
 
         Also a voter whose removal is appended and not committed: it may be the only one that can
         be elected, because the others do not have what it has (4.2.2 of Ongaro's dissertation).
@@ -151,7 +151,7 @@ class RaftLog:
         end = entries[-1].index if entries else previous.index
         return max(end, self.base.index)
 
-    def last_not_above(self, limit: EntryId) -> EntryId:
+    def find_conflict_by_term(self, limit: EntryId) -> EntryId:
         """Return the last entry with an index and a term that are both not above these.
 
         If the other log has `limit` at this place, all behind the result differs: what follows has

@@ -91,7 +91,7 @@ class _Addressed(msgspec.Struct, frozen=True, array_like=True):
     target: Identity
     """A node that does not have this very identity refuses the message."""
     term: Term
-    """The sender's; in a vote request the one that it stands for."""
+    """The sender's; in a vote request the one of the campaign."""
 
 
 @final

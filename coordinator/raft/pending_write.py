@@ -8,18 +8,18 @@ meanwhile, and an acknowledgement can only be about one thing.
 
 from typing import final
 
-from tidelog.coordinator.raft.hard_state import Promises
+from tidelog.coordinator.raft.hard_state import HardStateGate
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.ready import Write
 
 
 @final
-class Writing:
-    """What the disk is to be given, and whether it has it."""
+class PendingWrite:
+    """The write under way, if there is one, and what the next one contains."""
 
-    def __init__(self, promises: Promises, log: RaftLog, ticks_max: int) -> None:
+    def __init__(self, promises: HardStateGate, log: RaftLog, ticks_max: int) -> None:
         """Begin without a write; one that takes `ticks_max` is stuck."""
-        self._promises = promises
+        self._hard_state = promises
         self._log = log
         self._ticks_max = ticks_max
         self._write: Write | None = None
@@ -39,7 +39,7 @@ class Writing:
         """Return the next write; `None` while one is under way, or if the disk knows it all."""
         if self._write is not None:
             return None
-        hard_state = self._promises.unsynced()
+        hard_state = self._hard_state.unsynced()
         snapshot = self._log.snapshot if self._log.is_snapshot_unsynced else None
         entries = self._log.unsynced()
         if hard_state is None and snapshot is None and not entries:
@@ -53,7 +53,7 @@ class Writing:
         self._write = None
         self._ticks = 0
         if write.hard_state is not None:
-            self._promises.synced(write.hard_state)
+            self._hard_state.synced(write.hard_state)
         durable_index = self._log.durable_index
         self._log.synced(write.last, write.snapshot)
         return self._log.durable_index > durable_index

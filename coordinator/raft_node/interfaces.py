@@ -35,7 +35,7 @@ class StateMachine(Protocol):
         ...
 
 
-class Links(Protocol):
+class Transport(Protocol):
     """The way to the other nodes; see `coordinator.raft_node.transport`."""
 
     def send(self, messages: Iterable[Message]) -> None:

@@ -24,9 +24,9 @@ from tidelog.coordinator.raft.messages import (
 )
 from tidelog.coordinator.raft.ready import MembershipChange, Ready, Write
 from tidelog.coordinator.raft.role import Role
-from tidelog.coordinator.raft_node.interfaces import Links, StateMachine
-from tidelog.coordinator.raft_node.pending_proposals import WaitingCommand, WaitingCommands
-from tidelog.coordinator.raft_node.pending_reads import WaitingReads
+from tidelog.coordinator.raft_node.interfaces import StateMachine, Transport
+from tidelog.coordinator.raft_node.pending_proposals import PendingProposal, PendingProposals
+from tidelog.coordinator.raft_node.pending_reads import PendingReads
 from tidelog.coordinator.raft_node.storage import RaftStorage, Snapshot, Stored, Vote
 from tidelog.logstore.config import MiB
 from tidelog.logstore.disk.disk import PASSING_ERRNOS
@@ -69,7 +69,7 @@ class RaftNode:
         self._snapshot = stored.snapshot
         self._vote = stored.vote
         self._machine: StateMachine | None = None
-        self._links: Links | None = None
+        self._links: Transport | None = None
         self._incoming: dict[SnapshotMeta, bytes] = {}
         """Data of snapshots that were handed to the core and are not durable yet."""
         self._write: Write | None = None
@@ -77,8 +77,8 @@ class RaftNode:
         self._applied_index = stored.snapshot.meta.index
         self._has_applied = trio.Event()
         self._bytes_since_snapshot = 0
-        self._waiting = WaitingCommands()
-        self._reads = WaitingReads()
+        self._waiting = PendingProposals()
+        self._reads = PendingReads()
         self._role_seen = (Role.FOLLOWER, 0)
         self._begun_term = 0
         self._has_changed_role = trio.Event()
@@ -156,7 +156,7 @@ class RaftNode:
 
     # Work.
 
-    async def run(self, machine: StateMachine, links: Links) -> None:
+    async def run(self, machine: StateMachine, links: Transport) -> None:
         """Take part until cancelled, or until the disk fails.
 
         Raises:
@@ -229,14 +229,14 @@ class RaftNode:
 
         Raises:
             ProposalRefusedError: Nothing was appended.
-            LostCommandError: It will never be carried out.
-            OvertakenCommandError: It may be carried out, or not.
+            LostProposalError: It will never be carried out.
+            OvertakenProposalError: It may be carried out, or not.
             LogOfflineError: The disk failed; the command may be carried out, or not.
         """
         waiting = self.propose_nowait(command)
         return await waiting.wait()
 
-    def propose_nowait(self, command: bytes, decoded: object | None = None) -> WaitingCommand:
+    def propose_nowait(self, command: bytes, decoded: object | None = None) -> PendingProposal:
         """Append a command; see `propose`. What is returned tells what becomes of it.
 
         `decoded`, if given, is equal to what `command` decodes to, and must not change any more:
@@ -250,7 +250,7 @@ class RaftNode:
 
         Raises:
             ProposalRefusedError: Nothing was changed; the message says why.
-            LostCommandError: It will never be.
+            LostProposalError: It will never be.
         """
         await self._expect(lambda: self._core.change_membership(change)).wait()
 
@@ -284,7 +284,7 @@ class RaftNode:
 
     def _expect(
         self, append: Callable[[], EntryId], decoded: object | None = None
-    ) -> WaitingCommand:
+    ) -> PendingProposal:
         waiting = self._waiting.add(append(), decoded)
         self._pump()
         return waiting

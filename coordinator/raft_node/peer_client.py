@@ -22,7 +22,7 @@ AddressOf = Callable[[int], "tuple[str, int] | None"]
 
 
 @final
-class Peers:
+class PeerClient:
     """The other nodes, as far as they can be reached."""
 
     def __init__(

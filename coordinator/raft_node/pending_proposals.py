@@ -7,16 +7,16 @@ import trio
 from tidelog.coordinator.raft.messages import EntryId
 
 
-class LostCommandError(Exception):
+class LostProposalError(Exception):
     """Another leader's entry was committed in the place of the command: it will never be."""
 
 
-class OvertakenCommandError(Exception):
+class OvertakenProposalError(Exception):
     """A snapshot came in the place of entries; whether the command is in it, nobody can say."""
 
 
 @final
-class WaitingCommand:
+class PendingProposal:
     """An entry that was appended, and what becomes of it."""
 
     def __init__(self, entry_id: EntryId, decoded: object | None = None) -> None:
@@ -49,20 +49,20 @@ class WaitingCommand:
         """Return the index of the entry when it is committed, and applied here.
 
         Raises:
-            LostCommandError: It will never be committed.
-            OvertakenCommandError: Nobody knows whether it was.
+            LostProposalError: It will never be committed.
+            OvertakenProposalError: Nobody knows whether it was.
             LogOfflineError: Nobody knows what becomes of it.
         """
         await self._done.wait()
         if self._failure is not None:
             raise self._failure
         if not self._is_committed:
-            raise LostCommandError
+            raise LostProposalError
         return self.entry_id.index
 
 
 @final
-class WaitingCommands:
+class PendingProposals:
     """All that one node waits for.
 
     Invariant: none of them is at or below the last entry that was applied here.
@@ -70,11 +70,11 @@ class WaitingCommands:
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._by_index: dict[int, list[WaitingCommand]] = {}
+        self._by_index: dict[int, list[PendingProposal]] = {}
 
-    def add(self, entry_id: EntryId, decoded: object | None = None) -> WaitingCommand:
+    def add(self, entry_id: EntryId, decoded: object | None = None) -> PendingProposal:
         """Wait for an entry that was appended here; `decoded` is what its payload says."""
-        waiting = WaitingCommand(entry_id, decoded)
+        waiting = PendingProposal(entry_id, decoded)
         self._by_index.setdefault(entry_id.index, []).append(waiting)
         return waiting
 
@@ -94,7 +94,7 @@ class WaitingCommands:
         """Tell those who waited for entries up to this one that a snapshot came instead."""
         for known in [known for known in self._by_index if known <= index]:
             for waiting in self._by_index.pop(known):
-                waiting.fail(OvertakenCommandError())
+                waiting.fail(OvertakenProposalError())
 
     def fail(self, error: Exception) -> None:
         """Tell everybody that nobody will ever know."""

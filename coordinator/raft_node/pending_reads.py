@@ -7,7 +7,7 @@ import trio
 
 
 @dataclass(slots=True)
-class WaitingRead:
+class PendingRead:
     """One read."""
 
     context: int
@@ -19,21 +19,21 @@ class WaitingRead:
 
 
 @final
-class WaitingReads:
+class PendingReads:
     """The reads under way on one node."""
 
     def __init__(self) -> None:
         """Begin with none."""
         self._count = 0
-        self._reads: dict[int, WaitingRead] = {}
+        self._reads: dict[int, PendingRead] = {}
 
-    def add(self) -> WaitingRead:
+    def add(self) -> PendingRead:
         """Return a new read, which waits until it is removed."""
         self._count += 1
-        read = self._reads[self._count] = WaitingRead(self._count)
+        read = self._reads[self._count] = PendingRead(self._count)
         return read
 
-    def remove(self, read: WaitingRead) -> None:
+    def remove(self, read: PendingRead) -> None:
         """Forget a read."""
         self._reads.pop(read.context, None)
 

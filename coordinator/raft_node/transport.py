@@ -34,7 +34,7 @@ _PIECE_TIMEOUT_S = 5.0
 
 
 @final
-class RaftLinks:
+class RaftTransport:
     """The way to all other nodes."""
 
     def __init__(
@@ -125,7 +125,7 @@ class _Link:
         """When the last answer came, or when one was asked for and nothing was open."""
         self._open_count = 0
         self.refused_since: float | None = None
-        """See `RaftLinks.refused_since`."""
+        """See `RaftTransport.refused_since`."""
 
     def put(self, message: Message) -> None:
         if len(self._queue) < _QUEUE_MAX:

@@ -26,7 +26,7 @@ from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.metadata.commands import CreateReplicatedTopic
 from tidelog.coordinator.raft_node.node import RaftNode
-from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -108,7 +108,7 @@ class KnownExtents:
 class Caller:
     """Asks whoever leads, as a client does that was told the wrong node."""
 
-    def __init__(self, peers: Peers, nodes: Sequence[int]) -> None:
+    def __init__(self, peers: PeerClient, nodes: Sequence[int]) -> None:
         self._peers = peers
         self._nodes = list(nodes)
 
@@ -174,7 +174,7 @@ class GroupCluster(Cluster):
 
     def calling(self, process: Process, nursery: trio.Nursery) -> Caller:
         """Return the way of a process to all nodes."""
-        peers = Peers(
+        peers = PeerClient(
             process.env, nursery, name="caller", address_of=lambda node_id: (f"node{node_id}", PORT)
         )
         return Caller(peers, [host.node_id for host in self.group])

@@ -10,7 +10,10 @@ from tests.coordinator.raft_nodes import Host
 from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import World
 from tidelog.coordinator.raft.errors import ProposalRefusedError
-from tidelog.coordinator.raft_node.pending_proposals import LostCommandError, OvertakenCommandError
+from tidelog.coordinator.raft_node.pending_proposals import (
+    LostProposalError,
+    OvertakenProposalError,
+)
 from tidelog.wire.errors import LogOfflineError
 
 
@@ -50,8 +53,8 @@ class Client:
                 self.done[await host.raft.propose(value)] = value
             except (
                 ProposalRefusedError,
-                LostCommandError,
-                OvertakenCommandError,
+                LostProposalError,
+                OvertakenProposalError,
                 LogOfflineError,
             ):
                 return

@@ -29,7 +29,7 @@ from tidelog.coordinator.raft_node.storage import (
     is_founded,
     open_raft_storage,
 )
-from tidelog.coordinator.raft_node.transport import RaftLinks
+from tidelog.coordinator.raft_node.transport import RaftTransport
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import LogOfflineError
@@ -202,7 +202,7 @@ class Host:
             lambda: open_raft_storage(DIRECTORY, files, now_ms=now_ms)
         )
         begin = StoredState(stored.vote.hard_state, stored.snapshot.meta, tuple(stored.entries))
-        core = RaftCore(stored.vote.identity, begin, CONFIG, dice=env.random)
+        core = RaftCore(stored.vote.identity, begin, CONFIG, random=env.random)
         node = RaftNode(env, core, storage, stored=stored)
         try:
             async with trio.open_nursery() as nursery:
@@ -211,7 +211,7 @@ class Host:
                 self.raft = node
                 for task in made.tasks:
                     nursery.start_soon(task)
-                links = RaftLinks(
+                links = RaftTransport(
                     env,
                     nursery,
                     name=self.machine.name,

@@ -15,7 +15,7 @@ from tidelog.coordinator.controller.controller import Controller
 from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
 from tidelog.coordinator.metadata.commands import Command, Reply
 from tidelog.coordinator.raft_node.node import RaftNode
-from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerNotReadyError,
@@ -48,7 +48,7 @@ class Cluster:
         controller = Controller(env, node, metadata)
         everybody = {host.node_id: (f"node{host.node_id}", PORT) for host in self.group}
         addresses = AddressBook(everybody, lambda: metadata.state)
-        peers = Peers(
+        peers = PeerClient(
             env,
             nursery,
             name=f"node{node.identity.node_id}",

@@ -22,7 +22,7 @@ from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.partitions import Partition as PartitionKey
 from tidelog.coordinator.metadata.commands import CreateReplicatedTopic
 from tidelog.coordinator.raft_node.node import RaftNode
-from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch, parse_header
 from tidelog.wire.env.env import Env
 from tidelog.wire.error_code import ErrorCode
@@ -85,7 +85,7 @@ class LogsCluster(Cluster):
         made = super()._make(env, node, nursery)
         assert isinstance(made.state, ReplicatedMetadata)
         node_id = node.identity.node_id
-        peers = Peers(
+        peers = PeerClient(
             env, nursery, name=f"node{node_id}", address_of=lambda number: (f"node{number}", PORT)
         )
         led = Led(made.state, node_id)

@@ -36,7 +36,7 @@ def node(
     identity: Identity = A,
     is_damaged: bool = False,
 ) -> RaftCore:
-    return RaftCore(identity, stored, CONFIG, dice=Random(1), is_damaged=is_damaged)
+    return RaftCore(identity, stored, CONFIG, random=Random(1), is_damaged=is_damaged)
 
 
 def stored(term: int, *terms: int, voted_for: Identity | None = None) -> StoredState:

@@ -81,7 +81,9 @@ class Actor:
         self.write = None
         dice = Random(self.node_id)
         stored = self.disk.stored()
-        self.core = RaftCore(self.identity, stored, self._config, dice=dice, is_damaged=is_damaged)
+        self.core = RaftCore(
+            self.identity, stored, self._config, random=dice, is_damaged=is_damaged
+        )
 
     def pump(self) -> list[Message]:
         """Do what the core says, but for the sync; return what it sends."""

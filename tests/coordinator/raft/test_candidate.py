@@ -3,7 +3,7 @@
 from random import Random
 
 from tests.coordinator.raft.samples import THREE, A, B, C, D
-from tidelog.coordinator.raft.candidate import Campaign, ElectionTimer
+from tidelog.coordinator.raft.candidate import Candidate, ElectionTimer
 
 
 def wait(timer: ElectionTimer) -> int:
@@ -37,21 +37,21 @@ def test_the_minimum_is_the_time_in_which_nobody_can_have_timed_out() -> None:
 
 
 def test_a_campaign_is_won_by_a_majority_of_the_voters() -> None:
-    campaign = Campaign()
+    candidate = Candidate()
 
-    campaign.record(A, is_granted=True)
-    campaign.record(A, is_granted=True)
-    campaign.record(B, is_granted=False)
-    assert not campaign.is_won(THREE)
+    candidate.record(A, is_granted=True)
+    candidate.record(A, is_granted=True)
+    candidate.record(B, is_granted=False)
+    assert not candidate.is_won(THREE)
 
-    campaign.record(C, is_granted=True)
-    assert campaign.is_won(THREE)
+    candidate.record(C, is_granted=True)
+    assert candidate.is_won(THREE)
 
 
 def test_the_vote_of_a_learner_does_not_count() -> None:
-    campaign = Campaign()
+    candidate = Candidate()
 
-    campaign.record(A, is_granted=True)
-    campaign.record(D, is_granted=True)
+    candidate.record(A, is_granted=True)
+    candidate.record(D, is_granted=True)
 
-    assert not campaign.is_won(THREE.with_learner(D))
+    assert not candidate.is_won(THREE.with_learner(D))

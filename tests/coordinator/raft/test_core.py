@@ -264,7 +264,7 @@ class TestLeading:
 
     def test_one_command_may_always_wait_however_large(self) -> None:
         config = RaftConfig(uncommitted_bytes_max=1)
-        core = RaftCore(A, ALONE, config, dice=Random(1))
+        core = RaftCore(A, ALONE, config, random=Random(1))
         sync(core)
 
         assert core.propose(b"x" * 90) == at(2, 1)
@@ -429,7 +429,7 @@ def test_ready_looks_again_when_a_write_is_durable() -> None:
 
 def test_committed_entries_beyond_the_limit_come_with_the_next_ready() -> None:
     config = RaftConfig(election_ticks=5, committed_bytes_max=1)
-    core = RaftCore(A, ALONE, config, dice=Random(1))
+    core = RaftCore(A, ALONE, config, random=Random(1))
     sync(core)
     for payload in (b"x", b"y", b"z"):
         core.propose(payload)

@@ -1,7 +1,7 @@
 """Tests of how a node takes in the log of its leader."""
 
 from tests.coordinator.raft.samples import NOTHING, A, B, at, entries, snapshot
-from tidelog.coordinator.raft.follower import Following
+from tidelog.coordinator.raft.follower import Follower
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.messages import (
     AppendRefusal,
@@ -21,19 +21,19 @@ def request(previous: tuple[int, int], *terms: int, commit_index: int = 0) -> Ap
 def test_the_reply_tells_what_was_received_from_what_is_on_disk() -> None:
     """An acknowledgement never says more than the disk has (I66)."""
     log = RaftLog(NOTHING, entries(1, 1))
-    following = Following(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, unsynced_bytes_max=MOST)
 
-    assert following.take_entries(request((2, 1), 2, 2)) == AppendReply(B, A, 5, 4, 2, 7, 3)
+    assert follower.take_entries(request((2, 1), 2, 2)) == AppendReply(B, A, 5, 4, 2, 7, 3)
 
     log.synced(at(4, 2), None)
-    assert following.report(A, 5) == AppendReply(B, A, 5, 4, 4, 0, 0)
+    assert follower.report(A, 5) == AppendReply(B, A, 5, 4, 4, 0, 0)
 
 
 def test_what_is_on_disk_counts_only_as_far_as_it_agrees_with_the_leader() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1, 1))
-    following = Following(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, unsynced_bytes_max=MOST)
 
-    reply = following.take_entries(request((1, 1), 1))
+    reply = follower.take_entries(request((1, 1), 1))
 
     assert reply == AppendReply(B, A, 5, 2, 2, 7, 3)
 
@@ -41,35 +41,35 @@ def test_what_is_on_disk_counts_only_as_far_as_it_agrees_with_the_leader() -> No
 def test_the_commit_index_is_taken_only_as_far_as_the_logs_agree() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1, 1))
 
-    Following(B, log, unsynced_bytes_max=MOST).take_entries(request((1, 1), 1, commit_index=4))
+    Follower(B, log, unsynced_bytes_max=MOST).take_entries(request((1, 1), 1, commit_index=4))
 
     assert log.commit_index == 2
 
 
 def test_a_refusal_names_the_last_entry_that_may_agree() -> None:
     log = RaftLog(NOTHING, entries(1, 2, 2, 2, 2))
-    following = Following(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, unsynced_bytes_max=MOST)
 
-    assert following.take_entries(request((5, 1))) == AppendRefusal(B, A, 5, 5, at(1, 1), 7, 3)
-    assert following.take_entries(request((9, 3))) == AppendRefusal(B, A, 5, 9, at(5, 2), 7, 3)
+    assert follower.take_entries(request((5, 1))) == AppendRefusal(B, A, 5, 5, at(1, 1), 7, 3)
+    assert follower.take_entries(request((9, 3))) == AppendRefusal(B, A, 5, 9, at(5, 2), 7, 3)
 
 
 def test_a_snapshot_that_is_news_is_reported_when_it_is_durable() -> None:
     log = RaftLog(NOTHING, entries(1, 1))
-    following = Following(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, unsynced_bytes_max=MOST)
 
-    reply = following.take_snapshot(SnapshotRequest(A, B, 5, snapshot(9, 4)))
+    reply = follower.take_snapshot(SnapshotRequest(A, B, 5, snapshot(9, 4)))
     assert reply == AppendReply(B, A, 5, 9, 0, 0, 0)
 
     log.synced(at(9, 4), snapshot(9, 4))
-    assert following.report(A, 5) == AppendReply(B, A, 5, 9, 9, 0, 0)
+    assert follower.report(A, 5) == AppendReply(B, A, 5, 9, 9, 0, 0)
 
 
 def test_a_stale_snapshot_is_answered_by_what_is_committed() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1))
     log.commit_to(3)
 
-    reply = Following(B, log, unsynced_bytes_max=MOST).take_snapshot(
+    reply = Follower(B, log, unsynced_bytes_max=MOST).take_snapshot(
         SnapshotRequest(A, B, 5, snapshot(2, 1))
     )
 
@@ -78,15 +78,15 @@ def test_a_stale_snapshot_is_answered_by_what_is_committed() -> None:
 
 def test_while_the_disk_is_far_behind_nothing_more_is_taken() -> None:
     log = RaftLog(NOTHING, entries(1, 1))
-    following = Following(B, log, unsynced_bytes_max=1)
-    following.take_entries(request((2, 1), 2, 2))
+    follower = Follower(B, log, unsynced_bytes_max=1)
+    follower.take_entries(request((2, 1), 2, 2))
 
-    reply = following.take_entries(request((4, 2), 2, 2, commit_index=6))
+    reply = follower.take_entries(request((4, 2), 2, 2, commit_index=6))
     assert reply == AppendReply(B, A, 5, 4, 2, 7, 3)
     assert log.last == at(4, 2)
-    assert following.take_entries(request((9, 2))) == reply, "no refusal, which asks for more"
+    assert follower.take_entries(request((9, 2))) == reply, "no refusal, which asks for more"
 
     log.synced(at(4, 2), None)
     assert log.unsynced_bytes == 0
-    assert following.take_entries(request((9, 2))) == AppendRefusal(B, A, 5, 9, at(4, 2), 7, 3)
-    assert following.take_entries(request((4, 2), 2, 2)) == AppendReply(B, A, 5, 6, 4, 7, 3)
+    assert follower.take_entries(request((9, 2))) == AppendRefusal(B, A, 5, 9, at(4, 2), 7, 3)
+    assert follower.take_entries(request((4, 2), 2, 2)) == AppendReply(B, A, 5, 6, 4, 7, 3)

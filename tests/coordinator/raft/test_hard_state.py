@@ -3,7 +3,7 @@
 import pytest
 
 from tests.coordinator.raft.samples import A, B, C
-from tidelog.coordinator.raft.hard_state import Promises
+from tidelog.coordinator.raft.hard_state import HardStateGate
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.coordinator.raft.messages import VoteReply
 from tidelog.coordinator.raft.ready import HardState
@@ -14,7 +14,7 @@ def reply(term: int, target: Identity = B) -> VoteReply:
 
 
 def test_in_a_quiet_term_messages_leave_at_once() -> None:
-    promises = Promises(HardState(3))
+    promises = HardStateGate(HardState(3))
 
     promises.post(reply(3))
 
@@ -24,8 +24,8 @@ def test_in_a_quiet_term_messages_leave_at_once() -> None:
 
 def test_a_message_waits_until_its_vote_is_durable() -> None:
     """Term and vote are durable before any message that depends on them is sent (I66)."""
-    promises = Promises(HardState(3))
-    promises.begin_term(4)
+    promises = HardStateGate(HardState(3))
+    promises.advance_term(4)
     promises.vote_for(B)
     promises.post(reply(4))
 
@@ -41,11 +41,11 @@ def test_a_message_waits_until_its_vote_is_durable() -> None:
 
 
 def test_what_was_promised_while_a_write_ran_waits_for_the_next_one() -> None:
-    promises = Promises(HardState(3))
-    promises.begin_term(4)
+    promises = HardStateGate(HardState(3))
+    promises.advance_term(4)
     promises.vote_for(B)
     promises.post(reply(4))
-    promises.begin_term(5)
+    promises.advance_term(5)
     promises.vote_for(C)
     promises.post(reply(5, C))
 
@@ -56,11 +56,11 @@ def test_what_was_promised_while_a_write_ran_waits_for_the_next_one() -> None:
 
 
 def test_a_later_term_that_is_durable_covers_an_earlier_vote() -> None:
-    promises = Promises(HardState(3))
-    promises.begin_term(4)
+    promises = HardStateGate(HardState(3))
+    promises.advance_term(4)
     promises.vote_for(B)
     promises.post(reply(4))
-    promises.begin_term(5)
+    promises.advance_term(5)
 
     promises.synced(HardState(5))
 
@@ -68,7 +68,7 @@ def test_a_later_term_that_is_durable_covers_an_earlier_vote() -> None:
 
 
 def test_a_vote_is_given_once_in_a_term() -> None:
-    promises = Promises(HardState(3, B))
+    promises = HardStateGate(HardState(3, B))
 
     promises.vote_for(B)
     with pytest.raises(AssertionError, match="one vote in a term"):
@@ -77,4 +77,4 @@ def test_a_vote_is_given_once_in_a_term() -> None:
 
 def test_a_term_never_falls() -> None:
     with pytest.raises(AssertionError):
-        Promises(HardState(3)).begin_term(3)
+        HardStateGate(HardState(3)).advance_term(3)

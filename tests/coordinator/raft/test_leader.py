@@ -5,7 +5,7 @@ import pytest
 from tests.coordinator.raft.samples import NOTHING, THREE, A, B, C, D, at, entries, snapshot
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.errors import MembershipRefusedError
-from tidelog.coordinator.raft.leader import Leadership
+from tidelog.coordinator.raft.leader import Leader
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.membership import encode_membership
 from tidelog.coordinator.raft.messages import (
@@ -27,32 +27,32 @@ CONFIG = RaftConfig(
 )
 
 
-def leading(log: RaftLog) -> Leadership:
+def leading(log: RaftLog) -> Leader:
     """Return the leadership of A, which has answers from nobody and has sent its first probes."""
-    leadership = Leadership(A, TERM, log, config=CONFIG)
-    leadership.take_messages()
-    return leadership
+    leader = Leader(A, TERM, log, config=CONFIG)
+    leader.take_messages()
+    return leader
 
 
 def log_of(*terms: int) -> RaftLog:
     return RaftLog(NOTHING, entries(*terms))
 
 
-def agree(leadership: Leadership, received_index: int, durable_index: int | None = None) -> None:
+def agree(leader: Leader, received_index: int, durable_index: int | None = None) -> None:
     durable_index = received_index if durable_index is None else durable_index
     for sender in (B, C):
         reply = AppendReply(sender, A, TERM, received_index, durable_index, 1, 0)
-        leadership.take_reply(reply)
+        leader.take_reply(reply)
 
 
 def to_b(messages: list[Message]) -> list[Message]:
     return [message for message in messages if message.target == B]
 
 
-def sent_to_b(leadership: Leadership) -> list[list[int]]:
+def sent_to_b(leader: Leader) -> list[list[int]]:
     return [
         [entry.index for entry in message.entries]
-        for message in to_b(leadership.take_messages())
+        for message in to_b(leader.take_messages())
         if isinstance(message, AppendRequest)
     ]
 
@@ -61,163 +61,163 @@ class TestReplication:
     """What goes out to a follower."""
 
     def test_until_it_answers_a_follower_gets_one_message_for_each_heartbeat(self) -> None:
-        leadership = leading(log_of(1, 3))
+        leader = leading(log_of(1, 3))
 
-        assert sent_to_b(leadership) == []
-        leadership.tick()
-        assert sent_to_b(leadership) == [[]]
+        assert sent_to_b(leader) == []
+        leader.tick()
+        assert sent_to_b(leader) == [[]]
 
     def test_entries_are_streamed_as_far_as_the_window_allows(self) -> None:
         log = log_of(1, 3)
-        leadership = leading(log)
+        leader = leading(log)
         for entry in entries(3, 3, 3, 3, 3, first=3):
             log.append(entry)
 
-        agree(leadership, 2)
-        assert sent_to_b(leadership) == [[3, 4]]
+        agree(leader, 2)
+        assert sent_to_b(leader) == [[3, 4]]
 
-        agree(leadership, 4)
-        assert sent_to_b(leadership) == [[5, 6], [7]]
+        agree(leader, 4)
+        assert sent_to_b(leader) == [[5, 6], [7]]
 
     def test_a_commit_is_told_at_once_also_when_there_are_no_entries_to_send(self) -> None:
         log = log_of(1, 3)
-        leadership = leading(log)
-        agree(leadership, 2)
-        log.commit_to(leadership.committable_index())
+        leader = leading(log)
+        agree(leader, 2)
+        log.commit_to(leader.committable_index())
 
-        assert sent_to_b(leadership) == [[]]
-        assert sent_to_b(leadership) == []
+        assert sent_to_b(leader) == [[]]
+        assert sent_to_b(leader) == []
 
     def test_a_refusal_skips_whole_terms(self) -> None:
         """Conflict hints: one message for each term that differs, not one for each entry."""
         log = log_of(1, 1, 2, 2, 2, 2, 3)
-        leadership = leading(log)
+        leader = leading(log)
 
-        leadership.take_refusal(AppendRefusal(B, A, TERM, 7, at(6, 1), 1, 0))
+        leader.take_refusal(AppendRefusal(B, A, TERM, 7, at(6, 1), 1, 0))
 
-        assert leadership.progress[2].next_index == 3
+        assert leader.progress[2].next_index == 3
 
     def test_a_follower_whose_entries_are_compacted_gets_the_snapshot_once(self) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))
-        leadership = leading(log)
+        leader = leading(log)
 
-        leadership.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
+        leader.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
 
         request = SnapshotRequest(A, B, TERM, snapshot(5, 2))
-        assert to_b(leadership.take_messages()) == [request]
-        assert to_b(leadership.take_messages()) == []
+        assert to_b(leader.take_messages()) == [request]
+        assert to_b(leader.take_messages()) == []
 
     @pytest.mark.parametrize("how", ["report", "time"])
     def test_a_snapshot_that_does_not_arrive_is_sent_again(self, how: str) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))
-        leadership = leading(log)
-        leadership.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
-        leadership.take_messages()
+        leader = leading(log)
+        leader.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
+        leader.take_messages()
 
         if how == "report":
-            leadership.take_failure(2)
+            leader.take_failure(2)
         else:
             for _ in range(CONFIG.snapshot_ticks):
-                leadership.tick()
+                leader.tick()
 
-        assert SnapshotRequest(A, B, TERM, snapshot(5, 2)) in to_b(leadership.take_messages())
+        assert SnapshotRequest(A, B, TERM, snapshot(5, 2)) in to_b(leader.take_messages())
 
     def test_a_heartbeat_finds_out_that_a_snapshot_has_arrived(self) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))
-        leadership = leading(log)
-        leadership.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
-        leadership.take_messages()
+        leader = leading(log)
+        leader.take_refusal(AppendRefusal(B, A, TERM, 6, at(2, 1), 1, 0))
+        leader.take_messages()
 
-        leadership.tick()
-        assert sent_to_b(leadership) == [[]]
-        leadership.take_reply(AppendReply(B, A, TERM, 5, 5, 0, 0))
+        leader.tick()
+        assert sent_to_b(leader) == [[]]
+        leader.take_reply(AppendReply(B, A, TERM, 5, 5, 0, 0))
 
-        assert sent_to_b(leadership) == [[6]]
+        assert sent_to_b(leader) == [[6]]
 
     def test_a_follower_that_is_unreachable_is_probed(self) -> None:
-        leadership = leading(log_of(1, 3))
-        agree(leadership, 2)
+        leader = leading(log_of(1, 3))
+        agree(leader, 2)
 
-        leadership.take_failure(2)
+        leader.take_failure(2)
 
-        assert leadership.progress[2].state is ProgressState.PROBE
+        assert leader.progress[2].state is ProgressState.PROBE
 
     def test_a_reply_that_claims_more_than_there_is_counts_for_nothing(self) -> None:
-        leadership = leading(log_of(1, 3))
+        leader = leading(log_of(1, 3))
 
-        agree(leadership, 9)
-        agree(leadership, 1, 2)
+        agree(leader, 9)
+        agree(leader, 1, 2)
 
-        assert leadership.progress[2].match_index == 0
+        assert leader.progress[2].match_index == 0
 
 
 class TestCommit:
     """What a majority has."""
 
     def test_what_a_majority_has_on_disk_can_be_committed(self) -> None:
-        leadership = leading(log_of(3, 3, 3))
+        leader = leading(log_of(3, 3, 3))
 
-        agree(leadership, 3, 2)
+        agree(leader, 3, 2)
 
-        assert leadership.committable_index() == 2
+        assert leader.committable_index() == 2
 
     def test_entries_of_earlier_terms_are_not_counted(self) -> None:
         """The leader commits by counting only entries of its own term (I67)."""
         log = log_of(1, 1, 3)
-        leadership = leading(log)
+        leader = leading(log)
 
-        agree(leadership, 2)
-        assert leadership.committable_index() == 0
+        agree(leader, 2)
+        assert leader.committable_index() == 0
 
-        agree(leadership, 3)
-        assert leadership.committable_index() == 3
+        agree(leader, 3)
+        assert leader.committable_index() == 3
 
     def test_the_leaders_own_disk_counts_like_any_other(self) -> None:
         log = log_of(1)
         log.append(entries(3, first=2)[0])
-        leadership = leading(log)
+        leader = leading(log)
 
-        leadership.take_reply(AppendReply(B, A, TERM, 2, 2, 1, 0))
-        assert leadership.committable_index() == 0
+        leader.take_reply(AppendReply(B, A, TERM, 2, 2, 1, 0))
+        assert leader.committable_index() == 0
 
-        leadership.take_reply(AppendReply(C, A, TERM, 2, 2, 1, 0))
-        assert leadership.committable_index() == 2
+        leader.take_reply(AppendReply(C, A, TERM, 2, 2, 1, 0))
+        assert leader.committable_index() == 2
 
     def test_a_learner_does_not_count(self) -> None:
         log = RaftLog(snapshot(0, 0, THREE.with_learner(D)), entries(3))
         log.append(entries(3, first=2)[0])
-        leadership = leading(log)
+        leader = leading(log)
 
         for sender in (B, D):
-            leadership.take_reply(AppendReply(sender, A, TERM, 2, 2, 1, 0))
+            leader.take_reply(AppendReply(sender, A, TERM, 2, 2, 1, 0))
 
-        assert leadership.committable_index() == 1
+        assert leader.committable_index() == 1
 
 
 class TestQuorum:
     """Whether a majority is heard of."""
 
     def test_a_leader_counts_who_has_answered_within_an_election_timeout(self) -> None:
-        leadership = leading(log_of(3))
+        leader = leading(log_of(3))
         heard: list[bool] = []
         for _ in range(CONFIG.election_ticks):
-            leadership.tick()
-            heard.append(leadership.hears_majority())
+            leader.tick()
+            heard.append(leader.is_quorum_active())
 
         assert heard == [True, True, True, True, False]
 
-        leadership.take_refusal(AppendRefusal(B, A, TERM, 1, at(0, 0), 1, 0))
-        assert leadership.hears_majority()
+        leader.take_refusal(AppendRefusal(B, A, TERM, 1, at(0, 0), 1, 0))
+        assert leader.is_quorum_active()
 
     def test_learners_are_no_majority(self) -> None:
         log = RaftLog(snapshot(0, 0, THREE.with_learner(D)), entries(3))
-        leadership = leading(log)
+        leader = leading(log)
         for _ in range(CONFIG.election_ticks):
-            leadership.tick()
+            leader.tick()
 
-        leadership.take_reply(AppendReply(D, A, TERM, 1, 1, 1, 0))
+        leader.take_reply(AppendReply(D, A, TERM, 1, 1, 1, 0))
 
-        assert not leadership.hears_majority()
+        assert not leader.is_quorum_active()
 
 
 class TestReads:
@@ -226,41 +226,41 @@ class TestReads:
     def test_a_read_waits_for_a_majority_that_was_asked_after_it(self) -> None:
         log = log_of(3)
         log.commit_to(1)
-        leadership = leading(log)
+        leader = leading(log)
 
-        leadership.ask_read(7)
-        agree(leadership, 1)
-        leadership.take_messages()
-        assert leadership.take_reads() == []
+        leader.ask_read(7)
+        agree(leader, 1)
+        leader.take_messages()
+        assert leader.take_reads() == []
 
-        leadership.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 1))
-        assert leadership.take_reads() == [ReadState(7, 1)]
+        leader.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 1))
+        assert leader.take_reads() == [ReadState(7, 1)]
 
     def test_a_read_waits_until_an_entry_of_the_term_is_committed(self) -> None:
         """Until then the leader does not know what is committed (I67)."""
         log = log_of(1, 3)
         log.commit_to(1)
-        leadership = leading(log)
-        leadership.ask_read(7)
-        agree(leadership, 2)
-        assert leadership.take_reads() == []
+        leader = leading(log)
+        leader.ask_read(7)
+        agree(leader, 2)
+        assert leader.take_reads() == []
 
         log.commit_to(2)
-        leadership.take_messages()
-        leadership.take_reply(AppendReply(B, A, TERM, 2, 2, 1, 1))
+        leader.take_messages()
+        leader.take_reply(AppendReply(B, A, TERM, 2, 2, 1, 1))
 
-        assert leadership.take_reads() == [ReadState(7, 2)]
+        assert leader.take_reads() == [ReadState(7, 2)]
 
     def test_a_round_that_was_not_begun_cannot_be_confirmed(self) -> None:
         log = log_of(3)
         log.commit_to(1)
-        leadership = leading(log)
-        leadership.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 99))
+        leader = leading(log)
+        leader.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 99))
 
-        leadership.ask_read(7)
-        leadership.take_messages()
+        leader.ask_read(7)
+        leader.take_messages()
 
-        assert leadership.take_reads() == []
+        assert leader.take_reads() == []
 
 
 class TestMembership:
@@ -270,15 +270,15 @@ class TestMembership:
         """At most one uncommitted change (I75)."""
         log = log_of(3)
         log.commit_to(1)
-        leadership = leading(log)
-        payload = encode_membership(leadership.changed_membership(AddLearner(D)))
+        leader = leading(log)
+        payload = encode_membership(leader.changed_membership(AddLearner(D)))
         log.append(Entry(2, TERM, EntryKind.MEMBERSHIP, payload))
 
         with pytest.raises(MembershipRefusedError, match="at entry 2 is not committed"):
-            leadership.changed_membership(Remove(2))
+            leader.changed_membership(Remove(2))
 
         log.commit_to(2)
-        assert leadership.changed_membership(Remove(2)).voters == (A, C)
+        assert leader.changed_membership(Remove(2)).voters == (A, C)
 
     def test_a_change_is_refused_before_an_entry_of_the_term_is_committed(self) -> None:
         log = log_of(1, 3)
@@ -290,62 +290,62 @@ class TestMembership:
     def test_a_learner_is_promoted_when_it_has_caught_up(self) -> None:
         log = RaftLog(snapshot(0, 0, THREE.with_learner(D)), entries(3))
         log.commit_to(1)
-        leadership = leading(log)
+        leader = leading(log)
         with pytest.raises(MembershipRefusedError, match="1 entries behind and cannot vote yet"):
-            leadership.changed_membership(Promote(4))
+            leader.changed_membership(Promote(4))
 
-        leadership.take_reply(AppendReply(D, A, TERM, 1, 1, 1, 0))
+        leader.take_reply(AppendReply(D, A, TERM, 1, 1, 1, 0))
 
-        assert leadership.changed_membership(Promote(4)).voters == (A, B, C, D)
+        assert leader.changed_membership(Promote(4)).voters == (A, B, C, D)
 
     def test_who_is_removed_is_told_until_that_is_committed(self) -> None:
         log = log_of(3)
         log.commit_to(1)
-        leadership = leading(log)
-        agree(leadership, 1)
+        leader = leading(log)
+        agree(leader, 1)
         payload = encode_membership(THREE.without(2))
         log.append(Entry(2, TERM, EntryKind.MEMBERSHIP, payload))
-        leadership.follow_membership()
+        leader.follow_membership()
 
-        assert sent_to_b(leadership) == [[2]]
+        assert sent_to_b(leader) == [[2]]
 
         log.commit_to(2)
-        assert sent_to_b(leadership) == [[]]
-        leadership.tick()
-        assert sent_to_b(leadership) == []
-        assert 2 not in leadership.progress
+        assert sent_to_b(leader) == [[]]
+        leader.tick()
+        assert sent_to_b(leader) == []
+        assert 2 not in leader.progress
 
     def test_a_leader_that_leaves_lets_the_best_voter_stand(self) -> None:
         log = log_of(3, 3)
-        leadership = leading(log)
-        leadership.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 0))
-        leadership.take_reply(AppendReply(C, A, TERM, 2, 2, 1, 0))
+        leader = leading(log)
+        leader.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 0))
+        leader.take_reply(AppendReply(C, A, TERM, 2, 2, 1, 0))
         log.append(Entry(3, TERM, EntryKind.MEMBERSHIP, encode_membership(THREE.without(1))))
 
-        assert leadership.farewell() == [TimeoutNow(A, C, TERM)]
+        assert leader.resignation() == [TimeoutNow(A, C, TERM)]
 
 
 class TestTransfer:
-    """Handing over leadership."""
+    """Handing over leader."""
 
     def test_the_target_stands_when_it_has_everything_and_is_told_once(self) -> None:
-        leadership = leading(log_of(3, 3))
-        leadership.begin_transfer(B)
-        assert TimeoutNow(A, B, TERM) not in leadership.take_messages()
+        leader = leading(log_of(3, 3))
+        leader.begin_transfer(B)
+        assert TimeoutNow(A, B, TERM) not in leader.take_messages()
 
-        agree(leadership, 2)
+        agree(leader, 2)
 
-        assert TimeoutNow(A, B, TERM) in leadership.take_messages()
-        assert TimeoutNow(A, B, TERM) not in leadership.take_messages()
+        assert TimeoutNow(A, B, TERM) in leader.take_messages()
+        assert TimeoutNow(A, B, TERM) not in leader.take_messages()
 
     def test_a_transfer_is_given_up_after_an_election_timeout(self) -> None:
-        leadership = leading(log_of(3, 3))
-        leadership.tick()
-        leadership.begin_transfer(B)
+        leader = leading(log_of(3, 3))
+        leader.tick()
+        leader.begin_transfer(B)
 
         targets: list[object] = []
         for _ in range(CONFIG.election_ticks):
-            leadership.tick()
-            targets.append(leadership.transfer_target)
+            leader.tick()
+            targets.append(leader.transfer_target)
 
         assert targets == [B, B, B, B, None]

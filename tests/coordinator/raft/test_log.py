@@ -87,13 +87,13 @@ class TestHints:
     ) -> None:
         log = RaftLog(NOTHING, entries(1, 2, 3, 3, 3, 5))
 
-        assert log.last_not_above(limit) == expected
+        assert log.find_conflict_by_term(limit) == expected
 
     def test_nothing_is_below_the_compacted_point(self) -> None:
         log = RaftLog(snapshot(5, 2), entries(3, first=6))
 
-        assert log.last_not_above(at(3, 9)) == at(5, 2)
-        assert log.last_not_above(at(9, 1)) == at(5, 2)
+        assert log.find_conflict_by_term(at(3, 9)) == at(5, 2)
+        assert log.find_conflict_by_term(at(9, 1)) == at(5, 2)
 
 
 class TestDurability:
@@ -306,9 +306,9 @@ class TestMembership:
         log = RaftLog(NOTHING)
         log.append(Entry(1, 1, EntryKind.MEMBERSHIP, encode_membership(THREE.without(1))))
 
-        assert set(log.voters_needed) == {A, B, C}
+        assert set(log.promotable_voters) == {A, B, C}
         log.commit_to(1)
-        assert set(log.voters_needed) == {B, C}
+        assert set(log.promotable_voters) == {B, C}
 
 
 def test_uncommitted_bytes_follow_appends_commits_and_cuts() -> None:

@@ -126,7 +126,7 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 30), term=st.integers(0, 10))
     def a_hint_is_the_last_that_may_agree(self, index: int, term: int) -> None:
-        found = self.log.last_not_above(EntryId(index, term))
+        found = self.log.find_conflict_by_term(EntryId(index, term))
 
         model = self.model
         candidates = [

@@ -3,20 +3,20 @@
 import pytest
 
 from tests.coordinator.raft.samples import NOTHING, at, entries, entry, snapshot
-from tidelog.coordinator.raft.hard_state import Promises
+from tidelog.coordinator.raft.hard_state import HardStateGate
 from tidelog.coordinator.raft.log import RaftLog
-from tidelog.coordinator.raft.pending_write import Writing
+from tidelog.coordinator.raft.pending_write import PendingWrite
 from tidelog.coordinator.raft.ready import HardState, Write
 
 
-def begun() -> tuple[Promises, RaftLog, Writing]:
-    promises, log = Promises(HardState(1)), RaftLog(NOTHING, entries(1))
-    return promises, log, Writing(promises, log, 3)
+def begun() -> tuple[HardStateGate, RaftLog, PendingWrite]:
+    promises, log = HardStateGate(HardState(1)), RaftLog(NOTHING, entries(1))
+    return promises, log, PendingWrite(promises, log, 3)
 
 
 def test_a_write_has_all_that_the_disk_does_not_know() -> None:
     promises, log, writing = begun()
-    promises.begin_term(2)
+    promises.advance_term(2)
     log.append(entry(2, 2))
 
     assert writing.begin() == Write(HardState(2), None, (entry(2, 2),), at(2, 2))
@@ -53,7 +53,7 @@ def test_what_changes_while_a_write_is_under_way_is_in_the_next_one() -> None:
 
 def test_the_end_of_a_write_says_whether_more_of_the_log_is_durable() -> None:
     promises, log, writing = begun()
-    promises.begin_term(2)
+    promises.advance_term(2)
     write = writing.begin()
     assert write is not None
     assert not writing.end(write)

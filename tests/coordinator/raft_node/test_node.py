@@ -16,7 +16,7 @@ from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft.ready import AddLearner, Promote, Remove
 from tidelog.coordinator.raft_node import node as raft_node
-from tidelog.coordinator.raft_node.pending_proposals import LostCommandError
+from tidelog.coordinator.raft_node.pending_proposals import LostProposalError
 from tidelog.wire.errors import LogOfflineError, NotLeaderError
 
 PATIENCE_S = 30.0
@@ -64,7 +64,7 @@ async def commit(group: list[Host], value: bytes) -> Host:
     with trio.fail_after(PATIENCE_S):
         while True:
             leader = await leader_of(group)
-            with suppress(ProposalRefusedError, LostCommandError), trio.move_on_after(3):
+            with suppress(ProposalRefusedError, LostProposalError), trio.move_on_after(3):
                 await propose(leader, value)
                 return leader
 
@@ -210,7 +210,7 @@ def test_what_a_deposed_leader_had_appended_is_lost_and_said_to_be() -> None:
         await propose(new, b"kept")
         heal()
 
-        with pytest.raises(LostCommandError), trio.fail_after(PATIENCE_S):
+        with pytest.raises(LostProposalError), trio.fail_after(PATIENCE_S):
             await waiting.wait()
 
         await until(lambda: list(values_of(old).values()) == [b"kept"])

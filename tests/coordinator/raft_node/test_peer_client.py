@@ -9,7 +9,7 @@ import trio
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Answer, Answerer, listen
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
-from tidelog.coordinator.raft_node.peer_client import Peers
+from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.errors import ConnectionLostError, InvalidRequestError
 from tidelog.wire.messages.cluster import RaftReply, RaftRequest
 from tidelog.wire.protocol import api
@@ -18,7 +18,7 @@ from tidelog.wire.protocol.api import Api
 QUESTION = RaftRequest(CLUSTER_ID, [])
 
 
-def play(story: Callable[[World, Peers], Awaitable[None]], *, node_id: int = 2) -> None:
+def play(story: Callable[[World, PeerClient], Awaitable[None]], *, node_id: int = 2) -> None:
     """Let a story happen on node 1, with node `node_id` on the machine of node 2."""
 
     async def far(process: Process) -> None:
@@ -36,7 +36,7 @@ def play(story: Callable[[World, Peers], Awaitable[None]], *, node_id: int = 2) 
     async def main(world: World) -> None:
         async def near(process: Process) -> None:
             async with trio.open_nursery() as nursery:
-                peers = Peers(
+                peers = PeerClient(
                     process.env,
                     nursery,
                     name="node1",
@@ -52,12 +52,12 @@ def play(story: Callable[[World, Peers], Awaitable[None]], *, node_id: int = 2) 
     Simulation(1).run(main)
 
 
-async def ask(peers: Peers, node_id: int = 2, question: RaftRequest = QUESTION) -> RaftReply:
+async def ask(peers: PeerClient, node_id: int = 2, question: RaftRequest = QUESTION) -> RaftReply:
     return await peers.ask(node_id, api.RAFT, question, timeout_s=3)
 
 
 def test_an_answer_comes_back_and_so_does_a_refusal() -> None:
-    async def story(_: World, peers: Peers) -> None:
+    async def story(_: World, peers: PeerClient) -> None:
         assert await ask(peers) == RaftReply(2)
         with pytest.raises(InvalidRequestError, match="no messages"):
             await ask(peers, question=RaftRequest(CLUSTER_ID, [b"x"]))
@@ -69,7 +69,7 @@ def test_an_answer_comes_back_and_so_does_a_refusal() -> None:
 def test_an_answer_that_makes_no_sense_is_lost_with_its_connection() -> None:
     """Else a bit that flips on its way would end whoever asked."""
 
-    async def story(_: World, peers: Peers) -> None:
+    async def story(_: World, peers: PeerClient) -> None:
         with pytest.raises(ConnectionLostError, match="what node 2 sent makes no sense"):
             await ask(peers, question=RaftRequest(CLUSTER_ID, [b"?"]))
         assert await ask(peers) == RaftReply(2)
@@ -78,7 +78,7 @@ def test_an_answer_that_makes_no_sense_is_lost_with_its_connection() -> None:
 
 
 def test_questions_asked_at_once_share_a_connection() -> None:
-    async def story(world: World, peers: Peers) -> None:
+    async def story(world: World, peers: PeerClient) -> None:
         closed: list[str] = []
         world.observe(lambda _node, event, _fields: closed.append(event))
 
@@ -94,7 +94,7 @@ def test_questions_asked_at_once_share_a_connection() -> None:
 
 
 def test_an_unknown_address_and_another_node_there_are_told() -> None:
-    async def story(_: World, peers: Peers) -> None:
+    async def story(_: World, peers: PeerClient) -> None:
         with pytest.raises(ConnectionLostError, match="address of node 5 is not known"):
             await ask(peers, 5)
         with pytest.raises(ConnectionLostError, match="node 9 is at node2:8433, not node 2"):
@@ -104,7 +104,7 @@ def test_an_unknown_address_and_another_node_there_are_told() -> None:
 
 
 def test_a_silent_node_is_given_up_and_asked_anew_when_it_is_back() -> None:
-    async def story(world: World, peers: Peers) -> None:
+    async def story(world: World, peers: PeerClient) -> None:
         assert await ask(peers) == RaftReply(2)
         heal = world.network.partition(["node1"], ["node2"])
         for _ in range(5):
@@ -119,7 +119,7 @@ def test_a_silent_node_is_given_up_and_asked_anew_when_it_is_back() -> None:
 
 
 def test_a_node_that_is_down_is_told_at_once() -> None:
-    async def story(world: World, peers: Peers) -> None:
+    async def story(world: World, peers: PeerClient) -> None:
         world.nodes["node2"].kill()
 
         with pytest.raises(ConnectionLostError, match="nothing listens there"):

@@ -4,15 +4,15 @@ import pytest
 
 from tidelog.coordinator.raft.messages import EntryId
 from tidelog.coordinator.raft_node.pending_proposals import (
-    LostCommandError,
-    OvertakenCommandError,
-    WaitingCommands,
+    LostProposalError,
+    OvertakenProposalError,
+    PendingProposals,
 )
 from tidelog.wire.errors import LogOfflineError
 
 
 async def test_an_entry_that_is_applied_is_told_to_whoever_waits_for_it() -> None:
-    waiting = WaitingCommands()
+    waiting = PendingProposals()
     command = waiting.add(EntryId(7, 2))
     waiting.applied(EntryId(6, 2))
     was_settled_before = command.is_settled
@@ -25,7 +25,7 @@ async def test_an_entry_that_is_applied_is_told_to_whoever_waits_for_it() -> Non
 
 
 async def test_what_a_payload_says_stays_until_another_term_or_the_same_one_is_applied() -> None:
-    waiting = WaitingCommands()
+    waiting = PendingProposals()
     older, newer = waiting.add(EntryId(7, 2), "older"), waiting.add(EntryId(7, 3), "newer")
 
     found = [waiting.decoded(EntryId(index, term)) for index, term in [(7, 2), (7, 3), (7, 4)]]
@@ -38,39 +38,39 @@ async def test_what_a_payload_says_stays_until_another_term_or_the_same_one_is_a
 
 
 async def test_another_entry_in_its_place_means_that_it_never_will_be() -> None:
-    waiting = WaitingCommands()
+    waiting = PendingProposals()
     command = waiting.add(EntryId(7, 2))
 
     waiting.applied(EntryId(7, 3))
 
-    with pytest.raises(LostCommandError):
+    with pytest.raises(LostProposalError):
         await command.wait()
 
 
 async def test_two_may_wait_at_one_index_for_entries_of_different_terms() -> None:
-    waiting = WaitingCommands()
+    waiting = PendingProposals()
     older, newer = waiting.add(EntryId(7, 2)), waiting.add(EntryId(7, 3))
 
     waiting.applied(EntryId(7, 3))
 
     assert await newer.wait() == 7
-    with pytest.raises(LostCommandError):
+    with pytest.raises(LostProposalError):
         await older.wait()
 
 
 async def test_what_a_snapshot_covers_nobody_can_tell_and_the_rest_goes_on_waiting() -> None:
-    waiting = WaitingCommands()
+    waiting = PendingProposals()
     covered, behind = waiting.add(EntryId(7, 2)), waiting.add(EntryId(8, 2))
 
     waiting.overtaken(7)
 
-    with pytest.raises(OvertakenCommandError):
+    with pytest.raises(OvertakenProposalError):
         await covered.wait()
     assert not behind.is_settled
 
 
 async def test_an_end_is_told_to_everybody() -> None:
-    waiting = WaitingCommands()
+    waiting = PendingProposals()
     commands = [waiting.add(EntryId(index, 2)) for index in (7, 7, 9)]
 
     waiting.fail(LogOfflineError("the disk failed"))

@@ -1,10 +1,10 @@
 """Reads wait for what was committed before them, and no longer."""
 
-from tidelog.coordinator.raft_node.pending_reads import WaitingReads
+from tidelog.coordinator.raft_node.pending_reads import PendingReads
 
 
 def test_a_read_is_over_when_it_is_confirmed_and_its_index_is_applied() -> None:
-    reads = WaitingReads()
+    reads = PendingReads()
     first, second = reads.add(), reads.add()
 
     reads.applied(10)
@@ -18,7 +18,7 @@ def test_a_read_is_over_when_it_is_confirmed_and_its_index_is_applied() -> None:
 
 
 def test_a_read_of_which_nobody_waits_any_more_is_forgotten() -> None:
-    reads = WaitingReads()
+    reads = PendingReads()
     read = reads.add()
 
     reads.remove(read)
@@ -29,7 +29,7 @@ def test_a_read_of_which_nobody_waits_any_more_is_forgotten() -> None:
 
 
 def test_who_leads_no_more_keeps_nobody_waiting() -> None:
-    reads = WaitingReads()
+    reads = PendingReads()
     read = reads.add()
 
     reads.wake_all()

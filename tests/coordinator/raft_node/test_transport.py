@@ -17,7 +17,7 @@ from tidelog.coordinator.raft.messages import (
     SnapshotMeta,
     SnapshotRequest,
 )
-from tidelog.coordinator.raft_node.transport import RaftLinks, in_requests
+from tidelog.coordinator.raft_node.transport import RaftTransport, in_requests
 from tidelog.wire.messages.cluster import RaftReply, RaftRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
@@ -73,13 +73,13 @@ class Far:
             await listen(process.env, self.machine.name, answerer, nursery=nursery)
 
 
-def play(story: Callable[[World, RaftLinks, Far], Awaitable[None]]) -> None:
+def play(story: Callable[[World, RaftTransport, Far], Awaitable[None]]) -> None:
     async def main(world: World) -> None:
         far = Far(world)
 
         async def near(process: Process) -> None:
             async with trio.open_nursery() as nursery:
-                links = RaftLinks(
+                links = RaftTransport(
                     process.env,
                     nursery,
                     name="node1",
@@ -96,7 +96,7 @@ def play(story: Callable[[World, RaftLinks, Far], Awaitable[None]]) -> None:
 
 
 def test_messages_arrive_in_their_order() -> None:
-    async def story(_: World, links: RaftLinks, far: Far) -> None:
+    async def story(_: World, links: RaftTransport, far: Far) -> None:
         far.start()
 
         links.send(message(number) for number in range(5))
@@ -108,7 +108,7 @@ def test_messages_arrive_in_their_order() -> None:
 
 
 def test_what_cannot_be_sent_is_dropped_and_later_messages_arrive() -> None:
-    async def story(_: World, links: RaftLinks, far: Far) -> None:
+    async def story(_: World, links: RaftTransport, far: Far) -> None:
         links.send([message(1)])
         await trio.sleep(5)
         far.start()
@@ -123,7 +123,7 @@ def test_what_cannot_be_sent_is_dropped_and_later_messages_arrive() -> None:
 
 
 def test_a_connection_that_is_silent_is_given_up_for_a_new_one() -> None:
-    async def story(world: World, links: RaftLinks, far: Far) -> None:
+    async def story(world: World, links: RaftTransport, far: Far) -> None:
         far.start()
         links.send([message(1)])
         await until(lambda: far.numbers == [1])
@@ -144,7 +144,7 @@ def test_a_connection_that_is_silent_is_given_up_for_a_new_one() -> None:
 
 
 def test_an_answer_is_asked_for_now_and_then_only() -> None:
-    async def story(_: World, links: RaftLinks, far: Far) -> None:
+    async def story(_: World, links: RaftTransport, far: Far) -> None:
         far.start()
         for number in range(30):
             links.send([message(number)])
@@ -157,7 +157,7 @@ def test_an_answer_is_asked_for_now_and_then_only() -> None:
 
 
 def test_it_is_known_since_when_nothing_listens_where_a_node_should_be() -> None:
-    async def story(world: World, links: RaftLinks, far: Far) -> None:
+    async def story(world: World, links: RaftTransport, far: Far) -> None:
         async def send_for(seconds: float) -> None:
             for _ in range(int(seconds * 10)):
                 links.send([message(1)])
@@ -188,7 +188,7 @@ def test_it_is_known_since_when_nothing_listens_where_a_node_should_be() -> None
 
 
 def test_a_snapshot_arrives_whole_beside_messages() -> None:
-    async def story(_: World, links: RaftLinks, far: Far) -> None:
+    async def story(_: World, links: RaftTransport, far: Far) -> None:
         far.start()
         data = bytes(range(256)) * 5000
 
@@ -204,7 +204,7 @@ def test_a_snapshot_arrives_whole_beside_messages() -> None:
 
 
 def test_whoever_sends_a_snapshot_learns_that_it_did_not_arrive() -> None:
-    async def story(_: World, links: RaftLinks, far: Far) -> None:
+    async def story(_: World, links: RaftTransport, far: Far) -> None:
         failures: list[int] = []
         links.send_snapshot(offer(7), b"state", on_failed=lambda: failures.append(7))
         await until(lambda: failures == [7])
@@ -221,7 +221,7 @@ def test_whoever_sends_a_snapshot_learns_that_it_did_not_arrive() -> None:
 
 
 def test_a_snapshot_that_arrived_may_be_lost_with_the_process_that_took_it() -> None:
-    async def story(_: World, links: RaftLinks, far: Far) -> None:
+    async def story(_: World, links: RaftTransport, far: Far) -> None:
         failures: list[int] = []
         far.start()
         links.send_snapshot(offer(7), b"state", on_failed=lambda: failures.append(7))
@@ -240,7 +240,7 @@ def test_a_snapshot_that_arrived_may_be_lost_with_the_process_that_took_it() -> 
 
 
 def test_messages_go_to_nobody_but_the_node_that_they_are_for() -> None:
-    async def story(_: World, links: RaftLinks, far: Far) -> None:
+    async def story(_: World, links: RaftTransport, far: Far) -> None:
         far.identity = Identity(3, b"a third")
         far.start()
 

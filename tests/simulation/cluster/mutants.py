@@ -22,9 +22,9 @@ from tidelog.coordinator.metadata.records import Broker, BrokerChanged, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import ClusterMachine
 from tidelog.coordinator.raft.core import RaftCore
-from tidelog.coordinator.raft.follower import Following
-from tidelog.coordinator.raft.hard_state import Promises
-from tidelog.coordinator.raft.leader import Leadership
+from tidelog.coordinator.raft.follower import Follower
+from tidelog.coordinator.raft.hard_state import HardStateGate
+from tidelog.coordinator.raft.leader import Leader
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.coordinator.raft.messages import AppendReply, VoteReply, VoteRequest
 from tidelog.coordinator.raft.ready import HardState
@@ -39,31 +39,31 @@ def _save_empty_vote(self: RaftStorage, vote: Vote) -> None:
     _save_vote(self, Vote(vote.identity, vote.cluster_id, HardState()))
 
 
-def _vote_for_anybody(self: Promises, candidate: Identity) -> None:
+def _vote_for_anybody(self: HardStateGate, candidate: Identity) -> None:
     self._current = HardState(self.term, candidate)
 
 
 def _on_vote_request_again(self: RaftCore, request: VoteRequest) -> None:
     is_granted = request.term == self.term and self._is_up_to_date(request.last)
     if is_granted:
-        self._promises.vote_for(request.sender)
+        self._hard_state.vote_for(request.sender)
         self._timer.reset()
-    self._promises.post(VoteReply(self.identity, request.sender, self.term, is_granted))
+    self._hard_state.post(VoteReply(self.identity, request.sender, self.term, is_granted))
 
 
 def _always(*_: object, **__: object) -> bool:
     return True
 
 
-def _commit_alone(self: Leadership) -> int:
+def _commit_alone(self: Leader) -> int:
     return self._log.durable_index
 
 
-_report = Following._report
+_report = Follower._report
 
 
 def _report_what_is_received(
-    self: Following, leader: Identity, term: int, attempt: int, *, read_round: int
+    self: Follower, leader: Identity, term: int, attempt: int, *, read_round: int
 ) -> AppendReply:
     reply = _report(self, leader, term, attempt, read_round=read_round)
     index = reply.received_index
@@ -161,7 +161,7 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
         "votes-again",
         "whoever asks gets the vote",
         (RaftCore, "_on_vote_request", _on_vote_request_again),
-        (Promises, "vote_for", _vote_for_anybody),
+        (HardStateGate, "vote_for", _vote_for_anybody),
     ),
     Mutant(
         "votes-for-less",
@@ -171,12 +171,12 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "commits-alone",
         "a leader takes for committed what its own disk has",
-        (Leadership, "committable_index", _commit_alone),
+        (Leader, "committable_index", _commit_alone),
     ),
     Mutant(
         "acks-from-memory",
         "a follower acknowledges what it has only in memory",
-        (Following, "_report", _report_what_is_received),
+        (Follower, "_report", _report_what_is_received),
     ),
     Mutant(
         "answer-before-commit",

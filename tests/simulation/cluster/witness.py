@@ -15,7 +15,7 @@ from tests.simulation.mutations.mutant import Mutant
 from tidelog.coordinator.raft.messages import Entry, Message, SnapshotMeta
 from tidelog.coordinator.raft.ready import Ready
 from tidelog.coordinator.raft.role import Role
-from tidelog.coordinator.raft_node.interfaces import Links, StateMachine
+from tidelog.coordinator.raft_node.interfaces import StateMachine, Transport
 from tidelog.coordinator.raft_node.node import RaftNode
 
 
@@ -54,7 +54,7 @@ def witnessing(listener: Listener) -> Generator[None]:
     run, note_role = RaftNode.run, RaftNode._note_role
     send, apply, restore = RaftNode._send, RaftNode._apply, RaftNode._restore
 
-    async def run_watched(self: RaftNode, machine: StateMachine, links: Links) -> None:
+    async def run_watched(self: RaftNode, machine: StateMachine, links: Transport) -> None:
         listener.began(self)
         await run(self, machine, links)
 

@@ -14,9 +14,9 @@ from typing import Any
 from tests.simulation.mutations.mutant import Mutant, Patch
 from tests.simulation.raft.checks import Checks
 from tidelog.coordinator.raft.core import RaftCore
-from tidelog.coordinator.raft.follower import Following
-from tidelog.coordinator.raft.hard_state import Promises
-from tidelog.coordinator.raft.leader import Leadership
+from tidelog.coordinator.raft.follower import Follower
+from tidelog.coordinator.raft.hard_state import HardStateGate
+from tidelog.coordinator.raft.leader import Leader
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.membership import Identity, Membership, index_of_majority
 from tidelog.coordinator.raft.messages import (
@@ -48,24 +48,24 @@ _NO_PROMISE_CHECK: Patch = (Checks, "promise", _say_nothing)
 _NO_CLAIM_CHECK: Patch = (Checks, "claim", _say_nothing)
 
 
-def _post_at_once(self: Promises, message: Message) -> None:
+def _post_at_once(self: HardStateGate, message: Message) -> None:
     self._outbox.append(message)
 
 
-def _unsynced_without_vote(self: Promises) -> HardState | None:
+def _unsynced_without_vote(self: HardStateGate) -> HardState | None:
     return None if self._durable.term == self.term else HardState(self.term)
 
 
-def _vote_for_anybody(self: Promises, candidate: Identity) -> None:
+def _vote_for_anybody(self: HardStateGate, candidate: Identity) -> None:
     self._current = HardState(self.term, candidate)
 
 
 def _on_vote_request_again(self: RaftCore, request: VoteRequest) -> None:
     is_granted = request.term == self.term and self._is_up_to_date(request.last)
     if is_granted:
-        self._promises.vote_for(request.sender)
+        self._hard_state.vote_for(request.sender)
         self._timer.reset()
-    self._promises.post(VoteReply(self.identity, request.sender, self.term, is_granted))
+    self._hard_state.post(VoteReply(self.identity, request.sender, self.term, is_granted))
 
 
 def _always(*_: object) -> bool:
@@ -76,23 +76,23 @@ def _never(*_: object) -> bool:
     return False
 
 
-def _index_of_majority(self: Leadership, voters: Sequence[Identity], own_index: int) -> int:
+def _index_of_majority(self: Leader, voters: Sequence[Identity], own_index: int) -> int:
     return index_of_majority(
         own_index if voter == self._identity else self._progress[voter].match_index
         for voter in voters
     )
 
 
-def _commit_any_term(self: Leadership) -> int:
+def _commit_any_term(self: Leader) -> int:
     return _index_of_majority(self, self._log.membership.voters, self._log.durable_index)
 
 
-def _commit_before_own_sync(self: Leadership) -> int:
+def _commit_before_own_sync(self: Leader) -> int:
     index = _index_of_majority(self, self._log.membership.voters, self._log.last_index)
     return index if self._log.term_at(index) == self.term else self._log.commit_index
 
 
-def _commit_by_learners(self: Leadership) -> int:
+def _commit_by_learners(self: Leader) -> int:
     index = _index_of_majority(self, self._log.membership.members, self._log.durable_index)
     return index if self._log.term_at(index) == self.term else self._log.commit_index
 
@@ -104,11 +104,11 @@ def _append_no_term_start(self: RaftCore, kind: EntryKind, payload: bytes) -> En
     return self.last if kind is EntryKind.TERM_START else _append(self, kind, payload)
 
 
-_report = Following._report
+_report = Follower._report
 
 
 def _report_what_is_received(
-    self: Following, leader: Identity, term: int, attempt: int, *, read_round: int
+    self: Follower, leader: Identity, term: int, attempt: int, *, read_round: int
 ) -> AppendReply:
     reply = _report(self, leader, term, attempt, read_round=read_round)
     index = reply.received_index
@@ -171,7 +171,7 @@ def _synced_by_index(self: RaftLog, last: EntryId, snapshot: SnapshotMeta | None
     self.is_snapshot_unsynced = False
 
 
-def _change_without_look(self: Leadership, change: MembershipChange) -> Membership:
+def _change_without_look(self: Leader, change: MembershipChange) -> Membership:
     membership = self._log.membership
     match change:
         case AddLearner():
@@ -204,18 +204,18 @@ def _confirmed_at_once(self: ReadQueue, _: int) -> list[ReadState]:
 _take_confirmed = ReadQueue.take_confirmed
 
 
-def _stand_at_once(self: RaftCore) -> None:
-    self._stand()
+def _campaign_at_once(self: RaftCore) -> None:
+    self._campaign()
 
 
-def _take_entries_and_commit(self: Following, request: AppendRequest) -> Any:  # noqa: ANN401
+def _take_entries_and_commit(self: Follower, request: AppendRequest) -> Any:  # noqa: ANN401
     answer = _take_entries(self, request)
     if isinstance(answer, AppendReply):
         self._log.commit_to(min(request.commit_index, self._log.last_index))
     return answer
 
 
-_take_entries = Following.take_entries
+_take_entries = Follower.take_entries
 
 
 def _voters_only(self: RaftLog) -> tuple[Identity, ...]:
@@ -226,21 +226,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "vote-not-saved",
         "votes are sent at once, and the disk never learns for whom",
-        (Promises, "post", _post_at_once),
-        (Promises, "unsynced", _unsynced_without_vote),
-        (Promises, "is_durable", property(_always)),
+        (HardStateGate, "post", _post_at_once),
+        (HardStateGate, "unsynced", _unsynced_without_vote),
+        (HardStateGate, "is_durable", property(_always)),
         _NO_PROMISE_CHECK,
     ),
     Mutant(
         "sent-before-saved",
         "messages do not wait for term and vote",
-        (Promises, "post", _post_at_once),
+        (HardStateGate, "post", _post_at_once),
     ),
     Mutant(
         "vote-twice",
         "whoever asks gets the vote",
         (RaftCore, "_on_vote_request", _on_vote_request_again),
-        (Promises, "vote_for", _vote_for_anybody),
+        (HardStateGate, "vote_for", _vote_for_anybody),
     ),
     Mutant(
         "any-log-is-up-to-date",
@@ -250,7 +250,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "commit-old-term",
         "entries of earlier terms are counted (figure 8)",
-        (Leadership, "committable_index", _commit_any_term),
+        (Leader, "committable_index", _commit_any_term),
     ),
     Mutant(
         "no-term-start",
@@ -260,13 +260,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "ack-before-sync",
         "a follower acknowledges what it has only in memory",
-        (Following, "_report", _report_what_is_received),
+        (Follower, "_report", _report_what_is_received),
         _NO_CLAIM_CHECK,
     ),
     Mutant(
         "count-own-before-sync",
         "a leader counts what its own disk does not have",
-        (Leadership, "committable_index", _commit_before_own_sync),
+        (Leader, "committable_index", _commit_before_own_sync),
     ),
     Mutant(
         "stale-ack",
@@ -282,7 +282,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "commit-unmatched",
         "a follower takes the commit index for what it has not compared",
-        (Following, "take_entries", _take_entries_and_commit),
+        (Follower, "take_entries", _take_entries_and_commit),
     ),
     Mutant(
         "snapshot-truncates",
@@ -307,22 +307,22 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "no-pre-vote",
         "a node stands without asking first",
-        (RaftCore, "_ask_whether_to_stand", _stand_at_once),
+        (RaftCore, "_pre_campaign", _campaign_at_once),
     ),
     Mutant(
         "no-check-quorum",
         "an isolated leader leads on",
-        (Leadership, "hears_majority", _always),
+        (Leader, "is_quorum_active", _always),
     ),
     Mutant(
         "two-changes",
         "a second change of the membership is taken while one is uncommitted",
-        (Leadership, "changed_membership", _change_without_look),
+        (Leader, "changed_membership", _change_without_look),
     ),
     Mutant(
         "learner-counts",
         "learners are counted for commits",
-        (Leadership, "committable_index", _commit_by_learners),
+        (Leader, "committable_index", _commit_by_learners),
     ),
     Mutant(
         "identity-is-node-id",
@@ -338,7 +338,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "removed-never-stands",
         "a voter whose removal is not committed does not stand",
-        (RaftLog, "voters_needed", property(_voters_only)),
+        (RaftLog, "promotable_voters", property(_voters_only)),
     ),
     Mutant(
         "read-unconfirmed",

@@ -75,7 +75,7 @@ class RaftNode:
             self.identity,
             self.disk.stored(),
             self._config,
-            dice=Random(f"{self._world.dice.random()}"),
+            random=Random(f"{self._world.dice.random()}"),
             is_damaged=self.is_damaged,
         )
         self.applied_index = self.disk.snapshot.index
