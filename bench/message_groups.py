@@ -47,17 +47,17 @@ class _Queue:
         receipts = Receipts(queue_id=bytes(16), partition=0, key=bytes(16))
         self.partition = QueuePartition(QueueConfig(is_fifo=True), receipts, FifoOrder)
         self.do(self.partition.seek(0, now_ms=self.now_ms))
-        self.partition.serve(self.now_ms)
+        self.partition.start(self.now_ms)
 
     def do(self, outcome: Outcome[Reply]) -> Reply:
         for frame in outcome.frames:
             encode(frame)
-            self.partition.apply(frame)
+            self.partition.state.apply(frame)
         return outcome.reply
 
     def send(self, fields: list[RecordFields]) -> None:
-        first = self.partition.records_from
-        self.partition.on_records(first, first + len(fields), fields)
+        first = self.partition.state.records_from
+        self.partition.state.on_records(first, first + len(fields), fields)
 
     def receive(self, max_messages: int, timeout_ms: int | None = None) -> PartitionReceived:
         command = ReceiveCommand(max_messages=max_messages, visibility_timeout_ms=timeout_ms)
@@ -140,7 +140,7 @@ def _memory(settings: Settings) -> list[Row]:
     one_group.send([RecordFields(group=b"one")] * count)
     of_one = tracemalloc.get_traced_memory()[0] - of_groups
     tracemalloc.stop()
-    assert groups.partition.records_from == one_group.partition.records_from
+    assert groups.partition.state.records_from == one_group.partition.state.records_from
     return [
         Row("FIFO: memory of a message in a group of many, in bytes", f"{of_one / count:.0f}"),
         Row("FIFO: memory of a group with one message, in bytes", f"{of_groups / count:.0f}"),

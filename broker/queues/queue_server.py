@@ -154,7 +154,7 @@ class QueueServer:
         if journal is not None and journal.leader is not None:
             hosted = self.find(queue_id, number)
             await hosted.wait_loaded()
-            below = hosted.core.purged_below
+            below = hosted.core.state.purged_below
             await hosted.committed()
             return below, hosted.journal.epoch
         known = self._cluster.metadata.state.partition(queue_id, number)

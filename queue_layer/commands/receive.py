@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.config import QueueConfig
-from tidelog.queue_layer.state.message_status import SKIPPED, MessageStatus
+from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.receive_attempts import ATTEMPT_ID_SIZE_MAX
 from tidelog.wire.errors import InvalidRequestError
@@ -97,27 +97,27 @@ class ReceivePlan:
     """
 
     def __init__(
-        self, fold: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
+        self, state: QueueState, config: QueueConfig, command: ReceiveCommand, *, now_ms: int
     ) -> None:
         self.command = command
         self.attempt: Attempt | None = None
         """The receive that this one repeats."""
         if config.is_fifo and command.attempt_id is not None:
-            self.attempt = fold.attempts.find(command.attempt_id, now_ms=now_ms)
+            self.attempt = state.attempts.find(command.attempt_id, now_ms=now_ms)
         self.exhausted: list[Run] = []
         """Messages on the way that had all the deliveries that they may have."""
-        self._fold = fold
+        self._state = state
         self._config = config
         self._now_ms = now_ms
-        self._version = fold.version
+        self._version = state.version
 
     @property
     def is_current(self) -> bool:
         """Whether nothing changed since the plan was made; of a repetition, nothing about it."""
         if self.attempt is not None:
-            found = self._fold.attempts.find(self.attempt.attempt_id, now_ms=self._fold.time_ms)
+            found = self._state.attempts.find(self.attempt.attempt_id, now_ms=self._state.time_ms)
             return found is self.attempt
-        return self._version == self._fold.version
+        return self._version == self._state.version
 
     def __iter__(self) -> Iterator[ReceivedRun]:
         """Yield runs of messages that were received equally often, no more than are wanted."""
@@ -125,9 +125,9 @@ class ReceivePlan:
         if self.attempt is not None:
             yield from self._again(self.attempt)
             return
-        room = self._config.max_in_flight - self._fold.runs.counts[MessageState.LEASED]
+        room = self._config.max_in_flight - self._state.runs.counts[MessageState.LEASED]
         left = min(self.command.max_messages, room)
-        if left <= 0 or self._fold.order is None:
+        if left <= 0 or self._state.order is None:
             return
         exhausted_count, taken = 0, 0
         for first, end, status in self._offers(left):
@@ -155,7 +155,7 @@ class ReceivePlan:
 
     def _again(self, attempt: Attempt) -> Iterator[ReceivedRun]:
         for first, count in attempt.runs:
-            for piece_first, piece_end, status in self._fold.runs.pieces(first, first + count):
+            for piece_first, piece_end, status in self._state.runs.pieces(first, first + count):
                 yield ReceivedRun(
                     piece_first,
                     piece_end - piece_first,
@@ -164,11 +164,11 @@ class ReceivePlan:
                 )
 
     def _offers(self, limit: int) -> Iterator[tuple[int, int, MessageStatus]]:
-        assert self._fold.order is not None
-        cursor = self._fold.cursor
-        for first, end in self._fold.order.candidates(limit, self._fold.free_lease_id):
+        assert self._state.order is not None
+        cursor = self._state.cursor
+        for first, end in self._state.order.candidates(limit, self._state.next_lease_id):
             if first < cursor:
-                yield from self._fold.runs.pieces(first, min(end, cursor))
+                yield from self._state.runs.pieces(first, min(end, cursor))
             if end > cursor:
                 yield max(first, cursor), end, SKIPPED
 
@@ -186,7 +186,7 @@ class ReceivePlan:
 
 
 def decide(
-    fold: QueueState, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
+    state: QueueState, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
 ) -> tuple[list[AnyEntry], Lease]:
     """Return what to write about messages that were taken of a plan, and the lease of them."""
     timeout_ms = plan.command.visibility_timeout_ms
@@ -196,29 +196,29 @@ def decide(
         return _repeated(plan, plan.attempt, now_ms + timeout_ms)
     entries: list[AnyEntry] = []
     if config.dead_letter_target is not None and plan.is_current:
-        entries.extend(died(plan.exhausted, config.dead_letter_target, ""))
+        entries.extend(dead_lettered(plan.exhausted, config.dead_letter_target, ""))
     runs: list[ReceivedRun] = []
     deliveries_max = config.deliveries_max or RECEIVES_WITHOUT_END
     if plan.is_current or not config.is_fifo:
         for first, count in sorted(taken):
-            found = _still_visible(fold, first, first + count, now_ms=now_ms)
+            found = _still_visible(state, first, first + count, now_ms=now_ms)
             # Of an old plan, for meanwhile somebody else may have had the last delivery.
             runs.extend(run for run in found if run.receive_count <= deliveries_max)
-        runs = _cut(runs, config.max_in_flight - fold.runs.counts[MessageState.LEASED])
-    lease = Lease(fold.free_lease_id, runs, _lease_end(fold, now_ms, timeout_ms))
+        runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.LEASED])
+    lease = Lease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
     if not runs:
         return entries, lease
     offsets = lease.offsets
     holder, attempt_id = plan.command.holder, plan.command.attempt_id if config.is_fifo else None
     received = Received(lease.lease_id, offsets, lease.deadline_ms, holder, attempt_id)
-    return [*entries, *passed(fold, offsets, [*entries, received]), received], lease
+    return [*entries, *passed(state, offsets, [*entries, received]), received], lease
 
 
-def _lease_end(fold: QueueState, now_ms: int, timeout_ms: int) -> int:
+def _lease_end(state: QueueState, now_ms: int, timeout_ms: int) -> int:
     """Return when a lease ends: a little later if very many others end then."""
     if not timeout_ms:
         return now_ms
-    return min(fold.runs.free_time(now_ms + timeout_ms), now_ms + VISIBILITY_TIMEOUT_MS_MAX)
+    return min(state.runs.free_time(now_ms + timeout_ms), now_ms + VISIBILITY_TIMEOUT_MS_MAX)
 
 
 def _repeated(
@@ -232,7 +232,7 @@ def _repeated(
     return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
 
 
-def died(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
+def dead_lettered(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:
     """Yield what to write about dead letters."""
     return (DeadLettered(batch, target, reason) for batch in move_batches(runs))
 
@@ -277,19 +277,14 @@ def _cut(runs: list[ReceivedRun], room: int) -> list[ReceivedRun]:
     return kept
 
 
-def _still_visible(fold: QueueState, first: int, end: int, *, now_ms: int) -> Iterator[ReceivedRun]:
-    for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
-        if fold.runs.state(status) is MessageState.VISIBLE:
+def _still_visible(
+    state: QueueState, first: int, end: int, *, now_ms: int
+) -> Iterator[ReceivedRun]:
+    for piece_first, piece_end, message_state, status in state.pieces(first, end):
+        if message_state is MessageState.VISIBLE:
             yield ReceivedRun(
                 piece_first,
                 piece_end - piece_first,
                 status.receive_count + 1,
                 status.first_received_ms or now_ms,
             )
-    at, end = max(first, fold.cursor), min(end, fold.fresh.end)
-    for delay_first, delay_end, _ in fold.fresh.delayed(at, end):
-        if at < delay_first:
-            yield ReceivedRun(at, delay_first - at, 1, now_ms)
-        at = delay_end
-    if at < end:
-        yield ReceivedRun(at, end - at, 1, now_ms)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from tidelog.queue_layer.commands.browse import look
+from tidelog.queue_layer.commands.browse import browse
 from tidelog.queue_layer.commands.receive import joined, move_batches
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.state.queue_state import QueueState
@@ -38,13 +38,13 @@ class RedriveCommand:
     """Only messages from this queue."""
 
 
-def start(fold: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
+def start(state: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEntry]:
     """Return what to write about a new redrive; nothing if just this one is running.
 
     Raises:
         InvalidRequestError: Another one is running.
     """
-    redrive = running(fold)
+    redrive = running(state)
     if redrive is not None:
         if (redrive.destination, redrive.messages_per_s, redrive.origin_queue) == (
             command.destination,
@@ -55,7 +55,7 @@ def start(fold: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEn
         raise InvalidRequestError("another redrive of this queue is running; cancel it or wait")
     return [
         RedriveStarted(
-            fold.fresh.end,
+            state.unreceived.end,
             to_move,
             command.destination,
             command.messages_per_s,
@@ -64,19 +64,19 @@ def start(fold: QueueState, command: RedriveCommand, to_move: int) -> list[AnyEn
     ]
 
 
-def running(fold: QueueState) -> Redrive | None:
+def running(state: QueueState) -> Redrive | None:
     """Return the redrive that runs."""
-    redrive = fold.redrive
+    redrive = state.redrive
     return redrive if redrive is not None and redrive.status is RedriveStatus.RUNNING else None
 
 
-def candidates(fold: QueueState, max_messages: int) -> tuple[list[Run], int]:
+def candidates(state: QueueState, max_messages: int) -> tuple[list[Run], int]:
     """Return the next messages that nobody has, and below which offset that is all of them."""
-    redrive = running(fold)
+    redrive = running(state)
     if redrive is None:
         return [], 0
     states = frozenset({MessageState.VISIBLE, MessageState.BLOCKED})
-    seen, next_offset = look(fold, states, redrive.next_offset, max_messages=max_messages)
+    seen, next_offset = browse(state, states, redrive.next_offset, max_messages=max_messages)
     found = [
         (run.first_offset, min(run.count, redrive.end - run.first_offset))
         for run in seen
@@ -87,17 +87,17 @@ def candidates(fold: QueueState, max_messages: int) -> tuple[list[Run], int]:
 
 
 def progress(
-    fold: QueueState, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, skipped: int
+    state: QueueState, moves: Sequence[tuple[Target, list[Run]]], next_offset: int, *, skipped: int
 ) -> list[AnyEntry]:
     """Return what to write when all below an offset was looked at, and some is to be moved.
 
     What is not visible any more meanwhile stays.
     """
-    redrive = running(fold)
+    redrive = running(state)
     if redrive is None:
         return []
     entries: list[AnyEntry] = []
-    visible = [(target, list(_visible(fold, joined(runs)))) for target, runs in moves]
+    visible = [(target, list(_visible(state, joined(runs)))) for target, runs in moves]
     for target, runs in visible:
         entries.extend(Redriven(batch, target) for batch in move_batches(runs))
     if next_offset > redrive.next_offset:
@@ -105,17 +105,17 @@ def progress(
     if next_offset >= redrive.end:
         entries.append(RedriveEnded(RedriveStatus.COMPLETED))
     changed = joined([run for _, runs in visible for run in runs])
-    return [*passed(fold, changed, entries), *entries]
+    return [*passed(state, changed, entries), *entries]
 
 
-def end(fold: QueueState, status: RedriveStatus, reason: str) -> list[AnyEntry]:
+def end(state: QueueState, status: RedriveStatus, reason: str) -> list[AnyEntry]:
     """Return what to write about the end of the redrive; nothing if none runs."""
-    return [] if running(fold) is None else [RedriveEnded(status, reason)]
+    return [] if running(state) is None else [RedriveEnded(status, reason)]
 
 
-def _visible(fold: QueueState, runs: list[Run]) -> Iterator[Run]:
+def _visible(state: QueueState, runs: list[Run]) -> Iterator[Run]:
     for first, count in runs:
-        seen, _ = look(fold, frozenset(), first, max_messages=count)
+        seen, _ = browse(state, frozenset(), first, max_messages=count)
         for run in seen:
             stop = min(run.first_offset + run.count, first + count)
             is_visible = run.state in (MessageState.VISIBLE, MessageState.BLOCKED)

@@ -1,4 +1,4 @@
-"""Doing away with messages that nobody received: cancelled ones, and those that are too old.
+"""Removing messages that were not received: cancelled, expired, trimmed and lost ones.
 
 Pure: no clock, no I/O.
 """
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tidelog.queue_layer.commands.receive import joined
 from tidelog.queue_layer.commands.unreceived_entries import removed, removed_in_part
-from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import (
@@ -42,7 +42,7 @@ class Cancelled(NamedTuple):
     """Those that were not looked at, to be cancelled next."""
 
 
-def cancel(fold: QueueState, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]:
+def cancel(state: QueueState, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled]:
     """Return what to write about delayed messages that are not to be delivered at all.
 
     All others are refused: those that can be received, that somebody has, and that are not there.
@@ -50,89 +50,73 @@ def cancel(fold: QueueState, runs: list[Run]) -> tuple[list[AnyEntry], Cancelled
     maybe none, but then the cursor gets nearer to them.
     """
     runs = joined(runs)
-    found = list(islice(_looked_at(fold, runs), PIECES_AT_ONCE))
+    found = list(islice(_with_gaps(state, runs), PIECES_AT_ONCE))
     if not found:
         return [], Cancelled([], [])
     reached = found[-1][1]
-    cancelled = [(a, b - a) for a, b, state in found if state is MessageState.DELAYED]
+    cancelled = [(a, b - a) for a, b, found_in in found if found_in is MessageState.DELAYED]
     entries, stopped_at = removed_in_part(
-        fold, joined(cancelled), Deleted, pieces_max=PIECES_AT_ONCE
+        state, joined(cancelled), Deleted, pieces_max=PIECES_AT_ONCE
     )
     if stopped_at is not None:
         reached = min(reached, stopped_at)
     refused: dict[MessageState | None, list[Run]] = {}
-    for first, end, state in found:
-        if first < reached and state is not MessageState.DELAYED:
-            refused.setdefault(state, []).append((first, min(end, reached) - first))
+    for first, end, found_in in found:
+        if first < reached and found_in is not MessageState.DELAYED:
+            refused.setdefault(found_in, []).append((first, min(end, reached) - first))
     rest = [
         (max(first, reached), first + count - max(first, reached))
         for first, count in runs
         if first + count > reached
     ]
-    errors = [Refused(joined(each), _why_not(state).to_wire()) for state, each in refused.items()]
+    errors = [
+        Refused(joined(each), _why_not(found_in).to_wire()) for found_in, each in refused.items()
+    ]
     return entries, Cancelled(errors, rest)
 
 
-def _looked_at(fold: QueueState, runs: list[Run]) -> Iterator[tuple[int, int, MessageState | None]]:
+def _with_gaps(
+    state: QueueState, runs: list[Run]
+) -> Iterator[tuple[int, int, MessageState | None]]:
     """Yield the states of messages, in order; `None`: they are not there."""
     for first, count in runs:
         at, end = first, first + count
-        for piece_first, piece_end, state in _states(fold, first, end):
+        for piece_first, piece_end, found_in, _ in state.pieces(first, end):
             if at < piece_first:
                 yield at, piece_first, None
-            yield piece_first, piece_end, state
+            yield piece_first, piece_end, found_in
             at = piece_end
         if at < end:
             yield at, end, None
 
 
-def slice_end(fold: QueueState, first: int, end: int, *, forgets_all: bool) -> int:
-    """Return where to stop on the way from an offset to another one, so that nobody waits long.
+def removal_end(state: QueueState, first: int, end: int) -> int:
+    """Return how far to `purge` or `trim` at once, on the way from an offset to another one."""
+    return _slice_end(state, first, end, forgets_all=True)
 
-    Args:
-        fold: As of now.
-        first: What is to be removed begins here.
-        end: Where it ends, exclusive.
-        forgets_all: Whether it costs nothing to remove all that there is (`LogStartAdvanced`,
-            `Purged`).
-    """
+
+def expiry_end(state: QueueState, first: int, end: int) -> int:
+    """Return how far to `expire` at once, on the way from an offset to another one."""
+    return _slice_end(state, first, end, forgets_all=False)
+
+
+def _slice_end(state: QueueState, first: int, end: int, *, forgets_all: bool) -> int:
+    # `forgets_all`: it costs nothing to remove all messages (`LogStartAdvanced`, `Purged`).
     pieces = chain(
-        fold.runs.pieces(first, min(end, fold.cursor)),
-        fold.fresh.timed(max(first, fold.cursor), end),
+        state.runs.pieces(first, min(end, state.cursor)),
+        state.unreceived.timed(max(first, state.cursor), end),
     )
     beyond = next(islice(pieces, PIECES_AT_ONCE, None), None)
     stop = end if beyond is None else beyond[0]
-    if fold.order is None or not fold.order.needs_all_records:
+    if state.order is None or not state.order.needs_all_records:
         return stop
-    if forgets_all and stop >= fold.fresh.end:
+    if forgets_all and stop >= state.unreceived.end:
         return stop
     return min(stop, first + MESSAGES_AT_ONCE)
 
 
-def count_below(fold: QueueState, end: int) -> int:
-    """Return how many messages there are below an offset."""
-    below = fold.runs.pieces(fold.low_water_mark, min(end, fold.cursor))
-    fresh = fold.fresh.messages(fold.cursor, min(end, fold.fresh.end))
-    return sum(stop - first for first, stop, _ in below) + sum(stop - at for at, stop in fresh)
-
-
-def _states(fold: QueueState, first: int, end: int) -> Iterator[tuple[int, int, MessageState]]:
-    """Yield the states of messages in a range that are not done, in order."""
-    for piece_first, piece_end, status in fold.runs.pieces(first, min(end, fold.cursor)):
-        yield piece_first, piece_end, fold.runs.state(status)
-    for at, stop in fold.fresh.messages(max(first, fold.cursor), min(end, fold.fresh.end)):
-        visible_from = at
-        for piece_first, piece_end, _ in fold.fresh.delayed(at, stop):
-            if visible_from < piece_first:
-                yield visible_from, piece_first, MessageState.VISIBLE
-            yield piece_first, piece_end, MessageState.DELAYED
-            visible_from = piece_end
-        if visible_from < stop:
-            yield visible_from, stop, MessageState.VISIBLE
-
-
-def _why_not(state: MessageState | None) -> BrokerError:
-    match state:
+def _why_not(found_in: MessageState | None) -> BrokerError:
+    match found_in:
         case None:
             return MessageGoneError(
                 "there is no such message: it was delivered and deleted, is cancelled or expired,"
@@ -149,42 +133,42 @@ def _why_not(state: MessageState | None) -> BrokerError:
             )
 
 
-def expire(fold: QueueState, before: int, retention_ms: int) -> list[AnyEntry]:
+def expire(state: QueueState, before: int, retention_ms: int) -> list[AnyEntry]:
     """Return what to write about messages below an offset, all of which are too old.
 
     What was to be delivered at a time of its own, and was never received, is kept for as long
     from that time on. Dead letters stay: they are on their way.
     """
     expired: list[Run] = []
-    for first, end, status in fold.runs.pieces(fold.low_water_mark, min(before, fold.cursor)):
-        if status.kind is not Kind.DEAD and not _has_time(fold, status, retention_ms):
+    for first, end, status in state.runs.pieces(state.low_water_mark, min(before, state.cursor)):
+        if status.stored is not StoredState.DEAD and not _has_time(state, status, retention_ms):
             expired.append((first, end - first))
-    at, before = fold.cursor, min(before, fold.fresh.end)
-    for first, end, time_ms in fold.fresh.timed(at, before):
-        if time_ms + retention_ms <= fold.time_ms:
+    at, before = state.cursor, min(before, state.unreceived.end)
+    for first, end, time_ms in state.unreceived.timed(at, before):
+        if time_ms + retention_ms <= state.time_ms:
             continue
         if at < first:
             expired.append((at, first - at))
         at = end
     if at < before:
         expired.append((at, before - at))
-    return removed(fold, joined(expired), Expired)
+    return removed(state, joined(expired), Expired)
 
 
-def trim(fold: QueueState, log_start_offset: int) -> list[AnyEntry]:
+def trim(state: QueueState, log_start_offset: int) -> list[AnyEntry]:
     """Return what to write about messages that the log has lost, but for those to be moved."""
-    if log_start_offset <= fold.low_water_mark:
+    if log_start_offset <= state.low_water_mark:
         return []
-    if not fold.moves.has_below(log_start_offset):
+    if not state.moves.has_below(log_start_offset):
         return [LogStartAdvanced(log_start_offset)]
     gone = [
         (first, end - first)
-        for first, end, status in fold.runs.pieces(fold.low_water_mark, log_start_offset)
-        if status.kind is not Kind.DEAD
+        for first, end, status in state.runs.pieces(state.low_water_mark, log_start_offset)
+        if status.stored is not StoredState.DEAD
     ]
-    if fold.cursor < log_start_offset:
-        gone.append((fold.cursor, log_start_offset - fold.cursor))
-    return removed(fold, joined(gone), Expired)
+    if state.cursor < log_start_offset:
+        gone.append((state.cursor, log_start_offset - state.cursor))
+    return removed(state, joined(gone), Expired)
 
 
 def lost(batch: MoveBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
@@ -199,6 +183,6 @@ def lost(batch: MoveBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
     return [failed, Expired(gone)], count
 
 
-def _has_time(fold: QueueState, status: MessageStatus, retention_ms: int) -> bool:
+def _has_time(state: QueueState, status: MessageStatus, retention_ms: int) -> bool:
     # Receiving and returning a message does not make it any younger.
-    return status.lease_id == 0 and status.visible_at_ms + retention_ms > fold.time_ms
+    return status.lease_id == 0 and status.visible_at_ms + retention_ms > state.time_ms

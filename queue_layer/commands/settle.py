@@ -17,17 +17,17 @@ Who has released a message does not extend it: that would be an extension of bef
 lost, made again, and would hide the message from everybody once more.
 
 The last row is about leases that were lost with a leader (`receive_acks` `leader`): the message
-is fresh, or was passed over since. It may have been received under another one that was lost, too.
+is unreceived, or was skipped since. It may have been received under another one that was lost, too.
 """
 
 from collections.abc import Iterator
 from typing import Final
 
-from tidelog.queue_layer.commands.receive import died, joined
+from tidelog.queue_layer.commands.receive import dead_lettered, joined
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.receipts import Receipt
-from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
+from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, StoredState
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import (
     BrokerError,
@@ -63,7 +63,7 @@ _Piece = tuple[int, int, MessageStatus | None]
 
 
 def decide(
-    fold: QueueState, config: QueueConfig, settlement: Settlement, *, receipt: Receipt, now_ms: int
+    state: QueueState, config: QueueConfig, settlement: Settlement, *, receipt: Receipt, now_ms: int
 ) -> tuple[list[AnyEntry], list[Refused]]:
     """Return what to write about a settlement, and for which messages it was refused.
 
@@ -79,23 +79,23 @@ def decide(
             foreign = InvalidReceiptError("the receipt is not one of these messages")
             refused.append(((first, end - first), foreign))
             continue
-        for piece_first, piece_end, status in _pieces(fold, first, end):
-            error = _refusal(fold, config, status, by=(action, receipt.lease_id))
+        for piece_first, piece_end, status in _pieces(state, first, end):
+            error = _refusal(state, config, status, action=action, lease_id=receipt.lease_id)
             if error is None and action is SettleAction.EXTEND:
                 error = _too_long(status, now_ms + (settlement.delay_ms or 0))
             if error is not None:
                 refused.append(((piece_first, piece_end - piece_first), error))
             elif status is not None:
                 accepted.append((piece_first, piece_end, status))
-    if accepted and accepted[-1][1] > max(fold.cursor, fold.fresh.end):
+    if accepted and accepted[-1][1] > max(state.cursor, state.unreceived.end):
         # What the cursor would pass may be delayed, or no message.
         raise LeaderNotAvailableError("the messages are not all known here yet")
     if action is SettleAction.EXTEND:
-        entries = _extended(fold, receipt, accepted, until_ms=now_ms + (settlement.delay_ms or 0))
+        entries = _extended(state, receipt, accepted, until_ms=now_ms + (settlement.delay_ms or 0))
     else:
-        entries = _entries(config, settlement, receipt, accepted=(accepted, now_ms))
+        entries = _entries(config, settlement, receipt, pieces=accepted, now_ms=now_ms)
     if action is SettleAction.DELETE and entries:
-        entries = [*passed(fold, _runs_of(accepted), entries), *entries]
+        entries = [*passed(state, _runs_of(accepted), entries), *entries]
     return entries, _grouped(refused)
 
 
@@ -133,45 +133,49 @@ def _covered(runs: list[Run], by: list[Run]) -> Iterator[tuple[int, int, bool]]:
                 at = stop
 
 
-def _pieces(fold: QueueState, first: int, end: int) -> Iterator[_Piece]:
-    """Yield messages with their status; of fresh ones the lease was lost."""
-    at, passed_end = first, min(end, fold.cursor)
-    for piece in fold.runs.pieces(first, passed_end):
+def _pieces(state: QueueState, first: int, end: int) -> Iterator[_Piece]:
+    """Yield messages with their status; of unreceived ones the lease was lost."""
+    at, passed_end = first, min(end, state.cursor)
+    for piece in state.runs.pieces(first, passed_end):
         if at < piece[0]:
             yield at, piece[0], None
         yield piece
         at = piece[1]
     if at < passed_end:
         yield at, passed_end, None
-    if max(first, fold.cursor) < end:
-        yield max(first, fold.cursor), end, SKIPPED
+    if max(first, state.cursor) < end:
+        yield max(first, state.cursor), end, SKIPPED
 
 
 def _refusal(
-    fold: QueueState,
+    state: QueueState,
     config: QueueConfig,
     status: MessageStatus | None,
     *,
-    by: tuple[SettleAction, int],
+    action: SettleAction,
+    lease_id: int,
 ) -> BrokerError | None:
-    action, lease_id = by
-    if lease_id < fold.void_below_lease_id:
+    if lease_id < state.void_below_lease_id:
         return ReceiptExpiredError("the queue was moved to another offset since; receive again")
     if status is None:
         if action is SettleAction.DELETE:
             return None
         return MessageGoneError("the message is not there any more")
-    if status.kind is Kind.DEAD:
+    if status.stored is StoredState.DEAD:
         if action is SettleAction.REJECT and status.lease_id == lease_id:
             return None
         return MessageGoneError("the message is a dead letter")
-    return _refusal_of_living(fold, config, status, by=by)
+    return _refusal_of_open(state, config, status, action=action, lease_id=lease_id)
 
 
-def _refusal_of_living(
-    fold: QueueState, config: QueueConfig, status: MessageStatus, *, by: tuple[SettleAction, int]
+def _refusal_of_open(
+    state: QueueState,
+    config: QueueConfig,
+    status: MessageStatus,
+    *,
+    action: SettleAction,
+    lease_id: int,
 ) -> BrokerError | None:
-    action, lease_id = by
     if status.lease_id != lease_id:
         if action is SettleAction.DELETE and not config.is_fenced:
             return None
@@ -181,11 +185,11 @@ def _refusal_of_living(
             if is_lost
             else "the message was received again since"
         )
-    if status.kind is Kind.LEASED and status.visible_at_ms > fold.time_ms:
+    if status.stored is StoredState.LEASED and status.visible_at_ms > state.time_ms:
         return None
     if config.is_fifo:
         return ReceiptExpiredError("the visibility timeout is over; others may have the message")
-    if action in _OF_HOLDERS and status.kind is Kind.WAITING:
+    if action in _OF_HOLDERS and status.stored is StoredState.AVAILABLE:
         return ReceiptExpiredError("the message was released by this receipt")
     return None
 
@@ -204,9 +208,9 @@ def _entries(
     settlement: Settlement,
     receipt: Receipt,
     *,
-    accepted: tuple[list[_Piece], int],
+    pieces: list[_Piece],
+    now_ms: int,
 ) -> list[AnyEntry]:
-    pieces, now_ms = accepted
     runs = _runs_of(pieces)
     if not runs:
         return []
@@ -215,22 +219,22 @@ def _entries(
             return [Deleted(runs)]
         case SettleAction.REJECT:
             target = config.dead_letter_target or NO_TARGET
-            return list(died(runs, target, settlement.reason or "rejected"))
+            return list(dead_lettered(runs, target, settlement.reason or "rejected"))
         case SettleAction.RETURN:
             return [Returned(runs, now_ms)]
         case _:
-            return _released(config, settlement, receipt.lease_id, accepted=(pieces, now_ms))
+            return _released(config, settlement, receipt.lease_id, pieces=pieces, now_ms=now_ms)
 
 
 def _extended(
-    fold: QueueState, receipt: Receipt, pieces: list[_Piece], *, until_ms: int
+    state: QueueState, receipt: Receipt, pieces: list[_Piece], *, until_ms: int
 ) -> list[AnyEntry]:
     """Return what says that leases end at a time, or a little later if very many end then."""
     received_ms = [status.last_received_ms for _, _, status in pieces if status is not None]
     if not received_ms:
         return []
     latest_ms = min(received_ms) + VISIBILITY_TIMEOUT_MS_MAX
-    until_ms = max(until_ms, min(fold.runs.free_time(until_ms), latest_ms))
+    until_ms = max(until_ms, min(state.runs.free_time(until_ms), latest_ms))
     return [Extended(receipt.lease_id, _runs_of(pieces), until_ms)]
 
 
@@ -240,7 +244,7 @@ def _runs_of(pieces: list[_Piece]) -> list[Run]:
         [
             (first, end - first)
             for first, end, status in pieces
-            if status is not None and status.kind is not Kind.DEAD
+            if status is not None and status.stored is not StoredState.DEAD
         ]
     )
 
@@ -250,11 +254,11 @@ def _released(
     settlement: Settlement,
     lease_id: int,
     *,
-    accepted: tuple[list[_Piece], int],
+    pieces: list[_Piece],
+    now_ms: int,
 ) -> list[AnyEntry]:
     """Return one entry for each time at which messages are visible again."""
     by_delay: dict[int, list[Run]] = {}
-    pieces, now_ms = accepted
     for first, end, status in pieces:
         if status is None:
             continue

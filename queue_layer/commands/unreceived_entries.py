@@ -1,4 +1,4 @@
-"""What the journal says about fresh messages that the cursor passes.
+"""What the journal says about unreceived messages that the cursor passes.
 
 Pure: no clock, no I/O. Messages in between keep their times, and what is no message is done. All is
 written in the order of offsets, however much it is. A new leader that finds only a beginning of it
@@ -27,66 +27,66 @@ class _Piece(NamedTuple):
     """When they are visible; only of those that are deferred."""
 
 
-def passed(fold: QueueState, runs: list[Run], decided: Sequence[AnyEntry]) -> list[AnyEntry]:
-    """Return what to write before fresh messages change, about what the cursor passes by that.
+def passed(state: QueueState, runs: list[Run], decided: Sequence[AnyEntry]) -> list[AnyEntry]:
+    """Return what to write before unreceived messages change, about what the cursor passes by that.
 
     Args:
-        fold: As of now.
+        state: As of now.
         runs: The messages that change, ascending.
         decided: All other entries of the decision. If they do not fit into one frame with these,
             the messages that change keep their times too, until the frame that changes them: the
             cursor may pass them by an earlier one.
     """
-    entries = list(_entries(_between(fold, runs)))
-    if runs and fold.fresh.has_times and not is_one_frame([*entries, *decided]):
+    entries = list(_entries(_between(state, runs)))
+    if runs and state.unreceived.has_times and not is_one_frame([*entries, *decided]):
         first, count = runs[-1]
-        entries = list(_entries(_of_fresh(fold, fold.cursor, first + count)))
+        entries = list(_entries(_of_unreceived(state, state.cursor, first + count)))
     return entries
 
 
-def removed(fold: QueueState, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
-    """Return what to write when messages, fresh ones among them, are done away with.
+def removed(state: QueueState, runs: list[Run], kind: _Removal) -> list[AnyEntry]:
+    """Return what to write when messages, unreceived ones among them, are done away with.
 
     The runs ascend.
     """
-    return list(_entries(_removed(fold, runs, kind)))
+    return list(_entries(_removed(state, runs, kind)))
 
 
 def removed_in_part(
-    fold: QueueState, runs: list[Run], kind: _Removal, *, pieces_max: int
+    state: QueueState, runs: list[Run], kind: _Removal, *, pieces_max: int
 ) -> tuple[list[AnyEntry], int | None]:
     """As `removed`, but stop after some pieces; return where, `None` if that is all of it."""
-    pieces = list(islice(_removed(fold, runs, kind), pieces_max + 1))
+    pieces = list(islice(_removed(state, runs, kind), pieces_max + 1))
     if len(pieces) <= pieces_max:
         return list(_entries(pieces)), None
     first, count = pieces[-2].run
     return list(_entries(pieces[:-1])), first + count
 
 
-def _removed(fold: QueueState, runs: list[Run], kind: _Removal) -> Iterator[_Piece]:
-    at = fold.cursor
+def _removed(state: QueueState, runs: list[Run], kind: _Removal) -> Iterator[_Piece]:
+    at = state.cursor
     for first, count in runs:
-        yield from _of_fresh(fold, at, first)
+        yield from _of_unreceived(state, at, first)
         yield _Piece(kind, (first, count))
         at = max(at, first + count)
 
 
-def _between(fold: QueueState, runs: list[Run]) -> Iterator[_Piece]:
-    at = fold.cursor
+def _between(state: QueueState, runs: list[Run]) -> Iterator[_Piece]:
+    at = state.cursor
     for first, count in runs:
-        yield from _of_fresh(fold, at, first)
+        yield from _of_unreceived(state, at, first)
         at = max(at, first + count)
 
 
-def _of_fresh(fold: QueueState, first: int, end: int) -> Iterator[_Piece]:
-    """Yield what fresh records that are passed over differ in from messages without any field."""
+def _of_unreceived(state: QueueState, first: int, end: int) -> Iterator[_Piece]:
+    """Yield how skipped records differ from messages without any field."""
     if first >= end:
         return
-    timed = (_Piece(Delayed, (a, b - a), ms) for a, b, ms in fold.fresh.timed(first, end))
-    if not fold.fresh.chunk_count:
+    timed = (_Piece(Delayed, (a, b - a), ms) for a, b, ms in state.unreceived.timed(first, end))
+    if not state.unreceived.chunk_count:
         yield from timed
         return
-    chunks = (_Piece(Deleted, (a, b - a)) for a, b in fold.fresh.chunks(first, end))
+    chunks = (_Piece(Deleted, (a, b - a)) for a, b in state.unreceived.chunks(first, end))
     yield from merge(timed, chunks, key=lambda piece: piece.run)
 
 

@@ -28,9 +28,9 @@ class DeliveryOrder(Protocol):
     is told, and in which sequence:
 
     1. It is made for an offset, from which on it is told of all records by `on_records`, ascending
-       and without gaps, before anything else about them. A record is visible when it came. (One with a
-       delay is told to be invisible right after, and one that is no message to be done.) Those
-       below that offset are not there.
+       and without gaps, before anything else about them. A record is visible when it came. (One
+       with a delay is told to be invisible right after, and one that is no message to be done.)
+       Those below that offset are not there.
     2. If `needs_all_records` is false, that offset is the cursor, and before any record comes it
        is told what of the messages below is visible (`on_visible`); it is not told of the
        others below until they become visible. If true, the offset is the low-water mark, or where
@@ -41,8 +41,8 @@ class DeliveryOrder(Protocol):
        and dead ones, and when a receive did not make them invisible (visibility timeout 0), right
        behind an `on_invisible`.
     4. `on_dead_lettered`: nobody gets them here, and they block nobody; they may become visible
-       again when they cannot be moved. `on_deleted`: they will never be spoken of again; the range may
-       hold some that were done before. Both are told of messages in any state.
+       again when they cannot be moved. `on_deleted`: they will never be spoken of again; the range
+       may hold some that were done before. Both are told of messages in any state.
     5. After a seek the order is thrown away, and another is made.
     """
 

@@ -16,19 +16,19 @@ from tidelog.queue_layer.ordering.round_robin import shared
 class _Lane:
     """The visible messages of one priority."""
 
-    __slots__ = ("fresh", "returned")
+    __slots__ = ("returned", "unreceived")
 
     def __init__(self) -> None:
-        self.fresh: RangeMap[None] = RangeMap()
+        self.unreceived: RangeMap[None] = RangeMap()
         self.returned = RedeliverableMessages()
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
         """Yield messages as a queue without priorities does."""
-        fresh = ((first, end) for first, end, _ in self.fresh)
+        unreceived = ((first, end) for first, end, _ in self.unreceived)
         if not len(self.returned):
-            return fresh
+            return unreceived
         share = max(1, limit // 2)
-        kinds = [(iter(self.returned), share), (fresh, share)]
+        kinds = [(iter(self.returned), share), (unreceived, share)]
         return shared(kinds if turn % 2 else kinds[::-1])
 
 
@@ -66,7 +66,7 @@ class PriorityOrder:
 
     def _add(self, first: int, end: int, lane: int) -> None:
         self._lane_of.put(first, end, lane)
-        self._lanes[lane].fresh.put(first, end, None)
+        self._lanes[lane].unreceived.put(first, end, None)
 
     def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
         """Learn that messages are leased, or delayed."""
@@ -105,7 +105,7 @@ class PriorityOrder:
 
     def _take(self, first: int, end: int) -> None:
         for piece_first, piece_end, lane in self._lane_of.pieces(first, end):
-            self._lanes[lane].fresh.cut(piece_first, piece_end)
+            self._lanes[lane].unreceived.cut(piece_first, piece_end)
             self._lanes[lane].returned.remove(piece_first, piece_end)
 
 

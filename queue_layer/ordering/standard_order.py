@@ -15,7 +15,7 @@ from tidelog.queue_layer.ordering.round_robin import shared
 
 @final
 class StandardOrder:
-    """Messages that are back, the longest visible first, and fresh ones in the order of the log.
+    """Redeliverable messages, the longest visible first, and unreceived ones in log order.
 
     If there are both, each kind gets half of a receive as far as it can fill it, and they take
     turns in being first. So a consumer that releases everything it gets sees new messages too,
@@ -28,7 +28,7 @@ class StandardOrder:
 
     def __init__(self, start: int) -> None:
         self._next = start
-        """The first fresh message."""
+        """The first unreceived message."""
         self._end = start
         self._holes: RangeMap[None] = RangeMap()
         """Of what is behind `_next` not visible any more, or not yet."""
@@ -64,17 +64,17 @@ class StandardOrder:
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
         """Yield ranges of messages to hand out."""
         if not len(self._returned):
-            return self._fresh()
+            return self._unreceived()
         share = max(1, limit // 2)
-        fresh, returned = (self._fresh(), share), (iter(self._returned), share)
-        return shared([returned, fresh] if turn % 2 else [fresh, returned])
+        unreceived, returned = (self._unreceived(), share), (iter(self._returned), share)
+        return shared([returned, unreceived] if turn % 2 else [unreceived, returned])
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield nothing: no message of a standard queue waits for another."""
         del first, end
         return iter(())
 
-    def _fresh(self) -> Iterator[tuple[int, int]]:
+    def _unreceived(self) -> Iterator[tuple[int, int]]:
         at = self._next
         for first, end, _ in self._holes:
             yield at, first

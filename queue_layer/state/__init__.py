@@ -1,1 +1,1 @@
-"""The state that a queue partition's journal folds to."""
+"""The state that a queue partition's journal determines."""

@@ -8,7 +8,7 @@ from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
-from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
 from tidelog.wire.messages.queues import MessageState
 
 Piece = tuple[int, int, MessageStatus]
@@ -17,7 +17,7 @@ Piece = tuple[int, int, MessageStatus]
 
 @final
 class MessageRuns:
-    """All messages that are neither fresh nor done.
+    """All messages that are neither unreceived nor deleted.
 
     Invariant: `counts` is what a walk over all runs would find at `time_ms`, and costs no walk.
     """
@@ -48,19 +48,20 @@ class MessageRuns:
 
     def state(self, status: MessageStatus) -> MessageState:
         """Return the state of messages of a status now."""
-        if status.kind is Kind.DEAD:
+        if status.stored is StoredState.DEAD:
             return MessageState.DEAD
         if status.visible_at_ms <= self.time_ms:
             return MessageState.VISIBLE
-        return MessageState.LEASED if status.kind is Kind.LEASED else MessageState.DELAYED
+        return MessageState.LEASED if status.stored is StoredState.LEASED else MessageState.DELAYED
 
-    def put(self, first: int, end: int, status: MessageStatus) -> None:
-        """Add messages where there are none."""
+    def put(self, first: int, end: int, status: MessageStatus) -> MessageState:
+        """Add messages where there are none; return their state."""
         begins = self._runs.put(first, end, status)
         state = self.state(status)
         self.counts[state] += end - first
         if state in (MessageState.LEASED, MessageState.DELAYED):
             self._timers.add(status.visible_at_ms, begins)
+        return state
 
     def fill(self, pieces: Sequence[Piece]) -> None:
         """Replace all by other messages, ascending; time stays."""
@@ -126,5 +127,5 @@ class MessageRuns:
         return (
             status.visible_at_ms == time_ms
             and time_ms > self.time_ms
-            and status.kind is not Kind.DEAD
+            and status.stored is not StoredState.DEAD
         )

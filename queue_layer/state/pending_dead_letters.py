@@ -21,7 +21,12 @@ from tidelog.wire.messages.queues import Run
 @final
 @dataclass(frozen=True, slots=True)
 class MoveBatch:
-    """What is to be produced to a target next."""
+    """What is to be produced to a target next, by the idempotent producer.
+
+    Its epoch and sequence are those for this very batch: repeat it as it is until the outcome is
+    known. A batch that is too large for one request is cut by a rule that depends on its records
+    alone, always beginning at the first. `moved` is told of any part from the front.
+    """
 
     target: Target
     epoch: int
@@ -155,8 +160,12 @@ class PendingMoves:
         return background_work
 
     def targets(self) -> list[Target]:
-        """Return the targets to which something is to be moved, in a fixed order."""
-        return sorted(target for target, chain in self._chains.items() if chain.batches)
+        """Return the targets to which something is to be moved now, in a fixed order."""
+        return sorted(
+            target
+            for target, chain in self._chains.items()
+            if chain.batches and target != NO_TARGET
+        )
 
     def next_batch(self, target: Target) -> MoveBatch | None:
         """Return what is to be produced to a target next."""

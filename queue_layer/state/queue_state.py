@@ -1,11 +1,12 @@
-"""The state of one partition of a queue: what the entries of its journal come to.
+"""The state of one partition of a queue, which the entries of its journal determine.
 
-Pure: no clock, no I/O. `apply` is the only thing that changes what is decided. What depends on the
-time (whether a lease has ended) and on the log (how many fresh messages there are) is derived,
-and no entry means anything else because of it: a fold of the same entries is the same everywhere.
+Pure: no clock, no I/O. Only `apply` changes what is decided. What depends on the time (whether a
+lease has ended) and on the log (how many unreceived messages there are) is derived, and no entry
+means anything else because of it: every broker that applies the same entries has the same state.
+Kafka's counterpart is `SharePartition`. `state.message_state` explains the states of a message.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, final
 
@@ -13,11 +14,16 @@ from msgspec.structs import replace as replace_field
 
 from tidelog.queue_layer.ordering.delivery_order import DeliveryOrder, MakeOrder, RecordFields
 from tidelog.queue_layer.state.message_runs import MessageRuns
-from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
-from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
+from tidelog.queue_layer.state.message_state import (
+    SKIPPED,
+    MessageStatus,
+    StoredState,
+    validate_transition,
+)
+from tidelog.queue_layer.state.pending_dead_letters import DeadLetters, MoveBatch, PendingMoves
 from tidelog.queue_layer.state.receive_attempts import ReceiveAttempts
 from tidelog.queue_layer.state.redrive_state import Redrive
-from tidelog.queue_layer.state.snapshots import SNAPSHOT_PARTS, SnapshotReader
+from tidelog.queue_layer.state.snapshots import SNAPSHOT_PARTS, SnapshotReader, snapshot_entries
 from tidelog.queue_layer.state.unreceived import UnreceivedRecords, chunks_in, delays_in
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
@@ -53,9 +59,13 @@ from tidelog.wire.messages.queue_journal import (
 from tidelog.wire.messages.queues import MessageState, Run
 from tidelog.wire.messages.redrives import RedriveStatus
 
+TIMERS_PER_STEP: Final = 2_000
+"""Leases or delays that end in one `advance_in_part`, or those of its last millisecond if more."""
 _EPOCH_BITS: Final = 40
 """Ids of leases below those of one leader epoch: at 10,000 a second they last for three years."""
 
+StatefulPiece = tuple[int, int, MessageState, MessageStatus]
+"""First offset, end, and the state and status that all messages in between have."""
 Change = Callable[[MessageStatus], MessageStatus | None]
 """What becomes of messages; `None`: they are done."""
 
@@ -64,49 +74,38 @@ Change = Callable[[MessageStatus], MessageStatus | None]
 class QueueState:
     """What a journal says, and what follows from it now.
 
-    Invariant: every message below `cursor` is in `runs`, or done. Every message from it on is
-    fresh: nobody received it, and it is in no run. Records that are no messages are as if done.
+    Invariant: every message below `cursor` is in `runs`, or deleted. Every message from it on is
+    unreceived and in no run. Records that are no messages count as deleted.
 
-    No lease has the id of another one, of which nobody may know any more (with
-    `receive_acks` `leader`, a receive does not wait until it is committed): each leader epoch has
-    ids of its own, and they grow with it.
+    No two leases have the same id, even if the journal lost one of them (with `receive_acks`
+    `leader`, a receive does not wait until it is committed): each leader epoch has ids of its own,
+    and they grow with it.
     """
 
     def __init__(self, make_order: MakeOrder) -> None:
         self.cursor = 0
-        self.next_lease_id = 1
-        """As far as the journal says; `free_lease_id` is what may be given."""
+        """The first offset that was neither received nor skipped."""
+        self.applied_lease_end = 1
+        """Above all lease ids of the journal; `next_lease_id` is the one to use."""
         self.void_below_lease_id = 1
         """Receipts of older leases are void: a seek came after them."""
         self.purged_below = 0
-        """End of the last purge: no message below it counts as sent, though it is in the log."""
+        """End of the last purge: messages below it have no duplicates."""
         self.runs = MessageRuns()
         self.moves = PendingMoves()
         self.attempts = ReceiveAttempts()
         self.redrive: Redrive | None = None
-        self.fresh = UnreceivedRecords(0, 0)
+        """The redrive that runs, or ran last."""
+        self.unreceived = UnreceivedRecords(0, 0)
         self.version = 0
-        """Grows whenever something happens to messages that have come."""
+        """Grows with each change of messages that have come, by entries or by time."""
         self.order: DeliveryOrder | None = None
-        """`None` until the queue is served here."""
+        """`None` until `start`."""
         self._make_order = make_order
         self._snapshot: SnapshotReader | None = None
         self._lease_ids_from = 1
 
-    @property
-    def free_lease_id(self) -> int:
-        """The id of the next lease here: nobody gave it or a higher one, lost or not."""
-        return max(self.next_lease_id, self._lease_ids_from)
-
-    def lead(self, leader_epoch: int) -> None:
-        """Give ids of leases that no other leader epoch gives."""
-        self._lease_ids_from = max(1, leader_epoch << _EPOCH_BITS)
-
-    @property
-    def low_water_mark(self) -> int:
-        """Below it all is done; never decreases, except by a seek."""
-        first = self.runs.first
-        return self.cursor if first is None else min(first, self.cursor)
+    # -- what it says now -----------------------------------------------------------------------
 
     @property
     def time_ms(self) -> int:
@@ -114,32 +113,161 @@ class QueueState:
         return self.runs.time_ms
 
     @property
+    def next_lease_id(self) -> int:
+        """The id of the next lease: above all ids that were used, also by leases that were lost."""
+        return max(self.applied_lease_end, self._lease_ids_from)
+
+    @property
+    def low_water_mark(self) -> int:
+        """All messages below it are deleted; never decreases, except by a seek."""
+        first = self.runs.first
+        return self.cursor if first is None else min(first, self.cursor)
+
+    @property
+    def records_from(self) -> int:
+        """The offset that the next `on_records` begins with.
+
+        `start` and `on_records` change it, and so do a seek and the removal of messages: after
+        these, records are told from here, even if they were told before.
+        """
+        return self.unreceived.end
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it knows enough records to take commands.
+
+        Messages of a FIFO queue may be received and settled before: it hands out what it was told
+        of, in order. To be purged, counted or browsed it has to know all.
+        """
+        return self.order is not None and self.unreceived.end >= self.cursor
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the next messages become visible by themselves, in Unix milliseconds."""
+        times = (self.runs.next_deadline_ms(), self.unreceived.next_deadline_ms())
+        return min((time for time in times if time is not None), default=None)
+
+    @property
     def background_work(self) -> BackgroundWork:
-        """What is to be done though nobody asks for it."""
+        """What the queue has to do without a request."""
         redrive = self.redrive
         if redrive is not None and redrive.status is RedriveStatus.RUNNING:
             return BackgroundWork.MOVES
         return self.moves.background_work
 
-    # -- what is not decided here: time, and records --------------------------------------------
+    @property
+    def redriven_on_the_way(self) -> int:
+        """How many messages that the redrive took out are neither at their target nor back."""
+        return 0 if self.redrive is None else self.moves.count_of(self.redrive.number)
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return how many messages are visible, leased, delayed and dead: exact, at no cost.
+
+        As of the last `advance`; visible ones of a FIFO queue may be blocked.
+        """
+        unreceived = self.unreceived
+        counts = self.runs.counts
+        waiting = max(0, unreceived.end - self.cursor) - unreceived.chunk_count
+        return (
+            counts[MessageState.VISIBLE] + waiting - unreceived.delayed_count,
+            counts[MessageState.LEASED],
+            counts[MessageState.DELAYED] + unreceived.delayed_count,
+            counts[MessageState.DEAD],
+        )
+
+    def pieces(self, first: int, end: int) -> Iterator[StatefulPiece]:
+        """Yield the messages in a range of offsets, in order; no changes meanwhile."""
+        for piece_first, piece_end, status in self.runs.pieces(first, min(end, self.cursor)):
+            yield piece_first, piece_end, self.runs.state(status), status
+        first, end = max(first, self.cursor), min(end, self.unreceived.end)
+        if first >= end:
+            return
+        for at, stop in self.unreceived.messages(first, end):
+            visible_from = at
+            for piece_first, piece_end, deliver_at_ms in self.unreceived.delayed(at, stop):
+                if visible_from < piece_first:
+                    yield visible_from, piece_first, MessageState.VISIBLE, SKIPPED
+                delayed = MessageStatus(visible_at_ms=deliver_at_ms)
+                yield piece_first, piece_end, MessageState.DELAYED, delayed
+                visible_from = piece_end
+            if visible_from < stop:
+                yield visible_from, stop, MessageState.VISIBLE, SKIPPED
+
+    def count_below(self, end: int) -> int:
+        """Return how many messages there are below an offset."""
+        below = self.runs.pieces(self.low_water_mark, min(end, self.cursor))
+        unreceived = self.unreceived.messages(self.cursor, min(end, self.unreceived.end))
+        return sum(stop - at for at, stop, _ in below) + sum(stop - at for at, stop in unreceived)
+
+    def dead_letters(self, batch: MoveBatch) -> list[DeadLetters]:
+        """Return what the headers of dead letters say, in the order of the batch."""
+        return [
+            DeadLetters(
+                at,
+                stop - at,
+                status.receive_count,
+                status.first_received_ms,
+                status.last_received_ms,
+                status.reason,
+            )
+            for first, count in batch.runs
+            for at, stop, status in self.runs.pieces(first, first + count)
+        ]
+
+    def snapshot(self) -> list[Frame]:
+        """Return all of it as frames, of the time of the last `advance`."""
+        entries = snapshot_entries(
+            SnapshotStarted(
+                self.cursor,
+                self.applied_lease_end,
+                self.void_below_lease_id,
+                self.moves.snapshot(),
+                None if self.redrive is None else self.redrive.snapshot(),
+                list(self.attempts),
+                self.purged_below,
+            ),
+            self.runs,
+            now_ms=self.time_ms,
+        )
+        return [Frame(self.time_ms, [entry], self.background_work) for entry in entries]
+
+    # -- what no entry decides: time, and records -----------------------------------------------
 
     def advance(self, now_ms: int) -> int:
         """Let time pass to `now_ms`; return the time then, which is never less than before."""
-        for first, end, deliver_at_ms in self.fresh.pop_due(now_ms):
+        for first, end, deliver_at_ms in self.unreceived.pop_due(now_ms):
             self._tell_visible(first, end, deliver_at_ms)
         for first, end, status in self.runs.advance(now_ms):
             self._tell_visible(first, end, status.visible_at_ms)
         return self.runs.time_ms
 
-    def serve(self) -> None:
-        """Begin to choose messages; from now on the order knows what changes."""
+    def advance_in_part(self, now_ms: int) -> bool:
+        """Let time pass, no further than some thousand leases or delays end; return if it is now.
+
+        To be repeated when others had their turn; any command lets the rest of it pass first.
+        Messages become visible in the order of their times, and each part ends at a time: so the
+        order of delivery is the same as if time passed at once.
+        """
+        until_ms = min(
+            self.runs.time_of(TIMERS_PER_STEP, now_ms),
+            self.unreceived.time_of(TIMERS_PER_STEP, now_ms),
+        )
+        self.advance(until_ms)
+        return until_ms >= now_ms
+
+    def set_leader_epoch(self, leader_epoch: int) -> None:
+        """Use lease ids that no other leader epoch uses."""
+        self._lease_ids_from = max(1, leader_epoch << _EPOCH_BITS)
+
+    def start(self) -> None:
+        """Begin to deliver messages; from now on the order learns of all changes."""
         start = self.cursor
         order = self._make_order(start)
         if order.needs_all_records:
             start = self.low_water_mark
             order = self._make_order(start)
         self.order = order
-        self.fresh = UnreceivedRecords(start, self.time_ms)
+        self.unreceived = UnreceivedRecords(start, self.time_ms)
         if order.needs_all_records:
             return
         for first, end, status in self.runs:
@@ -147,41 +275,59 @@ class QueueState:
                 order.on_visible(first, end, status.visible_at_ms)
 
     def on_records(
-        self, first: int, end: int, fields: Sequence[RecordFields] | None, *, deliver_at_ms: int
+        self,
+        first: int,
+        end: int,
+        fields: Sequence[RecordFields] | None = None,
+        *,
+        deliver_at_ms: int = 0,
     ) -> None:
-        """Take note of committed records; see `QueuePartition.on_records`."""
-        assert self.order is not None, "records came before the queue was served"
-        assert first == self.fresh.end < end, f"records came from {first}, not {self.fresh.end}"
+        """Learn of committed records `[first, end)`; they never become uncommitted.
+
+        Args:
+            first: Equal to `records_from`.
+            end: Exclusive.
+            fields: One for each record, `None` if none says anything; then a stretch of any length
+                costs the same.
+            deliver_at_ms: For all of them, if `fields` is `None`: 0, or a time in Unix
+                milliseconds before which they are not delivered.
+        """
+        assert self.order is not None, "there are records before the queue was started"
+        expected = self.unreceived.end
+        assert first == expected < end, f"there are records from {first}, not {expected}"
         assert fields is None or len(fields) == end - first
-        self.fresh.on_records(end)
+        self.unreceived.on_records(end)
         self.order.on_records(first, end, fields)
         self._tell_past(first, min(end, self.cursor))
-        fresh_from = max(first, self.cursor)
+        unreceived_from = max(first, self.cursor)
         for chunks_first, chunks_end in chunks_in(first, end, fields):
-            self._pass_over_chunks(max(chunks_first, fresh_from), chunks_end)
+            self._skip_chunks(max(chunks_first, unreceived_from), chunks_end)
         for delay_first, delay_end, time_ms in delays_in(
             first, end, fields, deliver_at_ms=deliver_at_ms
         ):
-            start = max(delay_first, fresh_from)
+            start = max(delay_first, unreceived_from)
             if start >= delay_end:
                 continue
-            self.fresh.delay(start, delay_end, time_ms)
+            self.unreceived.delay(start, delay_end, time_ms)
             if time_ms > self.time_ms:
                 self.order.on_invisible(start, delay_end, is_leased=False)
 
     def on_chunks(self, first: int, end: int) -> None:
-        """Take note of committed records that are no messages; see `QueuePartition.on_chunks`."""
-        self.on_records(first, end, None, deliver_at_ms=0)
-        self._pass_over_chunks(max(first, self.cursor), end)
+        """Learn of committed records `[first, end)` that are chunks of large messages.
 
-    def _pass_over_chunks(self, first: int, end: int) -> None:
+        As `on_records` with fields that say so, and costs the same for a stretch of any length.
+        """
+        self.on_records(first, end, None, deliver_at_ms=0)
+        self._skip_chunks(max(first, self.cursor), end)
+
+    def _skip_chunks(self, first: int, end: int) -> None:
         assert self.order is not None
         if first < end:
-            self.fresh.pass_over_chunks(first, end)
+            self.unreceived.skip_chunks(first, end)
             self.order.on_deleted(first, end)
 
     def _tell_past(self, first: int, end: int) -> None:
-        """Tell the order what has become of records that came before it was there."""
+        """Tell the order the states of messages that are older than it."""
         assert self.order is not None
         at = first
         for piece_first, piece_end, status in self.runs.pieces(first, end):
@@ -197,15 +343,38 @@ class QueueState:
         if at < end:
             self.order.on_deleted(at, end)
 
+    def quarantine(self, first: int, end: int) -> None:
+        """Do not deliver messages of a range for now: this replica cannot read their records.
+
+        Nothing of this is in the journal, and no state of a message changes.
+        """
+        if self.order is not None:
+            for piece_first, piece_end, _ in self._visible(first, end):
+                self.order.on_invisible(piece_first, piece_end, is_leased=False)
+
+    def end_quarantine(self, first: int, end: int) -> None:
+        """Deliver messages of a range again."""
+        if self.order is not None:
+            for piece_first, piece_end, since_ms in self._visible(first, end):
+                # What became visible only during the quarantine is offered already.
+                self.order.on_invisible(piece_first, piece_end, is_leased=False)
+                self.order.on_visible(piece_first, piece_end, since_ms)
+
+    def _visible(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
+        """Yield which messages of a range are visible, and since when."""
+        for piece_first, piece_end, state, status in self.pieces(first, end):
+            if state is MessageState.VISIBLE:
+                yield piece_first, piece_end, status.visible_at_ms
+
     # -- what is decided ------------------------------------------------------------------------
 
     def apply(self, frame: Frame) -> None:
-        """Take over the entries of one frame, which came after all others."""
+        """Apply the entries of one frame; each frame once, in order."""
         self.advance(frame.now_ms)
         self.version += 1
         for entry in frame.entries:
             if not isinstance(entry, SNAPSHOT_PARTS):
-                # A snapshot that was not ended is none: its writer went away meanwhile.
+                # A snapshot without its end does not count: its writer failed meanwhile.
                 self._snapshot = None
             self._apply(entry, frame.now_ms)
 
@@ -214,7 +383,7 @@ class QueueState:
             case Received():
                 self._received(entry, now_ms)
             case ReceiveRepeated():
-                self._repeated(entry, now_ms)
+                self._receive_repeated(entry, now_ms)
             case Deleted() | Expired():
                 self._change_all(entry.runs, lambda _: None)
             case Extended():
@@ -224,9 +393,9 @@ class QueueState:
             case Returned():
                 self._returned(entry)
             case Delayed():
-                self._deferred(entry)
+                self._delayed(entry)
             case DeadLettered():
-                self._died(entry)
+                self._dead_lettered(entry)
             case Moved():
                 self._moved(entry)
             case MoveFailed():
@@ -236,7 +405,7 @@ class QueueState:
             case LogStartAdvanced() | Purged():
                 self._removed(entry)
             case Seeked():
-                self._sought(entry)
+                self._seeked(entry)
             case RedriveStarted():
                 self._redrive_started(entry, now_ms)
             case Redriven():
@@ -251,23 +420,23 @@ class QueueState:
             case SnapshotEnded():
                 self._snapshot_ended(entry)
 
-    def _sought(self, entry: Seeked) -> None:
+    def _seeked(self, entry: Seeked) -> None:
         self.runs.clear()
         self.attempts.clear()
         self.moves.drop(0, self.cursor)
         self.cursor = entry.offset
-        self.void_below_lease_id = max(self.next_lease_id, entry.void_below_lease_id)
+        self.void_below_lease_id = max(self.applied_lease_end, entry.void_below_lease_id)
         if self.order is not None:
             self.order = self._make_order(entry.offset)
-            self.fresh = UnreceivedRecords(entry.offset, self.time_ms)
+            self.unreceived = UnreceivedRecords(entry.offset, self.time_ms)
 
     def _received(self, entry: Received, now_ms: int) -> None:
-        assert entry.lease_id >= self.next_lease_id
-        self.next_lease_id = entry.lease_id + 1
+        assert entry.lease_id >= self.applied_lease_end
+        self.applied_lease_end = entry.lease_id + 1
 
         def receive(status: MessageStatus) -> MessageStatus:
             return MessageStatus(
-                Kind.LEASED,
+                StoredState.LEASED,
                 entry.visible_at_ms,
                 status.receive_count + 1,
                 status.first_received_ms or now_ms,
@@ -283,31 +452,31 @@ class QueueState:
             attempt = Attempt(entry.attempt_id, entry.lease_id, runs, now_ms, entry.visible_at_ms)
             self.attempts.received(attempt)
 
-    def _repeated(self, entry: ReceiveRepeated, now_ms: int) -> None:
+    def _receive_repeated(self, entry: ReceiveRepeated, now_ms: int) -> None:
         attempt = self.attempts.find(entry.attempt_id, now_ms=now_ms)
-        assert attempt is not None, "something happened to the messages of a repeated receive"
+        assert attempt is not None, "messages of a repeated receive have changed"
 
         def extend(status: MessageStatus) -> MessageStatus:
-            return status.changed(Kind.LEASED, entry.visible_at_ms)
+            return status.changed(StoredState.LEASED, entry.visible_at_ms)
 
         self._change_all(list(attempt.runs), extend)
         self.attempts.received(replace_field(attempt, deadline_ms=entry.visible_at_ms))
 
-    def _deferred(self, entry: Delayed) -> None:
+    def _delayed(self, entry: Delayed) -> None:
         for first, count, visible_at_ms in entry.runs:
-            self._pass_to(first)
-            self._pass_over(first, first + count, MessageStatus(visible_at_ms=visible_at_ms))
+            self._skip_to(first)
+            self._skip(first, first + count, MessageStatus(visible_at_ms=visible_at_ms))
 
     def _extended(self, entry: Extended) -> None:
         def extend(status: MessageStatus) -> MessageStatus:
-            return status.changed(Kind.LEASED, entry.visible_at_ms)
+            return status.changed(StoredState.LEASED, entry.visible_at_ms)
 
         self._change_all(entry.runs, extend)
 
     def _released(self, entry: Released) -> None:
         def release(status: MessageStatus) -> MessageStatus:
             reason = entry.reason or status.reason
-            return status.changed(Kind.WAITING, entry.visible_at_ms, reason=reason)
+            return status.changed(StoredState.AVAILABLE, entry.visible_at_ms, reason=reason)
 
         self._change_all(entry.runs, release)
 
@@ -315,7 +484,7 @@ class QueueState:
         def give_back(status: MessageStatus) -> MessageStatus:
             count = max(0, status.receive_count - 1)
             return MessageStatus(
-                Kind.WAITING,
+                StoredState.AVAILABLE,
                 entry.visible_at_ms,
                 count,
                 status.first_received_ms if count else 0,
@@ -327,13 +496,13 @@ class QueueState:
 
         self._change_all(entry.runs, give_back)
 
-    def _died(self, entry: DeadLettered) -> None:
+    def _dead_lettered(self, entry: DeadLettered) -> None:
         self._take_out(entry.runs, entry.reason)
         self.moves.add(_target(entry.target), entry.runs)
 
     def _redriven(self, entry: Redriven) -> None:
         redrive = self.redrive
-        assert redrive is not None, "messages were redriven, and nobody began with that"
+        assert redrive is not None, "messages were redriven without a redrive"
         self._take_out(entry.runs, "")
         self.moves.add(_target(entry.target), entry.runs, redrive=redrive.number)
         taken = redrive.taken + sum(count for _, count in entry.runs)
@@ -341,7 +510,7 @@ class QueueState:
 
     def _take_out(self, runs: list[Run], reason: str) -> None:
         def die(status: MessageStatus) -> MessageStatus:
-            return status.changed(Kind.DEAD, 0, reason=reason or status.reason)
+            return status.changed(StoredState.DEAD, 0, reason=reason or status.reason)
 
         self._change_all(runs, die)
 
@@ -359,7 +528,9 @@ class QueueState:
 
         def revive(status: MessageStatus) -> MessageStatus:
             visible_at_ms = entry.visible_at_ms or now_ms
-            return status.changed(Kind.WAITING, visible_at_ms, reason=entry.reason or status.reason)
+            return status.changed(
+                StoredState.AVAILABLE, visible_at_ms, reason=entry.reason or status.reason
+            )
 
         batch = self.moves.next_if(target, entry.epoch, entry.sequence, count=entry.count)
         if batch is not None:
@@ -382,13 +553,13 @@ class QueueState:
         self.runs.cut(start, end)
         self.attempts.clear()
         self.moves.drop(start, end)
-        self.fresh.remove(start, end)
+        self.unreceived.remove(start, end)
         self.cursor = max(self.cursor, end)
         if self.order is None:
             return
-        if end >= self.fresh.end:
-            # Nothing that it was told of is left: a new one needs not be told of each message.
-            self.serve()
+        if end >= self.unreceived.end:
+            # No message that it knows is left: a new order does not need to learn of each one.
+            self.start()
         else:
             self.order.on_deleted(start, end)
 
@@ -420,12 +591,12 @@ class QueueState:
             return
         reader, self._snapshot = self._snapshot, None
         if self.order is not None:
-            # Whoever writes a snapshot has this state already, and the order knows it.
+            # The writer of a snapshot has this state already, and the order knows it.
             return
-        self.cursor = reader.began.cursor
-        self.next_lease_id = reader.began.next_lease_id
-        self.void_below_lease_id = reader.began.void_below_lease_id
-        self.purged_below = reader.began.purged_below
+        self.cursor = reader.started.cursor
+        self.applied_lease_end = reader.started.next_lease_id
+        self.void_below_lease_id = reader.started.void_below_lease_id
+        self.purged_below = reader.started.purged_below
         self.moves = PendingMoves(reader.moves)
         self.redrive = reader.redrive()
         self.attempts.clear()
@@ -435,14 +606,14 @@ class QueueState:
 
     # -- how it is changed ----------------------------------------------------------------------
 
-    def _pass_to(self, end: int) -> None:
-        """Pass over all fresh messages below an offset: they are there, never received."""
+    def _skip_to(self, end: int) -> None:
+        """Skip all unreceived messages below an offset."""
         if self.cursor < end:
-            self._pass_over(self.cursor, end, SKIPPED)
+            self._skip(self.cursor, end, SKIPPED)
 
-    def _pass_over(self, first: int, end: int, status: MessageStatus) -> None:
+    def _skip(self, first: int, end: int, status: MessageStatus) -> None:
         self.runs.put(first, end, status)
-        self.fresh.remove(first, end)
+        self.unreceived.remove(first, end)
         self.cursor = end
 
     def _change_all(self, runs: list[Run], change: Change) -> None:
@@ -450,44 +621,45 @@ class QueueState:
             self._change(first, first + count, change)
 
     def _change(self, first: int, end: int, change: Change) -> None:
-        """Change messages, each of which is in a run or fresh."""
+        """Change messages, each of which is in a run or unreceived."""
         if first < self.cursor:
             for piece_first, piece_end, old in self.runs.cut(first, min(end, self.cursor)):
                 self._replace(piece_first, piece_end, old, change=change)
         if end > self.cursor:
-            self._pass_to(first)
+            self._skip_to(first)
             first = self.cursor
-            self.fresh.remove(first, end)
+            self.unreceived.remove(first, end)
             self.cursor = end
             self._replace(first, end, SKIPPED, change=change)
 
     def _replace(self, first: int, end: int, old: MessageStatus, *, change: Change) -> None:
         self.attempts.on_lease_changed(old.lease_id)
         new = change(old)
-        if new is not None:
-            self.runs.put(first, end, new)
-        stop = min(end, self.fresh.end)
-        if self.order is None or stop <= first:
-            return
+        stop = min(end, self.unreceived.end)
+        order = self.order if first < stop else None
         if new is None:
-            self.order.on_deleted(first, stop)
+            if order is not None:
+                order.on_deleted(first, stop)
             return
-        state = self.runs.state(new)
+        before = self.runs.state(old)
+        state = self.runs.put(first, end, new)
+        validate_transition(before, state)
+        if order is None:
+            return
         if state is MessageState.DEAD:
-            self.order.on_dead_lettered(first, stop)
+            order.on_dead_lettered(first, stop)
         elif state is not MessageState.VISIBLE:
-            if old.kind is Kind.DEAD:
-                self.order.on_visible(first, stop, new.visible_at_ms)
-            is_leased = state is MessageState.LEASED
-            self.order.on_invisible(first, stop, is_leased=is_leased)
+            if before is MessageState.DEAD:
+                order.on_visible(first, stop, new.visible_at_ms)
+            order.on_invisible(first, stop, is_leased=state is MessageState.LEASED)
         else:
-            if self.runs.state(old) is MessageState.VISIBLE:
-                self.order.on_invisible(first, stop, is_leased=True)
-            self.order.on_visible(first, stop, new.visible_at_ms)
+            if before is MessageState.VISIBLE:
+                order.on_invisible(first, stop, is_leased=True)
+            order.on_visible(first, stop, new.visible_at_ms)
 
     def _tell_visible(self, first: int, end: int, since_ms: int) -> None:
         self.version += 1
-        stop = min(end, self.fresh.end)
+        stop = min(end, self.unreceived.end)
         if self.order is not None and first < stop:
             self.order.on_visible(first, stop, since_ms)
 

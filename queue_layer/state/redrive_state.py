@@ -6,6 +6,7 @@ Pure: declarations.
 from dataclasses import dataclass
 from typing import final
 
+from tidelog.wire.messages.queue_journal import SnapshotRedrive
 from tidelog.wire.messages.redrives import RedriveStatus
 
 
@@ -48,3 +49,44 @@ class Redrive:
         if self.status is RedriveStatus.COMPLETED:
             return 0
         return max(0, self.to_move - self.taken - self.skipped)
+
+    def snapshot(self) -> SnapshotRedrive:
+        """Return what a snapshot keeps of it."""
+        return SnapshotRedrive(
+            self.status,
+            self.end,
+            self.next_offset,
+            self.to_move,
+            self.taken,
+            self.started_ms,
+            self.destination,
+            self.messages_per_s,
+            self.origin_queue,
+            self.reason,
+            self.number,
+            self.moved,
+            self.failed,
+            self.skipped,
+            self.ended_ms,
+        )
+
+    @classmethod
+    def from_snapshot(cls, kept: SnapshotRedrive) -> "Redrive":
+        """Return the redrive that a snapshot kept."""
+        return cls(
+            end=kept.end,
+            next_offset=kept.next_offset,
+            to_move=kept.to_move,
+            started_ms=kept.started_ms,
+            number=kept.number,
+            taken=kept.taken,
+            moved=kept.moved,
+            failed=kept.failed,
+            skipped=kept.skipped,
+            status=RedriveStatus(kept.status),
+            ended_ms=kept.ended_ms,
+            destination=kept.destination,
+            messages_per_s=kept.messages_per_s,
+            origin_queue=kept.origin_queue,
+            reason=kept.reason,
+        )

@@ -10,21 +10,20 @@ from typing import Final, final
 from msgspec.structs import replace
 
 from tidelog.queue_layer.state.message_runs import Piece
-from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.wire.messages.queue_journal import (
+    AnyEntry,
     Attempt,
     SnapshotEnded,
     SnapshotMoreAttempts,
     SnapshotMoreMoves,
     SnapshotMoves,
-    SnapshotRedrive,
     SnapshotRun,
     SnapshotRuns,
     SnapshotStarted,
 )
 from tidelog.wire.messages.queues import Run
-from tidelog.wire.messages.redrives import RedriveStatus
 
 SNAPSHOT_PARTS: Final = (SnapshotMoreMoves, SnapshotMoreAttempts, SnapshotRuns, SnapshotEnded)
 """Entries behind the first one of a snapshot."""
@@ -56,13 +55,25 @@ def is_snapshot_due(*, bytes_since: int, snapshot_bytes: int) -> bool:
     return bytes_since > max(BYTES_SINCE_MIN, snapshot_bytes // 2)
 
 
-def began_in_parts(
-    began: SnapshotStarted,
+def snapshot_entries(
+    started: SnapshotStarted, runs: Iterable[Piece], *, now_ms: int
+) -> Iterator[AnyEntry]:
+    """Yield a whole snapshot: `started`, in as many entries as it needs, and all runs."""
+    yield from started_in_parts(started)
+    run_count = 0
+    for part in runs_in_parts(runs, now_ms=now_ms, next_lease_id=started.next_lease_id):
+        run_count += len(part.runs)
+        yield part
+    yield SnapshotEnded(run_count)
+
+
+def started_in_parts(
+    started: SnapshotStarted,
 ) -> Iterator[SnapshotStarted | SnapshotMoreMoves | SnapshotMoreAttempts]:
     """Yield the beginning of a snapshot, as one entry wherever that is small enough."""
-    moves, *more_moves = list(_cut_moves(began.moves)) or [[]]
-    attempts, *more_attempts = list(_cut_attempts(began.attempts)) or [[]]
-    yield replace(began, moves=moves, attempts=attempts)
+    moves, *more_moves = list(_cut_moves(started.moves)) or [[]]
+    attempts, *more_attempts = list(_cut_attempts(started.attempts)) or [[]]
+    yield replace(started, moves=moves, attempts=attempts)
     yield from map(SnapshotMoreMoves, more_moves)
     yield from map(SnapshotMoreAttempts, more_attempts)
 
@@ -105,7 +116,9 @@ def _cut_attempts(attempts: list[Attempt]) -> Iterator[list[Attempt]]:
         yield part
 
 
-def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator[SnapshotRuns]:
+def runs_in_parts(
+    runs: Iterable[Piece], *, now_ms: int, next_lease_id: int
+) -> Iterator[SnapshotRuns]:
     """Yield runs, which ascend, as entries for a snapshot of this time."""
     part: list[SnapshotRun] = []
     texts: dict[tuple[str, str], int] = {}
@@ -120,7 +133,7 @@ def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator
             SnapshotRun(
                 first - at,
                 end - first,
-                status.kind,
+                status.stored,
                 # What was never received may wait for years, or since ever.
                 status.visible_at_ms - (now_ms if is_received else 0),
                 status.receive_count,
@@ -138,38 +151,15 @@ def parts(runs: Iterable[Piece], *, now_ms: int, next_lease_id: int) -> Iterator
         yield SnapshotRuns(list(texts), part)
 
 
-def to_snapshot(redrive: Redrive | None) -> SnapshotRedrive | None:
-    """Return what is kept of a redrive."""
-    if redrive is None:
-        return None
-    return SnapshotRedrive(
-        redrive.status,
-        redrive.end,
-        redrive.next_offset,
-        redrive.to_move,
-        redrive.taken,
-        redrive.started_ms,
-        redrive.destination,
-        redrive.messages_per_s,
-        redrive.origin_queue,
-        redrive.reason,
-        redrive.number,
-        redrive.moved,
-        redrive.failed,
-        redrive.skipped,
-        redrive.ended_ms,
-    )
-
-
 @final
 class SnapshotReader:
     """Collects the entries of one snapshot."""
 
-    def __init__(self, began: SnapshotStarted, now_ms: int) -> None:
-        self.began = began
+    def __init__(self, started: SnapshotStarted, now_ms: int) -> None:
+        self.started = started
         self.runs: list[Piece] = []
-        self.moves = list(began.moves)
-        self.attempts = list(began.attempts)
+        self.moves = list(started.moves)
+        self.attempts = list(started.attempts)
         self._now_ms = now_ms
         self._at = 0
 
@@ -190,12 +180,12 @@ class SnapshotReader:
             is_received = run.receive_count > 0
             holder, reason = part.texts[run.text]
             status = MessageStatus(
-                Kind(run.kind),
+                StoredState(run.kind),
                 run.visible_in_ms + (self._now_ms if is_received else 0),
                 run.receive_count,
                 self._now_ms - run.first_received_ago_ms if is_received else 0,
                 self._now_ms - run.last_received_ago_ms if is_received else 0,
-                self.began.next_lease_id - run.lease_ago,
+                self.started.next_lease_id - run.lease_ago,
                 holder,
                 reason,
             )
@@ -207,23 +197,5 @@ class SnapshotReader:
 
     def redrive(self) -> Redrive | None:
         """Return the redrive that runs, or ran last."""
-        kept = self.began.redrive
-        if kept is None:
-            return None
-        return Redrive(
-            end=kept.end,
-            next_offset=kept.next_offset,
-            to_move=kept.to_move,
-            started_ms=kept.started_ms,
-            number=kept.number,
-            taken=kept.taken,
-            moved=kept.moved,
-            failed=kept.failed,
-            skipped=kept.skipped,
-            status=RedriveStatus(kept.status),
-            ended_ms=kept.ended_ms,
-            destination=kept.destination,
-            messages_per_s=kept.messages_per_s,
-            origin_queue=kept.origin_queue,
-            reason=kept.reason,
-        )
+        kept = self.started.redrive
+        return None if kept is None else Redrive.from_snapshot(kept)

@@ -1,4 +1,4 @@
-"""Records behind the cursor: how many there are, and which of them have to wait.
+"""Records from the cursor on: how many there are, and which of them have to wait.
 
 Pure: no clock, no I/O. Nothing of this is in the journal: it follows from the log.
 """
@@ -13,7 +13,7 @@ from tidelog.queue_layer.ordering.delivery_order import RecordFields
 
 @final
 class UnreceivedRecords:
-    """What came and was neither received nor passed over.
+    """The records from the cursor on.
 
     Invariants: `delayed_count` is the number of offsets in `_times` whose time has not come, and
     `chunk_count` that of those in `_chunks`; all of them lie in `[cursor, end)`.
@@ -42,7 +42,7 @@ class UnreceivedRecords:
             self.delayed_count += end - first
             self._timers.add(deliver_at_ms, begins)
 
-    def pass_over_chunks(self, first: int, end: int) -> None:
+    def skip_chunks(self, first: int, end: int) -> None:
         """Learn that some of those that came are no messages."""
         self._chunks.put(first, end, None)
         self.chunk_count += end - first
@@ -53,6 +53,10 @@ class UnreceivedRecords:
 
     def messages(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield which of some records are messages."""
+        if not self.chunk_count:
+            if first < end:
+                yield first, end
+            return
         for chunks_first, chunks_end in self.chunks(first, end):
             if first < chunks_first:
                 yield first, chunks_first
@@ -77,7 +81,7 @@ class UnreceivedRecords:
         return self._times.pieces(first, end)
 
     def remove(self, first: int, end: int) -> None:
-        """Learn that records are not fresh any more."""
+        """Learn that records were received, skipped or removed."""
         if self.chunk_count:
             self.chunk_count -= sum(last - at for at, last, _ in self._chunks.cut(first, end))
         if not len(self._times):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.queue_layer.commands.receive import ReceiveCommand
+from tidelog.queue_layer.commands.remove import removal_end
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.frames import FRAME_BYTES_MAX
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
@@ -53,7 +54,7 @@ class Driver:
         self._make_order = make_order
         self.queue = self.new_queue()
         self.do(self.queue.seek(0, now_ms=self.now_ms))
-        self.queue.serve(self.now_ms, leader_epoch=self.leader_epoch)
+        self.queue.start(self.now_ms, leader_epoch=self.leader_epoch)
         if records:
             self.came(records)
 
@@ -70,13 +71,13 @@ class Driver:
         """Let records be committed."""
         first = self.told[-1][1] if self.told else 0
         self.told.append((first, first + count, fields, deliver_at_ms))
-        self.queue.on_records(first, first + count, fields, deliver_at_ms=deliver_at_ms)
+        self.queue.state.on_records(first, first + count, fields, deliver_at_ms=deliver_at_ms)
 
     def on_chunks(self, count: int) -> None:
         """Let parts of large messages be committed, whose batches say what they are."""
         first = self.told[-1][1] if self.told else 0
         self.told.append((first, first + count, [RecordFields(is_chunk=True)] * count, 0))
-        self.queue.on_chunks(first, first + count)
+        self.queue.state.on_chunks(first, first + count)
 
     def do(self, outcome: Outcome[Reply]) -> Reply:
         """Append what was decided, and apply it."""
@@ -88,12 +89,12 @@ class Driver:
         data = encode(frame)
         assert len(data) <= FRAME_BYTES_MAX
         self.journal.append(data)
-        self.queue.apply(decode(data))
+        self.queue.state.apply(decode(data))
 
     def wait(self, ms: int) -> None:
         """Let time pass."""
         self.now_ms += ms
-        self.queue.advance(self.now_ms)
+        self.queue.state.advance(self.now_ms)
 
     def take(
         self, max_messages: int = 10, *, timeout_ms: int | None = None, holder: str = ""
@@ -139,37 +140,37 @@ class Driver:
 
     def purge(self) -> int:
         """Do away with all that was told, as many times as it takes; return how many there were."""
-        count, end = 0, self.queue.records_from
+        count, end = 0, self.queue.state.records_from
         while True:
-            stop = self.queue.removal_end(self.queue.low_water_mark, end)
+            stop = removal_end(self.queue.state, self.queue.state.low_water_mark, end)
             count += self.do(self.queue.purge(stop, now_ms=self.now_ms))
             if stop >= end:
                 return count
 
     def counts(self) -> dict[str, int]:
         """Return the counts by name, without those that are 0."""
-        self.queue.advance(self.now_ms)
-        counts = zip(MessageState, self.queue.counts(), strict=False)
+        self.queue.state.advance(self.now_ms)
+        counts = zip(MessageState, self.queue.state.counts(), strict=False)
         return {state.name.lower(): count for state, count in counts if count}
 
     def fail_over(self, *, lost: int = 0, is_told: bool = True) -> None:
-        """Let another broker take over: a new fold of the journal, told of the same records.
+        """Let another broker take over: it applies the journal and learns of the same records.
 
         Except of as many frames at its end as were lost; and of records later, if so.
         """
         del self.journal[len(self.journal) - lost :]
         self.queue = self.new_queue()
         for data in self.journal:
-            self.queue.apply(decode(data))
+            self.queue.state.apply(decode(data))
         self.leader_epoch += 1
-        self.queue.serve(self.now_ms, leader_epoch=self.leader_epoch)
+        self.queue.start(self.now_ms, leader_epoch=self.leader_epoch)
         if is_told:
             self.tell_again()
 
     def tell_again(self) -> None:
         """Tell the queue of all records that it wants to know of."""
         for first, end, fields, deliver_at_ms in self.told:
-            start = max(first, self.queue.records_from)
+            start = max(first, self.queue.state.records_from)
             if start < end:
                 kept = None if fields is None else fields[start - first :]
-                self.queue.on_records(start, end, kept, deliver_at_ms=deliver_at_ms)
+                self.queue.state.on_records(start, end, kept, deliver_at_ms=deliver_at_ms)

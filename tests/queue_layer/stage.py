@@ -96,19 +96,19 @@ class Stage:
         return QueuePartition(self._config, receipts, order_for(self._config))
 
     def _serve(self) -> None:
-        self._core.serve(self._now_ms, leader_epoch=self._epoch)
+        self._core.start(self._now_ms, leader_epoch=self._epoch)
         self._tell_records()
 
     def _tell_records(self) -> None:
-        first, end = self._core.records_from, len(self._names)
+        first, end = self._core.state.records_from, len(self._names)
         if first < end:
-            self._core.on_records(first, end, self._fields[first:])
+            self._core.state.on_records(first, end, self._fields[first:])
 
     def _decide(self, outcome: Outcome[Reply]) -> Reply:
         for frame in outcome.frames:
             data = encode(frame)
             self._staged.append(data)
-            self._core.apply(decode(data))
+            self._core.state.apply(decode(data))
         if not self._is_held:
             self._commit()
         return outcome.reply
@@ -145,7 +145,7 @@ class Stage:
         self._epoch += 1
         self._core = self._new_core()
         for data in self._committed:
-            self._core.apply(decode(data))
+            self._core.state.apply(decode(data))
         self._serve()
 
     def _do_snapshot(self) -> None:
@@ -155,7 +155,7 @@ class Stage:
 
     def _do_wait(self, seconds: str) -> None:
         self._now_ms += int(seconds) * _S
-        self._core.advance(self._now_ms)
+        self._core.state.advance(self._now_ms)
 
     # -- messages ---------------------------------------------------------------------------------
 
@@ -231,7 +231,7 @@ class Stage:
             self._answer(who, partial(self._say, f"{who}, {name}: {told}"))
 
     def _do_purge(self) -> None:
-        count = self._decide(self._core.purge(self._core.records_from, now_ms=self._now_ms))
+        count = self._decide(self._core.purge(self._core.state.records_from, now_ms=self._now_ms))
         self._say(f"{count} purged")
 
     def _do_seek(self, offset: str) -> None:
@@ -242,7 +242,7 @@ class Stage:
 
     def _do_move(self, how: str = "") -> None:
         """Move one batch of dead letters, as whoever serves the queue does."""
-        batch = self._core.next_move(_TARGET)
+        batch = self._core.state.moves.next_batch(_TARGET)
         if batch is None:
             self._say("nothing is to be moved")
             return
@@ -262,7 +262,7 @@ class Stage:
             self._decide(self._core.moved(batch, batch.count, now_ms=self._now_ms))
 
     def _do_show(self) -> None:
-        seen, _ = self._core.look((), 0, _ALL)
+        seen, _ = self._core.browse((), 0, _ALL)
         for run in seen:
             for offset in range(run.first_offset, run.first_offset + run.count):
                 state = MessageState(run.state).name.lower()

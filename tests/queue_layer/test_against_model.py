@@ -66,7 +66,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     def advance(self, now_ms: int) -> None:
         self.driver.now_ms = now_ms
         self.model.now_ms = max(self.model.now_ms, now_ms)
-        self.driver.queue.advance(now_ms)
+        self.driver.queue.state.advance(now_ms)
 
     @rule(waits=st.lists(delays, min_size=1, max_size=8))
     def records_come(self, waits: list[int]) -> None:
@@ -185,8 +185,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @pytest.mark.statement("q7")
     @rule(fails=st.booleans(), part=st.integers(1, 5))
     def a_move_ends(self, fails: bool, part: int) -> None:
-        for target in self.driver.queue.move_targets:
-            batch = self.driver.queue.next_move(target)
+        for target in self.driver.queue.state.moves.targets():
+            batch = self.driver.queue.state.moves.next_batch(target)
             assert batch is not None
             count = min(part, batch.count)
             moved = offsets_of(batch.runs)[:count]
@@ -207,7 +207,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 5))
     def a_redrive_goes_on(self, limit: int) -> None:
         queue, now_ms = self.driver.queue, self.driver.now_ms
-        if queue.redrive is None or queue.redrive.status:
+        if queue.state.redrive is None or queue.state.redrive.status:
             expected = len(self.model.offsets(MessageState.VISIBLE))
             assert self.driver.do(queue.start_redrive(RedriveCommand(), now_ms=now_ms)) == expected
             return
@@ -230,7 +230,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(part=st.floats(0, 1))
     def the_log_is_trimmed(self, part: float) -> None:
         offset = int(len(self.model.messages) * part)
-        are_some_under_way = self.driver.queue.has_moves_below(offset)
+        are_some_under_way = self.driver.queue.state.moves.has_below(offset)
         self.driver.do(self.driver.queue.trim(offset, now_ms=self.driver.now_ms))
         if are_some_under_way:
             below = enumerate(self.model.messages[:offset])
@@ -282,7 +282,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         before = self.snapshot()
         self.plans.clear()
         self.driver.fail_over()
-        self.driver.queue.advance(self.model.now_ms)
+        self.driver.queue.state.advance(self.model.now_ms)
 
         assert self.snapshot() == before
 
@@ -304,15 +304,15 @@ class QueueAgainstModel(RuleBasedStateMachine):
     def counts_are_exact(self) -> None:
         """I10; the sum of messages is what was sent without what is done."""
         if hasattr(self, "model"):
-            assert self.driver.queue.counts() == self.model.counts()
-            assert self.driver.queue.next_deadline_ms == self.model.next_deadline_ms()
+            assert self.driver.queue.state.counts() == self.model.counts()
+            assert self.driver.queue.state.next_deadline_ms == self.model.next_deadline_ms()
 
     @pytest.mark.statement("q6")
     @invariant()
     def the_low_water_mark_never_goes_back(self) -> None:
         """I6."""
         if hasattr(self, "model"):
-            mark = self.driver.queue.low_water_mark
+            mark = self.driver.queue.state.low_water_mark
             assert mark <= self.model.low_water_mark()
             assert mark >= self.largest_mark
             self.largest_mark = mark
@@ -323,7 +323,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         """I2: what is not done is somewhere."""
         if not hasattr(self, "model"):
             return
-        seen, next_offset = self.driver.queue.look([], 0, 10_000)
+        seen, next_offset = self.driver.queue.browse([], 0, 10_000)
         found = {
             offset: (run.state, run.receive_count)
             for run in seen

@@ -49,7 +49,7 @@ def test_whoever_takes_over_counts_chunks_no_more_than_whoever_was_before(
     assert driver.counts() == {"leased": 3}
     driver.delete(first)
     assert driver.counts() == {}
-    assert driver.queue.low_water_mark == 6
+    assert driver.queue.state.low_water_mark == 6
 
 
 def test_chunks_without_their_message_hold_up_nothing() -> None:
@@ -59,7 +59,7 @@ def test_chunks_without_their_message_hold_up_nothing() -> None:
 
     driver.delete(driver.take(1))
 
-    assert driver.queue.low_water_mark == 6
+    assert driver.queue.state.low_water_mark == 6
 
 
 def test_a_message_that_is_passed_over_keeps_its_delay_and_chunks_stay_none() -> None:
@@ -81,7 +81,7 @@ def test_people_who_look_see_no_chunks() -> None:
     driver.on_chunks(2)
     driver.came(1, deliver_at_ms=driver.now_ms + SECOND)
 
-    seen, _ = driver.queue.look([], 0, 10)
+    seen, _ = driver.queue.browse([], 0, 10)
 
     assert [(run.first_offset, run.count, run.state) for run in seen] == [
         (0, 1, MessageState.VISIBLE),
@@ -109,7 +109,7 @@ def test_a_purge_counts_messages_and_takes_chunks_with_it() -> None:
     driver.came(1)
 
     assert driver.purge() == 2
-    assert driver.queue.low_water_mark == 4
+    assert driver.queue.state.low_water_mark == 4
     assert driver.counts() == {}
 
 
@@ -128,8 +128,8 @@ def test_a_seek_brings_back_messages_and_no_chunks() -> None:
 
 def test_chunks_cost_a_range_however_many_there_are() -> None:
     driver = Driver()
-    driver.queue.on_chunks(0, 10**9)
-    driver.queue.on_records(10**9, 10**9 + 1)
+    driver.queue.state.on_chunks(0, 10**9)
+    driver.queue.state.on_records(10**9, 10**9 + 1)
     frames = len(driver.journal)
 
     assert driver.offsets() == [10**9]

@@ -105,9 +105,9 @@ def test_an_idle_queue_takes_few_bytes() -> None:
     try:
         idle = [QueuePartition(config, RECEIPTS) for _ in range(100)]
         for queue in idle:
-            queue.apply(Frame(START_MS, [Seeked(0)]))
-            queue.serve(START_MS)
-            queue.on_records(0, 1000)
+            queue.state.apply(Frame(START_MS, [Seeked(0)]))
+            queue.start(START_MS)
+            queue.state.on_records(0, 1000)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

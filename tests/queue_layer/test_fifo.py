@@ -186,7 +186,7 @@ def test_a_group_goes_on_when_its_first_message_was_moved() -> None:
     """Statement 30."""
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
     driver.settle(driver.take(1), SettleAction.REJECT)
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
     driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
 
@@ -199,7 +199,7 @@ def test_a_group_goes_on_when_its_first_message_was_moved() -> None:
 def test_a_dead_letter_that_cannot_be_moved_comes_back_to_its_place() -> None:
     driver = fifo("aa", FIFO_WITH_DEAD_LETTERS)
     driver.settle(driver.take(1), SettleAction.REJECT)
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
     driver.queue.configure(FIFO)
 
@@ -271,17 +271,17 @@ def test_after_a_failover_messages_are_served_while_the_log_is_still_being_read(
     driver.settle(received, SettleAction.RELEASE, 2, 4)
     queue = driver.queue = driver.new_queue()
     for data in driver.journal:
-        queue.apply(decode(data))
-    queue.serve(driver.now_ms)
+        queue.state.apply(decode(data))
+    queue.start(driver.now_ms)
     fields = [RecordFields(group=b"a"), RecordFields(group=b"b")]
 
-    queue.on_records(1, 3, fields)
+    queue.state.on_records(1, 3, fields)
 
-    is_ready = [queue.is_ready]
+    is_ready = [queue.state.is_ready]
     assert driver.offsets() == [2]
     assert driver.delete(received, 1).refused == []
     driver.tell_again()
-    is_ready.append(queue.is_ready)
+    is_ready.append(queue.state.is_ready)
     assert is_ready == [False, True]
     assert driver.offsets() == []
     assert driver.delete(received, 3).refused == []
@@ -339,14 +339,14 @@ def test_a_purge_looks_at_no_message() -> None:
     driver.purge()
 
     assert sum(each.count for each in links) == before
-    assert driver.queue.records_from == 1000
+    assert driver.queue.state.records_from == 1000
 
 
 def test_who_looks_sees_which_messages_are_blocked() -> None:
     driver = fifo("abaab")
     driver.settle(driver.take(4), SettleAction.RELEASE, 0)
 
-    seen, next_offset = driver.queue.look([MessageState.VISIBLE, MessageState.BLOCKED], 0, 10)
+    seen, next_offset = driver.queue.browse([MessageState.VISIBLE, MessageState.BLOCKED], 0, 10)
 
     assert [(run.first_offset, run.count, run.state) for run in seen] == [
         (0, 1, MessageState.VISIBLE),
@@ -362,7 +362,7 @@ def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
     send(driver, "ab" * 10_000)
     before = links.count
 
-    seen, next_offset = driver.queue.look([], 0, 10)
+    seen, next_offset = driver.queue.browse([], 0, 10)
 
     assert [run.count for run in seen] == [10]
     assert next_offset == 10
@@ -372,5 +372,5 @@ def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
 def test_looking_for_what_is_not_there_goes_on_page_by_page() -> None:
     driver = fifo("a" * 150_000)
 
-    assert driver.queue.look([MessageState.BLOCKED], 0, 10) == ([], 100_000)
-    assert driver.queue.look([MessageState.BLOCKED], 100_000, 10) == ([], None)
+    assert driver.queue.browse([MessageState.BLOCKED], 0, 10) == ([], 100_000)
+    assert driver.queue.browse([MessageState.BLOCKED], 100_000, 10) == ([], None)

@@ -73,7 +73,7 @@ class Pair:
         self.model.now_ms = self.driver.now_ms
 
     def move(self) -> None:
-        batch = self.driver.queue.next_move(TARGET)
+        batch = self.driver.queue.state.moves.next_batch(TARGET)
         if batch is None:
             return
         offsets = offsets_of(batch.runs)
@@ -109,10 +109,10 @@ class Pair:
                 assert run.receive_count == self.model.messages[offset].receive_count + 1
         queue = self.driver.queue
         order = self.orders[-1]
-        blocked = order.blocked(queue.low_water_mark, queue.records_from)
+        blocked = order.blocked(queue.state.low_water_mark, queue.state.records_from)
         assert [o for first, end in blocked for o in range(first, end)] == self.model.blocked()
         left = [o for o, message in enumerate(self.model.messages) if not message.is_done]
-        assert queue.low_water_mark <= min(left, default=len(self.model.messages))
+        assert queue.state.low_water_mark <= min(left, default=len(self.model.messages))
         assert order.group_count == len({self.model.messages[offset].group for offset in left})
 
 

@@ -69,7 +69,7 @@ def test_a_receive_passes_any_number_of_delayed_messages() -> None:
     require_fit(driver)
     driver.fail_over()
     assert driver.counts() == {"leased": 1, "delayed": 70_000}
-    assert driver.queue.next_deadline_ms == START_MS + 30 * SECOND
+    assert driver.queue.state.next_deadline_ms == START_MS + 30 * SECOND
     driver.wait(HOUR_MS)
     assert driver.counts() == {"visible": 2, "delayed": 69_999}
 
@@ -81,9 +81,9 @@ def test_a_snapshot_holds_long_reasons_of_many_messages() -> None:
         received = driver.take(1, timeout_ms=HOUR_MS)
         reason = f"{number} ".ljust(2000, "x")
         driver.settle(received, SettleAction.RELEASE, delay_ms=HOUR_MS, reason=reason)
-    before = driver.queue.look([], START, 1000)
+    before = driver.queue.browse([], START, 1000)
 
-    assert from_snapshot(driver).look([], START, 1000) == before
+    assert from_snapshot(driver).browse([], START, 1000) == before
 
 
 def test_a_snapshot_holds_all_receives_that_may_be_repeated() -> None:
@@ -113,7 +113,7 @@ def test_a_snapshot_holds_any_number_of_dead_letters_that_have_no_place_to_go_to
 
     queue = from_snapshot(driver)
 
-    assert queue.counts() == (0, 0, 0, 90_000)
+    assert queue.state.counts() == (0, 0, 0, 90_000)
 
 
 def test_a_reason_is_written_for_as_many_delays_as_there_are() -> None:
@@ -173,7 +173,7 @@ def take_step(driver: Driver, step: str, reason: str) -> None:
         case "reject":
             driver.settle(driver.take(1000), SettleAction.REJECT, reason=reason)
         case "expire":
-            driver.do(queue.expire(queue.records_from, now_ms=now_ms))
+            driver.do(queue.expire(queue.state.records_from, now_ms=now_ms))
         case _:
             driver.do(queue.start_redrive(RedriveCommand(), now_ms=now_ms))
             runs, end = queue.redrive_candidates(1000)

@@ -48,7 +48,7 @@ def test_what_others_received_before_it_was_deleted_by_a_lost_lease_is_deleted()
     assert refusals(driver.delete(received)) == {}
 
     assert driver.counts() == {}
-    assert driver.queue.low_water_mark == 5
+    assert driver.queue.state.low_water_mark == 5
 
 
 def test_a_deletion_by_a_lost_lease_keeps_what_it_passes_as_it_is() -> None:

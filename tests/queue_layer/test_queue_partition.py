@@ -13,8 +13,13 @@ def test_a_queue_begins_where_it_was_told_to() -> None:
     driver = Driver()
     driver.do(driver.queue.seek(100, now_ms=driver.now_ms))
 
-    assert driver.queue.records_from == driver.queue.cursor == driver.queue.low_water_mark == 100
-    driver.queue.on_records(100, 103)
+    assert (
+        driver.queue.state.records_from
+        == driver.queue.state.cursor
+        == driver.queue.state.low_water_mark
+        == 100
+    )
+    driver.queue.state.on_records(100, 103)
     assert driver.offsets() == [100, 101, 102]
 
 
@@ -22,15 +27,15 @@ def test_a_queue_is_ready_when_it_knows_what_was_handed_out_before() -> None:
     driver = Driver(records=5)
     driver.offsets(3)
     queue = driver.new_queue()
-    ready = [queue.is_ready]
+    ready = [queue.state.is_ready]
 
     for data in driver.journal:
-        queue.apply(decode(data))
-    queue.serve(driver.now_ms)
+        queue.state.apply(decode(data))
+    queue.start(driver.now_ms)
 
-    ready.append(queue.is_ready)
+    ready.append(queue.state.is_ready)
     assert ready == [False, True]
-    assert queue.records_from == 3
+    assert queue.state.records_from == 3
 
 
 @pytest.mark.statement("b84")
@@ -52,16 +57,16 @@ def test_clocks_that_go_back_change_nothing() -> None:
 @pytest.mark.statement("b18")
 def test_the_next_deadline_is_that_of_leases_and_delays() -> None:
     driver = Driver(records=5)
-    deadlines = [driver.queue.next_deadline_ms]
+    deadlines = [driver.queue.state.next_deadline_ms]
     driver.came(fields=[RecordFields(deliver_at_ms=START_MS + 20 * SECOND)])
 
     driver.offsets(5)
 
-    deadlines.append(driver.queue.next_deadline_ms)
+    deadlines.append(driver.queue.state.next_deadline_ms)
     driver.wait(20 * SECOND)
-    deadlines.append(driver.queue.next_deadline_ms)
+    deadlines.append(driver.queue.state.next_deadline_ms)
     driver.wait(10 * SECOND)
-    deadlines.append(driver.queue.next_deadline_ms)
+    deadlines.append(driver.queue.state.next_deadline_ms)
     assert deadlines == [None, START_MS + 20 * SECOND, START_MS + 30 * SECOND, None]
     assert driver.counts() == {"visible": 6}
 
@@ -79,7 +84,7 @@ def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
 
     assert count == 11
     assert driver.counts() == {}
-    assert driver.queue.low_water_mark == 11
+    assert driver.queue.state.low_water_mark == 11
     driver.came(2)
     driver.wait(60 * SECOND)
     assert driver.offsets() == [11, 12]
@@ -117,7 +122,7 @@ def test_a_seek_forward_leaves_nothing_behind() -> None:
     driver.tell_again()
     driver.wait(60 * SECOND)
 
-    assert driver.queue.low_water_mark == 8
+    assert driver.queue.state.low_water_mark == 8
     assert driver.offsets() == [8, 9]
 
 
@@ -130,7 +135,7 @@ def test_what_the_log_lost_is_gone_leased_or_not() -> None:
     driver.do(driver.queue.trim(6, now_ms=driver.now_ms))
 
     assert driver.counts() == {"visible": 4}
-    assert driver.queue.low_water_mark == 6
+    assert driver.queue.state.low_water_mark == 6
     driver.wait(60 * SECOND)
     assert driver.delete(received).refused == []
     assert driver.offsets() == [6, 7, 8, 9]
@@ -152,14 +157,14 @@ def test_a_log_that_begins_behind_all_that_is_known_can_be_served() -> None:
     driver.fail_over()
     queue = driver.new_queue()
     for data in driver.journal:
-        queue.apply(decode(data))
-    queue.serve(driver.now_ms)
+        queue.state.apply(decode(data))
+    queue.start(driver.now_ms)
     driver.queue = queue
 
     driver.do(queue.trim(50, now_ms=driver.now_ms))
 
-    assert queue.records_from == 50
-    queue.on_records(50, 53)
+    assert queue.state.records_from == 50
+    queue.state.on_records(50, 53)
     assert driver.offsets() == [50, 51, 52]
 
 

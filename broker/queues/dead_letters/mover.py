@@ -77,7 +77,7 @@ class DeadLetterMover:
     def look(self) -> None:
         """Begin to move what is to be moved."""
         self._redrive_job.look()
-        for target in self._hosted.core.move_targets:
+        for target in self._hosted.core.state.moves.targets():
             if target not in self._under_way:
                 self._under_way.add(target)
                 start_supervised(self._nursery, self._hosted, self._run, target)
@@ -87,7 +87,7 @@ class DeadLetterMover:
         delay_s = _RETRY_MIN_S
         try:
             while hosted.error is None:
-                batch = hosted.core.next_move(target)
+                batch = hosted.core.state.moves.next_batch(target)
                 if batch is None:
                     return
                 try:
@@ -170,7 +170,7 @@ class DeadLetterMover:
 
     def _is_next(self, batch: MoveBatch) -> bool:
         """Return whether a batch is to be moved still: others may have decided otherwise."""
-        return self._hosted.core.next_move(batch.target) == batch
+        return self._hosted.core.state.moves.next_batch(batch.target) == batch
 
     @property
     def _producer_id(self) -> int:
@@ -245,7 +245,7 @@ class DeadLetterMover:
         origin = Origin(view.name, topic, hosted.number)
         letters = {
             offset: each
-            for each in hosted.core.dead_letters(batch)
+            for each in hosted.core.state.dead_letters(batch)
             for offset in range(each.first_offset, each.first_offset + each.count)
         }
         return [as_dead_letter(record, origin, letters[record.offset]) for record in records]

@@ -51,7 +51,7 @@ class RedriveJob:
 
     @property
     def _redrive(self) -> Redrive | None:
-        redrive = self._hosted.core.redrive
+        redrive = self._hosted.core.state.redrive
         is_running = redrive is not None and redrive.status is RedriveStatus.RUNNING
         return redrive if is_running else None
 

@@ -13,6 +13,7 @@ from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
 from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.queue_layer.commands.remove import removal_end
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
@@ -79,8 +80,8 @@ class QueueAdministration:
 
     async def _count(self, hosted: HostedPartition) -> QueueCounts:
         core = hosted.core
-        visible, leased, delayed, dead = core.counts()
-        low_water_mark = core.low_water_mark
+        visible, leased, delayed, dead = core.state.counts()
+        low_water_mark = core.state.low_water_mark
         oldest, loss = None, MessageLoss()
         if visible or leased or delayed or dead:
             source = hosted.records.partition()
@@ -118,7 +119,7 @@ class QueueAdministration:
             # Whoever has just taken over may not have heard yet that so much is committed.
             end = max(ends[hosted], hosted.loaded_to)
             while True:
-                stop = core.removal_end(core.low_water_mark, end)
+                stop = removal_end(core.state, core.state.low_water_mark, end)
                 count += hosted.decide(core.purge(stop, now_ms=hosted.now_ms()))
                 self._windows.doubt(*hosted.key)
                 if stop >= end:
@@ -173,7 +174,7 @@ class QueueAdministration:
                 )
             hosted.decide(hosted.core.seek(request.offset, now_ms=hosted.now_ms()))
             await hosted.catch_up()
-            return sum(hosted.core.counts())
+            return sum(hosted.core.state.counts())
 
         return await self._do(request.queue_id, [request.partition], seek)
 
@@ -192,7 +193,7 @@ class QueueAdministration:
             if not request.is_cancelled:
                 return hosted.decide(core.start_redrive(command, now_ms=now_ms))
             hosted.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
-            return 0 if core.redrive is None else core.redrive.taken
+            return 0 if core.state.redrive is None else core.state.redrive.taken
 
         return await self._do(request.queue_id, request.partitions, redrive)
 
@@ -242,7 +243,7 @@ class QueueAdministration:
 
 
 def _described(hosted: HostedPartition) -> RedriveDescription:
-    redrive = hosted.core.redrive
+    redrive = hosted.core.state.redrive
     if redrive is None:
         return RedriveDescription(hosted.number)
     return RedriveDescription(
@@ -252,7 +253,7 @@ def _described(hosted: HostedPartition) -> RedriveDescription:
         redrive.ended_ms,
         redrive.to_move,
         redrive.moved,
-        hosted.core.redriven_on_the_way,
+        hosted.core.state.redriven_on_the_way,
         redrive.left,
         redrive.skipped,
         redrive.failed,

@@ -52,7 +52,7 @@ class LookHandler:
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
                 await hosted.catch_up()
             states = [_STATES[state] for state in request.states]
-            runs, next_offset = hosted.core.look(
+            runs, next_offset = hosted.core.browse(
                 states, max(request.from_offset, 0), request.max_messages
             )
             pieces: list[BytesLike | FileRegion] = []

@@ -171,7 +171,7 @@ def _is_in_time(hosted: HostedPartition | BrokerError) -> bool:
     """Let time pass; return whether there are not too many leases that have ended to do so now."""
     if isinstance(hosted, BrokerError) or not hosted.is_loaded:
         return True
-    return hosted.core.advance_in_part(hosted.now_ms())
+    return hosted.core.state.advance_in_part(hosted.now_ms())
 
 
 def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> bool:
@@ -184,8 +184,8 @@ def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> 
         return True
     if not hosted.is_loaded or settlement.action != SettleAction.DELETE:
         return hosted.is_loaded
-    core = hosted.core
-    return core.config.is_fenced or _end_of(settlement) <= max(core.cursor, core.records_from)
+    core, state = hosted.core, hosted.core.state
+    return core.config.is_fenced or _end_of(settlement) <= max(state.cursor, state.records_from)
 
 
 async def _learn_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:
@@ -198,7 +198,7 @@ async def _learn_for(hosted: HostedPartition | BrokerError, settlement: Settleme
     if not _is_known(hosted, settlement):
         core, record_reader, end = hosted.core, hosted.record_reader, _end_of(settlement)
         await hosted.trim_all()
-        await record_reader.drive(record_reader.feed(core, lambda: core.records_from >= end))
+        await record_reader.drive(record_reader.feed(core, lambda: core.state.records_from >= end))
 
 
 def _end_of(settlement: Settlement) -> int:

@@ -98,7 +98,7 @@ class LossWatch:
             return
         hosted = self._server.loaded(queue_id, source.number)
         if hosted is not None and hosted.is_loaded:
-            low_water_mark = hosted.core.low_water_mark
+            low_water_mark = hosted.core.state.low_water_mark
             if low_water_mark < known.oldest.offset:  # Somebody went back in time.
                 del log.queues[queue_id]
                 self._plan(source, queue_id)
@@ -179,7 +179,7 @@ class LossWatch:
         await hosted.trim_all()
         if not was_here:
             server.keep_briefly(hosted)
-        return hosted.core.low_water_mark
+        return hosted.core.state.low_water_mark
 
     def _say(self, source: Partition, view: QueueView, loss: MessageLoss) -> None:
         """Tell the operator, unless that was done of late."""

@@ -112,9 +112,9 @@ class EmptyCache:
 
     def found_none(self, core: QueuePartition, high_watermark: int) -> None:
         """Take note that nobody can be given anything, with all records known below an offset."""
-        self._version = core.version
+        self._version = core.state.version
         self._high_watermark = high_watermark
-        self._until_ms = core.next_deadline_ms
+        self._until_ms = core.state.next_deadline_ms
 
     def forget(self) -> None:
         """Take note that it may be otherwise, whatever was so."""
@@ -123,7 +123,7 @@ class EmptyCache:
     def holds(self, core: QueuePartition, high_watermark: int, now_ms: int) -> bool:
         """Return whether it is still so, without a doubt."""
         return (
-            core.version == self._version
+            core.state.version == self._version
             and high_watermark == self._high_watermark
             and (self._until_ms is None or now_ms < self._until_ms)
         )

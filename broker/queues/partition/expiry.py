@@ -9,6 +9,7 @@ from typing import Final, final
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.queues.partition.record_reader import RecordReader
 from tidelog.broker.queues.partition.source_records import SourceRecords
+from tidelog.queue_layer.commands.remove import expiry_end, removal_end
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.errors import CorruptRecordError
@@ -70,18 +71,18 @@ class Expiry:
             before = source.high_watermark if found.offset is None else found.offset
         core = self._core
         for damaged in source.log.damage:
-            if damaged.end_offset > core.low_water_mark:
+            if damaged.end_offset > core.state.low_water_mark:
                 before = min(before, damaged.offset)
         await self._record_reader.drive(
-            self._record_reader.feed(core, lambda: core.records_from >= before)
+            self._record_reader.feed(core, lambda: core.state.records_from >= before)
         )
         return before
 
     def slices(self, before: int | None) -> Iterator[int]:
         """Yield the offsets below which to expire messages one after the other, up to the last."""
-        at = self._core.low_water_mark
+        at = self._core.state.low_water_mark
         while before is not None and at < before:
-            at = self._core.expiry_end(at, before)
+            at = expiry_end(self._core.state, at, before)
             yield at
 
     @property
@@ -98,18 +99,18 @@ class Expiry:
             LeaderNotAvailableError: The log is not here.
         """
         core, start = self._core, self._records.partition().log.log_start_offset
-        mark = core.low_water_mark
+        mark = core.state.low_water_mark
         if start <= mark:
             self._trimmed_to = None
             return None
         if self._trimmed_to is None:
-            self._dead_before = core.counts()[MessageState.DEAD]
+            self._dead_before = core.state.counts()[MessageState.DEAD]
             if (start, mark, self._dead_before) == self._trimmed:
                 return None
-        if core.records_from < start and core.has_moves_below(start):
+        if core.state.records_from < start and core.state.moves.has_below(start):
             # Nobody can read what they said, and some are to be moved: they are there.
-            core.on_records(core.records_from, start)
-        end = core.removal_end(max(mark, self._trimmed_to or 0), start)
+            core.state.on_records(core.state.records_from, start)
+        end = removal_end(core.state, max(mark, self._trimmed_to or 0), start)
         self._trimmed_to = end if end < start else None
         if end == start:
             self._trimmed = (start, mark, self._dead_before)

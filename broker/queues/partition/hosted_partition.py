@@ -180,14 +180,14 @@ class HostedPartition:
         """Learn what the journal says; then it can be asked."""
         try:
             await self._wait_until_caught_up()
-            found = await self.journal.load(self._context.reader, self.core.apply)
+            found = await self.journal.load(self._context.reader, self.core.state.apply)
             if self.error is not None:
                 return
             if not found:
                 start = self.view.start_offsets[self.number]
                 self.decide(self.core.seek(start, now_ms=self.now_ms()))
-            self.loaded_to = self.core.cursor
-            self.core.serve(self.now_ms(), leader_epoch=self.journal.epoch)
+            self.loaded_to = self.core.state.cursor
+            self.core.start(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
             self.drop(UnexpectedServerError(f"the journal cannot be understood: {error}"))
@@ -222,7 +222,7 @@ class HostedPartition:
             # Of a disk that has failed here: whoever leads next has another one.
             raise self.journal.partition.passing(error) from error
         self._require_undamaged()
-        if not self.core.is_ready:
+        if not self.core.state.is_ready:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self.number} of the queue are not all known here yet"
             )
@@ -230,7 +230,7 @@ class HostedPartition:
 
     async def reach_now(self) -> None:
         """Let time pass, however many leases have ended; others have their turn meanwhile."""
-        while not self.core.advance_in_part(self.now_ms()):
+        while not self.core.state.advance_in_part(self.now_ms()):
             await trio.lowlevel.checkpoint()
 
     async def committed(self) -> None:
@@ -325,12 +325,12 @@ class HostedPartition:
         """Carry out a decision: it is appended soon, and nobody is answered before."""
         for frame in outcome.frames:
             try:
-                self.core.apply(frame)
+                self.core.state.apply(frame)
             except BaseException:
                 # A defect: what is known here may be anything.
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded anew"))
                 raise
-            self.journal.stage(frame, self.core.background_work)
+            self.journal.stage(frame, self.core.state.background_work)
         self.touch()
         return outcome.reply
 
@@ -388,7 +388,7 @@ class HostedPartition:
         """When those who wait may get something by itself (Unix milliseconds): not in a read."""
         if not self.waiters or not self.is_loaded or self.error is not None or self._is_reading:
             return None
-        return self.core.next_deadline_ms
+        return self.core.state.next_deadline_ms
 
     def probe(self, event: str, *, severity: str, **fields: object) -> None:
         """Tell the operator."""
@@ -400,9 +400,10 @@ class HostedPartition:
         if outcome is None:
             return
         core = self.core
-        before, seen_below = sum(core.counts()), core.records_from
+        before, seen_below = sum(core.state.counts()), core.state.records_from
         self.decide(outcome)
-        count, unseen = before - sum(core.counts()), max(0, core.records_from - seen_below)
+        count = before - sum(core.state.counts())
+        unseen = max(0, core.state.records_from - seen_below)
         if count > 0 or unseen:
             self.probe(
                 "messages_gone",
@@ -460,10 +461,10 @@ class HostedPartition:
         core, record_reader = self.core, self.record_reader
 
         def is_enough() -> bool:
-            return self._can_offer and core.counts()[0] >= 2 * command.max_messages
+            return self._can_offer and core.state.counts()[0] >= 2 * command.max_messages
 
         def is_much_more() -> bool:
-            return core.records_from >= more_until
+            return core.state.records_from >= more_until
 
         while True:
             yield from record_reader.feed(core, is_enough)
@@ -473,18 +474,18 @@ class HostedPartition:
             if not self._can_offer:
                 self._await_news()
                 return EmptyReason.NOT_KNOWN_YET
-            is_worth_it = core.counts()[0] or command.attempt_id is not None
+            is_worth_it = core.state.counts()[0] or command.attempt_id is not None
             plan = core.plan(command, now_ms=now_ms) if is_worth_it else None
             offers = [] if plan is None else list(plan)
             if plan is None or not (offers or plan.exhausted):
                 source = self.records.partition()
                 self._require_undamaged()
-                if core.records_from < source.high_watermark:
-                    more_until = core.records_from + _MORE_RECORDS
+                if core.state.records_from < source.high_watermark:
+                    more_until = core.state.records_from + _MORE_RECORDS
                     yield from record_reader.feed(core, is_much_more)
                     continue
                 self._quarantine.require_none(source)
-                self._empty_cache.found_none(core, core.records_from)
+                self._empty_cache.found_none(core, core.state.records_from)
                 self._await_news()
                 return EmptyReason.NO_MESSAGES
             limit = bytes_max if plan.attempt is None else 1 << 62
@@ -499,7 +500,7 @@ class HostedPartition:
 
     def _advance_to_now(self) -> Reading[int]:
         """End all leases and delays that are over, in parts; return the time."""
-        while not self.core.advance_in_part(now_ms := self.now_ms()):
+        while not self.core.state.advance_in_part(now_ms := self.now_ms()):
             yield None
         return now_ms
 
@@ -525,7 +526,7 @@ class HostedPartition:
     @property
     def _can_offer(self) -> bool:
         """Whether it knows enough records to hand out some."""
-        return self.core.is_ready or self.core.config.is_fifo
+        return self.core.state.is_ready or self.core.config.is_fifo
 
     def _require_undamaged(self) -> None:
         """Check that there is no damage behind which nobody may look.

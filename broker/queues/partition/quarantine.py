@@ -35,7 +35,7 @@ class Quarantine:
         if plan.attempt is not None or (is_in_order and gathered.taken):
             return False
         for first, end, error in gathered.unreadable:
-            self._core.hold(first, end)
+            self._core.state.quarantine(first, end)
             # Each time it may be found from another message on.
             known = [held for held in self._held if held[0] < end and first < held[1]]
             if not known:
@@ -60,7 +60,7 @@ class Quarantine:
         for first, end in list(self._held):
             if not any(each.offset < end and first < each.end_offset for each in damage):
                 self._held.remove((first, end))
-                self._core.let_go(first, end)
+                self._core.state.end_quarantine(first, end)
         if not self._held:
             self._error = None
 

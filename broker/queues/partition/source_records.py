@@ -125,7 +125,7 @@ class SourceRecords:
         while True:
             partition = self.partition()
             log, high_watermark = partition.log, partition.high_watermark
-            first = core.records_from
+            first = core.state.records_from
             if first >= high_watermark or is_enough():
                 return
             steps += 1
@@ -140,7 +140,7 @@ class SourceRecords:
                     part = yield from _loaded(part)
                 # What this process did not write is checked each time it is read.
                 walked = self._walk(partition, part, is_to_know=was_trusted)
-                if core.records_from == first:
+                if core.state.records_from == first:
                     self._tell(core, partition, part.file, walked=walked, decodes_all=decodes_all)
             except CorruptRecordError as error:
                 end = error.detail("next_offset")
@@ -149,9 +149,9 @@ class SourceRecords:
                     # They may come before others of their groups: refuse rather than guess.
                     self.damage = error
                     return
-                if core.records_from == first:
+                if core.state.records_from == first:
                     # Nobody can read what they say; they are there all the same.
-                    core.on_records(first, min(end, high_watermark))
+                    core.state.on_records(first, min(end, high_watermark))
             except OSError as error:
                 raise partition.reading_failed(error) from error
 
@@ -177,7 +177,7 @@ class SourceRecords:
     ) -> None:
         delay_ms = core.config.delivery_delay_ms
         high_watermark = partition.high_watermark
-        plain_from = core.records_from
+        plain_from = core.state.records_from
         at = plain_from
         for position, header in walked:
             if header.next_offset <= at:
@@ -188,17 +188,17 @@ class SourceRecords:
                 at = end
                 continue
             if plain_from < at:
-                core.on_records(plain_from, at)
+                core.state.on_records(plain_from, at)
             if at < first:
                 _lost(core, at, first)
             if header.has_only_chunks or not header.record_count:
-                core.on_chunks(first, end)
+                core.state.on_chunks(first, end)
             else:
                 data = file.read_at(position, header.size) if has_fields else None
                 _came(core, header, data, first=first, end=end)
             plain_from = at = end
         if plain_from < at:
-            core.on_records(plain_from, at)
+            core.state.on_records(plain_from, at)
 
     def gather(  # noqa: C901 (one walk over what is asked for)
         self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int, passes_damage: bool = True
@@ -306,7 +306,7 @@ def _came(
     delay_ms = core.config.delivery_delay_ms
     fields = None if data is None else _fields(header, data, first, end=end, delay_ms=delay_ms)
     deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms and not fields else 0
-    core.on_records(first, end, fields, deliver_at_ms=deliver_at_ms)
+    core.state.on_records(first, end, fields, deliver_at_ms=deliver_at_ms)
 
 
 def _lost(core: QueuePartition, first: int, end: int) -> None:
@@ -317,7 +317,7 @@ def _lost(core: QueuePartition, first: int, end: int) -> None:
     """
     if core.config.is_fifo:
         raise corrupt(first, end)
-    core.on_records(first, end)
+    core.state.on_records(first, end)
 
 
 def _take(gathered: Gathered, first: int, end: int) -> None:

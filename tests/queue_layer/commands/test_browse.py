@@ -22,7 +22,7 @@ def all_states() -> Driver:
 def test_who_looks_sees_every_message_in_its_state() -> None:
     driver = all_states()
 
-    seen, next_offset = driver.queue.look([], 0, 100)
+    seen, next_offset = driver.queue.browse([], 0, 100)
 
     assert next_offset is None
     assert seen == [
@@ -40,7 +40,7 @@ def test_looking_changes_nothing() -> None:
     entries = len(driver.journal)
     before = driver.counts()
 
-    driver.queue.look([], 0, 100)
+    driver.queue.browse([], 0, 100)
 
     assert driver.counts() == before
     assert len(driver.journal) == entries
@@ -48,12 +48,12 @@ def test_looking_changes_nothing() -> None:
 
 def test_who_looks_goes_on_where_the_last_look_ended() -> None:
     driver = all_states()
-    everything, _ = driver.queue.look([], 0, 100)
+    everything, _ = driver.queue.browse([], 0, 100)
 
     found: list[int] = []
     at: int | None = 0
     while at is not None:
-        seen, at = driver.queue.look([], at, 1)
+        seen, at = driver.queue.browse([], at, 1)
         found.extend(run.first_offset for run in seen)
         assert sum(run.count for run in seen) <= 1
 
@@ -64,13 +64,13 @@ def test_who_looks_goes_on_where_the_last_look_ended() -> None:
 def test_states_that_are_not_wanted_are_left_out() -> None:
     driver = all_states()
 
-    seen, _ = driver.queue.look([MessageState.LEASED, MessageState.DEAD], 0, 100)
+    seen, _ = driver.queue.browse([MessageState.LEASED, MessageState.DEAD], 0, 100)
 
     assert [run.first_offset for run in seen] == [1, 4]
 
 
 def test_a_look_at_very_many_other_messages_is_cut() -> None:
-    count = 2 * looking.RUNS_LOOKED_AT_MAX + 10
+    count = 2 * looking.RUNS_BROWSED_MAX + 10
     driver = Driver(records=count)
     for _ in range(0, count, 1000):
         received = driver.take(1000)
@@ -78,19 +78,18 @@ def test_a_look_at_very_many_other_messages_is_cut() -> None:
         odd = range(first + 1, first + sum(run.count for run in received.runs), 2)
         driver.delete(received, *odd)
 
-    seen, next_offset = driver.queue.look([MessageState.DEAD], 0, 10)
+    seen, next_offset = driver.queue.browse([MessageState.DEAD], 0, 10)
 
-    assert (seen, next_offset) == ([], 2 * looking.RUNS_LOOKED_AT_MAX)
+    assert (seen, next_offset) == ([], 2 * looking.RUNS_BROWSED_MAX)
 
 
 def test_the_status_of_messages_that_nobody_received_is_known_too() -> None:
     driver = Driver(records=5)
     driver.offsets(2)
-    fold = driver.queue._fold  # pyright: ignore[reportPrivateUsage]
 
-    found = list(looking.statuses(fold, [(1, 3)]))
+    found = list(driver.queue.state.pieces(1, 4))
 
-    assert [(first, count, status.receive_count) for first, count, status in found] == [
-        (1, 1, 1),
-        (2, 2, 0),
+    assert [(first, end, status.receive_count) for first, end, _, status in found] == [
+        (1, 2, 1),
+        (2, 4, 0),
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
-from tidelog.queue_layer.commands.receive import ReceiveCommand, died, joined
+from tidelog.queue_layer.commands.receive import ReceiveCommand, dead_lettered, joined
 from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.wire.errors import InvalidRequestError
@@ -287,7 +287,7 @@ def test_a_receive_out_of_range_is_refused(settings: dict[str, int]) -> None:
 
 
 def test_dead_letters_are_cut_into_batches() -> None:
-    entries = list(died([(0, 150), (200, 70)], TARGET, "why"))
+    entries = list(dead_lettered([(0, 150), (200, 70)], TARGET, "why"))
 
     assert entries == [
         DeadLettered([(0, 100)], TARGET, "why"),
@@ -319,7 +319,7 @@ def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_ov
 
 @pytest.mark.statement("b76")
 def test_a_receive_that_was_never_written_costs_nothing() -> None:
-    """Statement 76: the broker died before it was."""
+    """Statement 76: the broker dead_lettered before it was."""
     driver = Driver(records=2)
     plan = driver.queue.plan(ReceiveCommand(max_messages=2), now_ms=driver.now_ms)
     driver.queue.receive(plan, [(0, 2)], now_ms=driver.now_ms)

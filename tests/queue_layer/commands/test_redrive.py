@@ -24,11 +24,11 @@ def progress(driver: Driver, moves: list[tuple[Target, list[Run]]], next_offset:
 
 
 def work_of(driver: Driver) -> BackgroundWork:
-    return driver.queue.background_work
+    return driver.queue.state.background_work
 
 
 def status(driver: Driver) -> tuple[RedriveStatus, int, int]:
-    redrive = driver.queue.redrive
+    redrive = driver.queue.state.redrive
     assert redrive is not None
     return redrive.status, redrive.taken, redrive.to_move
 
@@ -44,9 +44,11 @@ def test_messages_go_where_each_of_them_came_from() -> None:
     progress(driver, [(ORDERS, [(0, 1), (2, 1)]), (BILLS, [(1, 1)])], 4)
 
     assert driver.counts() == {"visible": 5, "dead": 3}
-    assert [driver.queue.next_move(target) for target in driver.queue.move_targets] == [
-        driver.queue.next_move(BILLS),
-        driver.queue.next_move(ORDERS),
+    assert [
+        driver.queue.state.moves.next_batch(target) for target in driver.queue.state.moves.targets()
+    ] == [
+        driver.queue.state.moves.next_batch(BILLS),
+        driver.queue.state.moves.next_batch(ORDERS),
     ]
     assert driver.queue.redrive_candidates(4) == ([(4, 2)], 6)
     progress(driver, [(ORDERS, [(4, 2)])], 6)
@@ -63,7 +65,7 @@ def test_a_redrive_goes_on_where_another_broker_left_it() -> None:
 
     driver.fail_over()
 
-    redrive = driver.queue.redrive
+    redrive = driver.queue.state.redrive
     assert redrive is not None
     assert (redrive.messages_per_s, redrive.origin_queue) == (5, "orders")
     assert driver.queue.redrive_candidates(10) == ([(2, 4)], 6)
@@ -128,13 +130,13 @@ def test_messages_of_a_redrive_go_in_batches() -> None:
 
     progress(driver, [(ORDERS, runs)], next_offset)
 
-    batch = driver.queue.next_move(ORDERS)
+    batch = driver.queue.state.moves.next_batch(ORDERS)
     assert batch is not None
     assert (batch.runs, batch.sequence) == ([(0, 100)], 0)
-    letters = driver.queue.dead_letters(batch)
+    letters = driver.queue.state.dead_letters(batch)
     assert [(one.first_offset, one.count, one.receive_count) for one in letters] == [(0, 100, 0)]
     driver.do(driver.queue.moved(batch, 100, now_ms=driver.now_ms))
-    batch = driver.queue.next_move(ORDERS)
+    batch = driver.queue.state.moves.next_batch(ORDERS)
     assert batch is not None
     assert (batch.runs, batch.sequence) == ([(100, 100)], 100)
 
@@ -147,7 +149,7 @@ def test_a_redrive_counts_what_becomes_of_its_messages() -> None:
     )
     driver.do(outcome)
     for target, is_good in ((ORDERS, True), (BILLS, False)):
-        batch = driver.queue.next_move(target)
+        batch = driver.queue.state.moves.next_batch(target)
         assert batch is not None
         if is_good:
             driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
@@ -156,14 +158,14 @@ def test_a_redrive_counts_what_becomes_of_its_messages() -> None:
 
     driver.fail_over()
 
-    redrive = driver.queue.redrive
+    redrive = driver.queue.state.redrive
     assert redrive is not None
     assert (redrive.taken, redrive.skipped, redrive.left) == (5, 1, 4)
     assert (redrive.moved, redrive.failed) == (1, 2)
-    assert driver.queue.redriven_on_the_way == 2
+    assert driver.queue.state.redriven_on_the_way == 2
     driver.now_ms += 500
     progress(driver, [], 10)
-    redrive = driver.queue.redrive
+    redrive = driver.queue.state.redrive
     assert redrive is not None
     assert (redrive.left, redrive.ended_ms) == (0, driver.now_ms)
 
@@ -175,11 +177,11 @@ def test_what_an_earlier_redrive_took_out_is_not_counted_by_the_next_one() -> No
     driver.do(driver.queue.end_redrive(RedriveStatus.CANCELLED, now_ms=driver.now_ms))
     start(driver)
 
-    batch = driver.queue.next_move(ORDERS)
+    batch = driver.queue.state.moves.next_batch(ORDERS)
     assert batch is not None
     driver.do(driver.queue.moved(batch, 2, now_ms=driver.now_ms))
 
-    redrive = driver.queue.redrive
+    redrive = driver.queue.state.redrive
     assert redrive is not None
     assert (redrive.to_move, redrive.taken, redrive.moved) == (2, 0, 0)
 
@@ -192,7 +194,7 @@ def test_a_queue_says_whether_it_has_something_to_do_by_itself() -> None:
     assert work_of(driver) is BackgroundWork.MOVES
     progress(driver, [(ORDERS, [(0, 1)])], 2)
     assert work_of(driver) is BackgroundWork.MOVES
-    batch = driver.queue.next_move(ORDERS)
+    batch = driver.queue.state.moves.next_batch(ORDERS)
     assert batch is not None
     driver.do(driver.queue.moved(batch, 1, now_ms=driver.now_ms))
     assert work_of(driver) is BackgroundWork.NOTHING

@@ -4,6 +4,7 @@ import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tidelog.queue_layer.commands import remove as removing
+from tidelog.queue_layer.commands.remove import expiry_end, removal_end
 from tidelog.queue_layer.config import MINUTE_MS, QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
@@ -25,7 +26,7 @@ def test_what_is_too_old_is_gone_leased_or_not() -> None:
     driver.do(driver.queue.expire(8, now_ms=driver.now_ms))
 
     assert driver.counts() == {"visible": 2}
-    assert driver.queue.low_water_mark == 8
+    assert driver.queue.state.low_water_mark == 8
     assert driver.delete(received).refused == []
     driver.wait(3600 * SECOND)
     assert driver.offsets() == [8, 9]
@@ -158,7 +159,7 @@ def test_very_many_messages_are_cancelled_in_parts_that_come_to_the_same(
     for driver in (whole, parts):
         driver.fail_over()
     assert parts.counts() == whole.counts()
-    assert parts.queue.look([], 0, 1000) == whole.queue.look([], 0, 1000)
+    assert parts.queue.browse([], 0, 1000) == whole.queue.browse([], 0, 1000)
 
 
 def places(refused: list[Refused]) -> dict[int, set[int]]:
@@ -179,7 +180,7 @@ def test_very_much_is_purged_and_trimmed_in_parts(
     queue, ends, at = driver.queue, list[int](), 0
 
     while at < 15:
-        at = queue.removal_end(at, 15)
+        at = removal_end(queue.state, at, 15)
         ends.append(at)
         driver.do(queue.trim(at, now_ms=driver.now_ms))
     assert ends == [3, 6, 15]
@@ -195,10 +196,10 @@ def test_where_each_message_costs_something_a_part_has_so_many_of_them(
     monkeypatch.setattr(removing, "MESSAGES_AT_ONCE", 4)
     driver = Driver(QueueConfig(is_fifo=True), records=20, make_order=FifoOrder)
 
-    assert driver.queue.removal_end(0, 19) == 4
-    assert driver.queue.expiry_end(0, 20) == 4
+    assert removal_end(driver.queue.state, 0, 19) == 4
+    assert expiry_end(driver.queue.state, 0, 20) == 4
     # All that it was told of can be forgotten at once.
-    assert driver.queue.removal_end(0, 20) == 20
+    assert removal_end(driver.queue.state, 0, 20) == 20
 
 
 @pytest.mark.statement("b70")

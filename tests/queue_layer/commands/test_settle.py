@@ -359,7 +359,7 @@ def test_a_rejected_message_is_dead_at_once(config: QueueConfig) -> None:
     assert refusals(driver.settle(received, SettleAction.REJECT, 0, reason="not a number")) == {}
 
     assert driver.counts() == {"leased": 1, "dead": 1}
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
     assert batch.runs == [(0, 1)]
     assert refusals(driver.settle(received, SettleAction.REJECT, 0)) == {}
@@ -373,8 +373,8 @@ def test_a_rejected_message_is_kept_where_there_is_no_dead_letter_queue() -> Non
     driver.settle(driver.take(), SettleAction.REJECT)
 
     assert driver.counts() == {"dead": 1}
-    assert driver.queue.move_targets == []
-    assert driver.queue.next_move(NO_TARGET) is not None
+    assert driver.queue.state.moves.targets() == []
+    assert driver.queue.state.moves.next_batch(NO_TARGET) is not None
 
 
 @pytest.mark.statement("b73", "b74", "b75")

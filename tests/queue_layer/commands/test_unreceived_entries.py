@@ -84,7 +84,7 @@ def redriven(driver: Driver, case: Case) -> Outcome[object]:
 
 
 def states(driver: Driver) -> dict[int, MessageState]:
-    seen, rest = driver.queue.look([], 0, 10_000)
+    seen, rest = driver.queue.browse([], 0, 10_000)
     assert rest is None
     return {
         run.first_offset + place: MessageState(run.state)

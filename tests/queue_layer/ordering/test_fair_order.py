@@ -113,7 +113,7 @@ def test_what_is_done_is_forgotten() -> None:
     for _ in range(20):
         received = driver.take(1000)
         driver.delete(received)
-    made = driver.queue._fold.order  # pyright: ignore[reportPrivateUsage]
+    made = driver.queue.state.order  # pyright: ignore[reportPrivateUsage]
 
     assert isinstance(made, FairOrder)
     assert made.known_count < 10_000

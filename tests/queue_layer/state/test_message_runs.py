@@ -3,11 +3,11 @@
 import pytest
 
 from tidelog.queue_layer.state.message_runs import MessageRuns
-from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
+from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, StoredState
 
-LEASED = MessageStatus(Kind.LEASED, 100, 1, 5, 5, 1)
-DELAYED = MessageStatus(Kind.WAITING, 200)
-DEAD = MessageStatus(Kind.DEAD)
+LEASED = MessageStatus(StoredState.LEASED, 100, 1, 5, 5, 1)
+DELAYED = MessageStatus(StoredState.AVAILABLE, 200)
+DEAD = MessageStatus(StoredState.DEAD)
 
 
 def all_kinds() -> MessageRuns:

@@ -1,4 +1,4 @@
-"""A fold of the same entries is the same, however it came about."""
+"""The same entries give the same state, however they came."""
 
 import pytest
 
@@ -25,23 +25,23 @@ def test_the_low_water_mark_is_where_the_first_message_is_that_is_not_done() -> 
     driver = Driver(records=5)
     received = driver.take(3)
     driver.delete(received, 0, 2)
-    assert driver.queue.low_water_mark == 1
+    assert driver.queue.state.low_water_mark == 1
 
     driver.delete(received, 1)
 
-    assert driver.queue.low_water_mark == 3
+    assert driver.queue.state.low_water_mark == 3
 
 
 @pytest.mark.statement("b55")
 def test_a_dead_letter_holds_the_low_water_mark_until_it_is_moved() -> None:
     driver = with_dead_letters(3)
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
-    assert driver.queue.low_water_mark == 0
+    assert driver.queue.state.low_water_mark == 0
 
     driver.do(driver.queue.moved(batch, 2, now_ms=driver.now_ms))
 
-    assert driver.queue.low_water_mark == 2
+    assert driver.queue.state.low_water_mark == 2
     assert driver.counts() == {"dead": 1}
 
 
@@ -49,7 +49,7 @@ def test_a_dead_letter_holds_the_low_water_mark_until_it_is_moved() -> None:
 def test_a_move_that_was_told_twice_happens_once() -> None:
     """Statement 80."""
     driver = with_dead_letters(3)
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
     driver.do(driver.queue.moved(batch, 2, now_ms=driver.now_ms))
 
@@ -61,13 +61,13 @@ def test_a_move_that_was_told_twice_happens_once() -> None:
 
 def test_a_message_that_cannot_be_moved_is_visible_again() -> None:
     driver = with_dead_letters(3)
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
 
     driver.do(driver.queue.move_failed(batch, 1, "too large", now_ms=driver.now_ms))
 
     assert driver.counts() == {"visible": 1, "dead": 2}
-    rest = driver.queue.next_move(TARGET)
+    rest = driver.queue.state.moves.next_batch(TARGET)
     assert rest is not None
     assert (rest.epoch, rest.sequence, rest.runs) == (1, 0, [(1, 2)])
 
@@ -77,7 +77,7 @@ def test_a_message_that_cannot_be_moved_may_wait_before_it_is_tried_again(
     make_order: MakeOrder,
 ) -> None:
     driver = with_dead_letters(1, make_order)
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
 
     failed = driver.queue.move_failed(batch, 1, "no", delay_ms=SECOND, now_ms=driver.now_ms)
@@ -92,12 +92,12 @@ def test_a_message_that_cannot_be_moved_may_wait_before_it_is_tried_again(
 @pytest.mark.statement("b55")
 def test_a_pending_move_is_the_same_after_a_takeover() -> None:
     driver = with_dead_letters(3)
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
 
     driver.fail_over()
 
-    assert driver.queue.next_move(TARGET) == batch
-    assert driver.queue.move_targets == [TARGET]
+    assert driver.queue.state.moves.next_batch(TARGET) == batch
+    assert driver.queue.state.moves.targets() == [TARGET]
 
 
 @pytest.mark.statement("b71")
@@ -107,12 +107,12 @@ def test_a_purge_stops_pending_moves() -> None:
 
     assert driver.purge() == 3
 
-    assert driver.queue.move_targets == []
+    assert driver.queue.state.moves.targets() == []
     driver.came()
     driver.offsets()
     driver.wait(30 * SECOND)
     driver.offsets()
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
     assert (batch.epoch, batch.sequence) == (1, 0)
 
@@ -126,7 +126,7 @@ def test_dead_letters_that_were_kept_go_where_the_queue_says_now() -> None:
 
     driver.do(driver.queue.adopt_kept(now_ms=driver.now_ms))
 
-    assert driver.queue.move_targets == [TARGET]
+    assert driver.queue.state.moves.targets() == [TARGET]
     assert driver.queue.adopt_kept(now_ms=driver.now_ms).entries == []
 
 

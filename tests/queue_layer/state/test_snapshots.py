@@ -3,7 +3,7 @@
 import pytest
 
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
-from tidelog.queue_layer.state.message_status import SKIPPED, Kind, MessageStatus
+from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, StoredState
 from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.redrive_state import Redrive
@@ -12,10 +12,9 @@ from tidelog.queue_layer.state.snapshots import (
     STATE_BYTES_PER_PART,
     TEXT_BYTES_PER_PART,
     SnapshotReader,
-    began_in_parts,
     is_snapshot_due,
-    parts,
-    to_snapshot,
+    runs_in_parts,
+    started_in_parts,
 )
 from tidelog.wire.messages.queue_journal import (
     Attempt,
@@ -37,15 +36,23 @@ MIB = 1024 * 1024
 
 def test_runs_are_read_as_they_were() -> None:
     runs = [
-        (3, 10, MessageStatus(Kind.LEASED, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh")),
+        (
+            3,
+            10,
+            MessageStatus(StoredState.LEASED, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh"),
+        ),
         (10, 11, SKIPPED),
-        (15, 17, MessageStatus(Kind.WAITING, NOW_MS * 2)),
-        (17, 18, MessageStatus(Kind.DEAD, 0, 9, NOW_MS - 9, NOW_MS - 3, 3, "me", "too often")),
-        (18, 19, MessageStatus(Kind.WAITING, NOW_MS - 50, 0, 0, 0, 3, "me")),
+        (15, 17, MessageStatus(StoredState.AVAILABLE, NOW_MS * 2)),
+        (
+            17,
+            18,
+            MessageStatus(StoredState.DEAD, 0, 9, NOW_MS - 9, NOW_MS - 3, 3, "me", "too often"),
+        ),
+        (18, 19, MessageStatus(StoredState.AVAILABLE, NOW_MS - 50, 0, 0, 0, 3, "me")),
     ]
     reader = SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS)
 
-    for part in parts(runs, now_ms=NOW_MS, next_lease_id=5):
+    for part in runs_in_parts(runs, now_ms=NOW_MS, next_lease_id=5):
         reader.add(part)
 
     assert reader.runs == runs
@@ -54,10 +61,12 @@ def test_runs_are_read_as_they_were() -> None:
 
 
 def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
-    status = MessageStatus(Kind.LEASED, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me")
+    status = MessageStatus(
+        StoredState.LEASED, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me"
+    )
     runs = [(2 * place, 2 * place + 1, status) for place in range(2 * RUNS_PER_PART + 1)]
 
-    found = list(parts(runs, now_ms=NOW_MS, next_lease_id=10))
+    found = list(runs_in_parts(runs, now_ms=NOW_MS, next_lease_id=10))
 
     assert [len(part.runs) for part in found] == [RUNS_PER_PART, RUNS_PER_PART, 1]
     assert len(encode(Frame(NOW_MS, [found[0]]))) < 40 * RUNS_PER_PART
@@ -74,7 +83,7 @@ def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
     ]
     reader = SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS)
 
-    found = list(parts(runs, now_ms=NOW_MS, next_lease_id=10))
+    found = list(runs_in_parts(runs, now_ms=NOW_MS, next_lease_id=10))
 
     for part in found:
         reader.add(part)
@@ -84,7 +93,7 @@ def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
     assert [status.reason for _, _, status in reader.runs] == [run[2].reason for run in runs]
 
 
-def began_with(batches: int, attempts: int) -> SnapshotStarted:
+def started_with(batches: int, attempts: int) -> SnapshotStarted:
     """Return a beginning with messages to be moved to two places, and receives."""
     runs: list[Run] = [(1 << 40, 1)]
     return SnapshotStarted(
@@ -103,20 +112,20 @@ def began_with(batches: int, attempts: int) -> SnapshotStarted:
 
 
 def test_a_small_beginning_is_one_entry() -> None:
-    assert len(list(began_in_parts(began_with(100, 100)))) == 1
+    assert len(list(started_in_parts(started_with(100, 100)))) == 1
 
 
 def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> None:
-    whole = began_with(4000, 4000)
+    whole = started_with(4000, 4000)
 
-    began, *more = began_in_parts(whole)
+    started, *more = started_in_parts(whole)
 
-    assert isinstance(began, SnapshotStarted)
-    reader = SnapshotReader(began, NOW_MS)
+    assert isinstance(started, SnapshotStarted)
+    reader = SnapshotReader(started, NOW_MS)
     for part in more:
         assert not isinstance(part, SnapshotStarted)
         reader.add(part)
-    sizes = [len(encode(Frame(NOW_MS, [part]))) for part in (began, *more)]
+    sizes = [len(encode(Frame(NOW_MS, [part]))) for part in (started, *more)]
     assert max(sizes) < 2 * STATE_BYTES_PER_PART + 10_000
     assert len(sizes) > 6
     assert reader.attempts == whole.attempts
@@ -124,25 +133,25 @@ def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> No
 
 
 def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
-    whole = began_with(4000, 4000)
-    fold = QueueState(StandardOrder)
+    whole = started_with(4000, 4000)
+    state = QueueState(StandardOrder)
 
-    fold.apply(decode(encode(Frame(NOW_MS, [whole]))))
-    fold.apply(Frame(NOW_MS, [SnapshotEnded(0)]))
+    state.apply(decode(encode(Frame(NOW_MS, [whole]))))
+    state.apply(Frame(NOW_MS, [SnapshotEnded(0)]))
 
-    assert list(fold.attempts) == whole.attempts
-    assert fold.moves.snapshot() == PendingMoves(whole.moves).snapshot()
+    assert list(state.attempts) == whole.attempts
+    assert state.moves.snapshot() == PendingMoves(whole.moves).snapshot()
 
 
 def test_a_snapshot_that_stops_between_its_parts_is_none() -> None:
-    began, *more = began_in_parts(began_with(4000, 4000))
-    fold = QueueState(StandardOrder)
-    for entry in (Seeked(7), began, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
-        fold.apply(Frame(NOW_MS, [entry]))
+    started, *more = started_in_parts(started_with(4000, 4000))
+    state = QueueState(StandardOrder)
+    for entry in (Seeked(7), started, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
+        state.apply(Frame(NOW_MS, [entry]))
 
-    assert fold.cursor == 9
-    assert len(fold.attempts) == 0
-    assert fold.moves.snapshot() == []
+    assert state.cursor == 9
+    assert len(state.attempts) == 0
+    assert state.moves.snapshot() == []
 
 
 @pytest.mark.parametrize(
@@ -179,8 +188,7 @@ def test_a_redrive_is_kept() -> None:
         origin_queue="orders",
         reason="enough",
     )
-    reader = SnapshotReader(SnapshotStarted(20, 5, 1, [], to_snapshot(redrive)), NOW_MS)
+    reader = SnapshotReader(SnapshotStarted(20, 5, 1, [], redrive.snapshot()), NOW_MS)
 
     assert reader.redrive() == redrive
-    assert to_snapshot(None) is None
     assert SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS).redrive() is None

@@ -8,7 +8,7 @@ from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
-from tidelog.queue_layer.state import time_advance as passing_time
+from tidelog.queue_layer.state import queue_state
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX, SettleAction
 
 
@@ -31,13 +31,13 @@ def test_the_order_is_the_same_however_many_parts_there_are(
     monkeypatch: pytest.MonkeyPatch, config: QueueConfig, ended_max: int
 ) -> None:
     at_once, in_parts = busy(config), busy(config)
-    monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", ended_max)
-    at_once.queue.advance(at_once.now_ms)
-    parts, seen = 1, [in_parts.queue.counts()[0]]
+    monkeypatch.setattr(queue_state, "TIMERS_PER_STEP", ended_max)
+    at_once.queue.state.advance(at_once.now_ms)
+    parts, seen = 1, [in_parts.queue.state.counts()[0]]
 
-    while not in_parts.queue.advance_in_part(in_parts.now_ms):
+    while not in_parts.queue.state.advance_in_part(in_parts.now_ms):
         parts += 1
-        seen.append(in_parts.queue.counts()[0])
+        seen.append(in_parts.queue.state.counts()[0])
     assert parts >= 11 // ended_max
     assert seen == sorted(seen)
 
@@ -47,7 +47,7 @@ def test_the_order_is_the_same_however_many_parts_there_are(
 
 def test_who_asks_before_all_has_passed_is_answered_as_of_now() -> None:
     driver = busy(QueueConfig())
-    before = driver.queue.counts()
+    before = driver.queue.state.counts()
 
     received = driver.take(12)
 
@@ -57,14 +57,14 @@ def test_who_asks_before_all_has_passed_is_answered_as_of_now() -> None:
 
 @pytest.mark.statement("b86")
 def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 2)
+    monkeypatch.setattr(queue_state, "TIMERS_PER_STEP", 2)
     driver = Driver(QueueConfig(is_fifo=True), records=5, make_order=FifoOrder)
     for _ in range(5):
         driver.take(1, timeout_ms=SECOND)
 
-    assert driver.queue.advance_in_part(START_MS + SECOND)
+    assert driver.queue.state.advance_in_part(START_MS + SECOND)
 
-    assert driver.queue.counts() == (5, 0, 0, 0)
+    assert driver.queue.state.counts() == (5, 0, 0, 0)
 
 
 @pytest.mark.statement("b86")
@@ -72,7 +72,7 @@ def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(deadlines, "CROWD", 2)
-    monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 2)
+    monkeypatch.setattr(queue_state, "TIMERS_PER_STEP", 2)
     driver = Driver(QueueConfig(is_fifo=True), records=7, make_order=FifoOrder)
     taken = [driver.take(1, timeout_ms=SECOND) for _ in range(6)]
     assert [each.deadline_ms - START_MS - SECOND for each in taken] == [0, 0, 1, 1, 2, 2]
@@ -81,9 +81,9 @@ def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
     visible: list[int] = []
 
     for step in range(3):
-        while not driver.queue.advance_in_part(START_MS + 2 * SECOND + step):
+        while not driver.queue.state.advance_in_part(START_MS + 2 * SECOND + step):
             pass
-        visible.append(driver.queue.counts()[0])
+        visible.append(driver.queue.state.counts()[0])
 
     assert visible == [3, 5, 7]
 
@@ -97,6 +97,6 @@ def test_no_lease_is_longer_than_any_may_be_because_many_end_then(
     for each in taken:
         driver.settle(each, SettleAction.EXTEND, delay_ms=VISIBILITY_TIMEOUT_MS_MAX)
 
-    driver.queue.advance(START_MS + VISIBILITY_TIMEOUT_MS_MAX)
+    driver.queue.state.advance(START_MS + VISIBILITY_TIMEOUT_MS_MAX)
 
-    assert driver.queue.counts() == (3, 0, 0, 0)
+    assert driver.queue.state.counts() == (3, 0, 0, 0)

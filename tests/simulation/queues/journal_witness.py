@@ -72,15 +72,17 @@ def _moving(journal: Partition, batch: MoveBatch, records: Sequence[Record]) -> 
 
 
 def _loaded(journal: Journal, core: QueuePartition) -> JournalLoaded:
-    fold, partition = core._fold, journal.partition
+    state, partition = core.state, journal.partition
     return JournalLoaded(
         partition.key,
         partition.log.log_end_offset,
         partition.high_watermark,
-        fold.cursor,
+        state.cursor,
         {
-            offset: State(status.kind, status.visible_at_ms, status.receive_count, status.lease_id)
-            for first, end, status in fold.runs
+            offset: State(
+                status.stored, status.visible_at_ms, status.receive_count, status.lease_id
+            )
+            for first, end, status in state.runs
             for offset in range(first, end)
         },
         {
@@ -90,7 +92,7 @@ def _loaded(journal: Journal, core: QueuePartition) -> JournalLoaded:
                 for first, count in batch.runs
                 for offset in range(first, first + count)
             ]
-            for target, chain in fold.moves._chains.items()
+            for target, chain in state.moves._chains.items()
             if chain.batches
         },
         partition.log.leader_epochs.entries,

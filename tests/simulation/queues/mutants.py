@@ -31,7 +31,7 @@ from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, Fif
 from tidelog.queue_layer.ordering.priority_order import PriorityOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.queue_partition import QueuePartition
-from tidelog.queue_layer.state.message_status import Kind, MessageStatus
+from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
 from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import TidelogError
@@ -67,16 +67,16 @@ def _received_without_count(self: QueueState, entry: Received, now_ms: int) -> N
             self.runs.put(piece[0], piece[1], kept)
 
 
-_serve = QueueState.serve
+_start = QueueState.start
 
 
-def _serve_without_leases(self: QueueState) -> None:
+def _start_without_leases(self: QueueState) -> None:
     for first, end, status in list(self.runs):
-        if status.kind is Kind.LEASED:
+        if status.stored is StoredState.LEASED:
             self.runs.cut(first, end)
-            freed = replace(status, kind=Kind.WAITING, visible_at_ms=0)
+            freed = replace(status, stored=StoredState.AVAILABLE, visible_at_ms=0)
             self.runs.put(first, end, freed)
-    _serve(self)
+    _start(self)
 
 
 def _extend_in_memory(self: QueueState, entry: Extended) -> None:
@@ -91,23 +91,21 @@ def _no_refusal(*_: object) -> None:
     """Refuse nobody."""
 
 
-_refusal_of_living = settling._refusal_of_living
+_refusal_of_open = settling._refusal_of_open
 
 
-def _fresh_is_done(fold: QueueState, first: int, end: int) -> Iterator[Any]:
-    for piece_first, piece_end, status in _pieces(fold, first, end):
-        is_fresh = piece_first >= fold.cursor
+def _fresh_is_done(state: QueueState, first: int, end: int) -> Iterator[Any]:
+    for piece_first, piece_end, status in _pieces(state, first, end):
+        is_fresh = piece_first >= state.cursor
         yield piece_first, piece_end, None if is_fresh else status
 
 
 _pieces = settling._pieces
 
 
-def _refuse_later(
-    fold: QueueState, config: QueueConfig, status: MessageStatus, *, by: tuple[Any, int]
-) -> Any:  # noqa: ANN401  (passed on)
-    is_held = status.kind is Kind.LEASED and status.visible_at_ms > fold.time_ms
-    return None if is_held else _refusal_of_living(fold, config, status, by=by)
+def _refuse_later(state: QueueState, config: QueueConfig, status: MessageStatus, **by: Any) -> Any:  # noqa: ANN401  (passed on)
+    is_held = status.stored is StoredState.LEASED and status.visible_at_ms > state.time_ms
+    return None if is_held else _refusal_of_open(state, config, status, **by)
 
 
 def _snapshot_but_one(self: QueuePartition, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
@@ -169,10 +167,10 @@ async def _do_not_wait(*_: object) -> None:
 
 def _forget_times(self: QueueState, entry: Delayed) -> None:
     late = [(first, length, 0) for first, length, _ in entry.runs]
-    _deferred(self, Delayed(late))
+    _delayed(self, Delayed(late))
 
 
-_deferred = QueueState._deferred
+_delayed = QueueState._delayed
 
 
 def _last_lane_only_first(self: PriorityOrder, limit: int, turn: int) -> Iterator[tuple[int, int]]:
@@ -215,7 +213,7 @@ def _snapshot_one_further(self: QueuePartition, *, now_ms: int) -> Any:  # noqa:
     return frames
 
 
-def _dead_letters_of_nobody(self: QueuePartition, batch: Any) -> Any:  # noqa: ANN401
+def _dead_letters_of_nobody(self: QueueState, batch: Any) -> Any:  # noqa: ANN401
     return [replace_count(each) for each in _dead_letters(self, batch)]
 
 
@@ -224,7 +222,7 @@ def replace_count(each: Any) -> Any:  # noqa: ANN401  (dead letters)
     return type(each)(each.first_offset, each.count, 1, 0, 0, each.reason)
 
 
-_dead_letters = QueuePartition.dead_letters
+_dead_letters = QueueState.dead_letters
 
 
 def _never(_: object) -> None:
@@ -279,7 +277,7 @@ MUTANTS: Final = (
     Mutant(
         "leases-end-with-leader",
         "a broker that takes over hands out what others have",
-        (QueueState, "serve", _serve_without_leases),
+        (QueueState, "start", _start_without_leases),
     ),
     Mutant(
         "extension-in-memory",
@@ -294,12 +292,12 @@ MUTANTS: Final = (
     Mutant(
         "any-receipt",
         "a receipt that is void settles whatever somebody else has",
-        (settling, "_refusal_of_living", _no_refusal),
+        (settling, "_refusal_of_open", _no_refusal),
     ),
     Mutant(
         "stale-extends-what-is-held",
         "what somebody has is settled by whoever had it before",
-        (settling, "_refusal_of_living", _refuse_later),
+        (settling, "_refusal_of_open", _refuse_later),
     ),
     Mutant(
         "snapshot-forgets-a-run",
@@ -344,12 +342,12 @@ MUTANTS: Final = (
     Mutant(
         "dead-letter-of-one-delivery",
         "a dead letter says that it was received once",
-        (QueuePartition, "dead_letters", _dead_letters_of_nobody),
+        (QueueState, "dead_letters", _dead_letters_of_nobody),
     ),
     Mutant(
         "delay-passed-over",
         "a delayed message that others overtake is visible to who takes over",
-        (QueueState, "_deferred", _forget_times),
+        (QueueState, "_delayed", _forget_times),
     ),
     Mutant(
         "last-lane-never",

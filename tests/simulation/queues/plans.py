@@ -86,8 +86,8 @@ class QueueSetup(msgspec.Struct, frozen=True):
     def is_strict(self) -> bool:
         """Whether leases and counts outlive brokers."""
         has_dead_letters = self.dead_letter_queue is not None
-        default = "strict" if self.is_fifo or has_dead_letters else "lazy"
-        return self.settings.get("receive_acks", default) == "strict"
+        default = "all" if self.is_fifo or has_dead_letters else "leader"
+        return self.settings.get("receive_acks", default) == "all"
 
     @property
     def deliveries_max(self) -> int | None:

@@ -80,7 +80,7 @@ def _go_on_reading(self: PendingSend) -> None:
 def _deadline_also_in_a_read(self: HostedPartition) -> int | None:
     if not self.waiters or not self.is_loaded or self.error is not None:
         return None
-    return self.core.next_deadline_ms
+    return self.core.state.next_deadline_ms
 
 
 async def _caught_up(self: HostedPartition) -> None:

@@ -20,7 +20,7 @@ from tests.simulation.queues.book import (
 from tests.simulation.queues.journal_model import JournalModel, State
 from tests.simulation.queues.journal_promises import JournalIsKept
 from tests.simulation.queues.plans import QueueSetup
-from tidelog.queue_layer.state.message_status import Kind
+from tidelog.queue_layer.state.message_state import StoredState
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     DeadLettered,
@@ -77,11 +77,11 @@ def test_a_model_knows_what_becomes_of_each_message() -> None:
     assert model.cursor == 7
     assert model.open == {
         1: State(),
-        2: State(Kind.LEASED, 300, 1, 1),
-        3: State(Kind.WAITING, 50, 1, 1),
+        2: State(StoredState.LEASED, 300, 1, 1),
+        3: State(StoredState.AVAILABLE, 50, 1, 1),
         4: State(),
         5: State(visible_at_ms=70),
-        6: State(Kind.WAITING, 7, 0, 2),
+        6: State(StoredState.AVAILABLE, 7, 0, 2),
     }
 
 
@@ -98,7 +98,7 @@ def test_dead_letters_leave_in_their_order() -> None:
     model.apply(Frame(4, [Moved(TARGET, 0, 0, 1)]))  # Said before.
     model.apply(Frame(4, [MoveFailed(TARGET, 0, 1, 1, "gone")]))
     assert model.pending == {TARGET: [2]}
-    assert model.open[0].kind is Kind.WAITING
+    assert model.open[0].stored is StoredState.AVAILABLE
     model.apply(Frame(5, [Moved(TARGET, 1, 0, 1)]))
     assert 2 not in model.open
 
@@ -179,7 +179,7 @@ def loaded(end: int, known: Mapping[int, State], **fields: Any) -> JournalLoaded
     return msgspec.structs.replace(base, **fields)
 
 
-LEASED = State(Kind.LEASED, 100, 1, 1)
+LEASED = State(StoredState.LEASED, 100, 1, 1)
 
 
 def test_who_knows_what_the_journal_says_is_right() -> None:

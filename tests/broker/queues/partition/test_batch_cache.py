@@ -134,8 +134,8 @@ def queue_with_a_lease() -> QueuePartition:
     receipts = Receipts(queue_id=bytes(16), partition=0, key=bytes(16))
     queue = QueuePartition(QueueConfig(), receipts)
     _carry_out(queue, queue.seek(0, now_ms=START_MS).frames)
-    queue.serve(START_MS)
-    queue.on_records(0, 1)
+    queue.start(START_MS)
+    queue.state.on_records(0, 1)
     plan = queue.plan(ReceiveCommand(max_messages=1, visibility_timeout_ms=10_000), now_ms=START_MS)
     taken = [(run.first_offset, run.count) for run in plan]
     _carry_out(queue, queue.receive(plan, taken, now_ms=START_MS).frames)
@@ -144,7 +144,7 @@ def queue_with_a_lease() -> QueuePartition:
 
 def _carry_out(queue: QueuePartition, frames: list[Frame]) -> None:
     (frame,) = frames
-    queue.apply(frame)
+    queue.state.apply(frame)
 
 
 def test_nothing_is_known_before_somebody_looked() -> None:

@@ -136,7 +136,7 @@ def test_dead_letters_that_come_back_when_the_log_has_lost_them_are_gone() -> No
 
     trim()
     assert driver.counts() == {"visible": 1, "dead": 2}
-    batch = driver.queue.next_move(TARGET)
+    batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
     driver.do(driver.queue.move_failed(batch, 1, "no such topic", now_ms=driver.now_ms))
     assert driver.counts() == {"visible": 2, "dead": 1}

@@ -16,7 +16,7 @@ from tests.broker.queues.asking import (
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tidelog.broker.queues.partition import hosted_partition
-from tidelog.queue_layer.state import time_advance as passing_time
+from tidelog.queue_layer.state import queue_state
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.protocol import api
 
@@ -163,7 +163,7 @@ async def test_who_looked_in_vain_hears_of_the_next_record_and_of_the_next_time(
 async def test_very_many_leases_that_have_ended_are_taken_note_of_in_parts(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passing_time, "ENDED_AT_ONCE", 1)
+    monkeypatch.setattr(queue_state, "TIMERS_PER_STEP", 1)
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)

@@ -20,13 +20,13 @@ def of_groups(*groups: bytes) -> Driver:
 def test_a_group_waits_for_its_message_that_is_held_and_others_do_not() -> None:
     driver = of_groups(b"a", b"b", b"a", b"b")
 
-    driver.queue.hold(0, 1)
+    driver.queue.state.quarantine(0, 1)
 
     assert driver.offsets() == [1, 3]
     assert driver.offsets() == []
-    seen, _ = driver.queue.look([MessageState.BLOCKED], 0, 10)
+    seen, _ = driver.queue.browse([MessageState.BLOCKED], 0, 10)
     assert [run.first_offset for run in seen] == [2]
-    driver.queue.let_go(0, 1)
+    driver.queue.state.end_quarantine(0, 1)
     assert driver.offsets() == [0, 2]
 
 
@@ -36,12 +36,12 @@ def test_what_is_held_changes_nothing_that_is_decided(make_order: MakeOrder) -> 
     size = len(driver.journal)
     leased = driver.take(1)
 
-    driver.queue.hold(0, 3)
+    driver.queue.state.quarantine(0, 3)
 
     assert driver.counts() == {"visible": 3, "leased": 1}
     assert driver.offsets() == [3]
     assert len(driver.journal) == size + 2
-    driver.queue.let_go(0, 3)
+    driver.queue.state.end_quarantine(0, 3)
     driver.settle(leased, SettleAction.RELEASE)
     assert sorted(driver.offsets()) == [0, 1, 2]
 
@@ -49,10 +49,10 @@ def test_what_is_held_changes_nothing_that_is_decided(make_order: MakeOrder) -> 
 def test_delayed_and_deleted_messages_stay_what_they_are() -> None:
     driver = Driver()
     driver.came(3, fields=[RecordFields(driver.now_ms + SECOND), RecordFields(), RecordFields()])
-    driver.queue.hold(0, 3)
+    driver.queue.state.quarantine(0, 3)
     driver.do(driver.queue.trim(2, now_ms=driver.now_ms))
 
-    driver.queue.let_go(0, 3)
+    driver.queue.state.end_quarantine(0, 3)
 
     assert driver.offsets() == [2]
 
@@ -63,11 +63,11 @@ def test_delayed_and_deleted_messages_stay_what_they_are() -> None:
 def test_what_became_visible_after_it_was_held_is_handed_out_once(make_order: MakeOrder) -> None:
     driver = Driver(records=5, make_order=make_order)
     driver.take(2, timeout_ms=SECOND)
-    driver.queue.hold(0, 4)
+    driver.queue.state.quarantine(0, 4)
     driver.wait(SECOND)
 
-    driver.queue.let_go(0, 4)
-    driver.queue.let_go(0, 4)
+    driver.queue.state.end_quarantine(0, 4)
+    driver.queue.state.end_quarantine(0, 4)
 
     assert sorted(driver.offsets(5)) == [0, 1, 2, 3, 4]
     assert driver.offsets(5) == []
@@ -79,11 +79,11 @@ def test_what_became_visible_after_it_was_held_is_handed_out_once(make_order: Ma
 def test_what_became_visible_after_it_was_held_can_be_held_again(make_order: MakeOrder) -> None:
     driver = Driver(records=5, make_order=make_order)
     driver.take(2, timeout_ms=SECOND)
-    driver.queue.hold(0, 4)
+    driver.queue.state.quarantine(0, 4)
     driver.wait(SECOND)
 
-    driver.queue.hold(0, 4)
+    driver.queue.state.quarantine(0, 4)
 
     assert driver.offsets(5) == [4]
-    driver.queue.let_go(0, 4)
+    driver.queue.state.end_quarantine(0, 4)
     assert sorted(driver.offsets(5)) == [0, 1, 2, 3]

@@ -1,0 +1,113 @@
+"""The states of a message, and which changes between them there are.
+
+Pure: declarations. Each message of a partition is in one `MessageState` (`wire.messages.queues`):
+
+| state | meaning | Kafka `SharePartition` | SQS |
+|---|---|---|---|
+| `VISIBLE` | The next receive may return it. | `AVAILABLE` | visible |
+| `DELAYED` | It becomes visible at a later time. | (none) | delayed |
+| `LEASED` | A consumer has it until its visibility timeout ends. | `ACQUIRED` | in flight |
+| `DEAD` | The queue keeps it as a dead letter and moves it to its target. | `ARCHIVED` | moved |
+| deleted | It is deleted, moved, expired, purged or trimmed. | `ACKNOWLEDGED` | deleted |
+
+`BLOCKED` is `VISIBLE` behind an invisible message of the same FIFO group; only browsing tells the
+two apart. `TRANSITIONS` holds the changes that entries of the journal make; besides, every state
+may change to deleted, and time alone changes `DELAYED` and `LEASED` to `VISIBLE`.
+
+Where the state of a message comes from:
+
+- **Unreceived**: the message lies at or above the cursor (`QueueState.cursor`). No entry names it,
+  and the log alone says whether it is `VISIBLE` or `DELAYED` (`state.unreceived`). A backlog of any
+  length costs nothing.
+- **Skipped**: the cursor has passed the message because a receive took one behind it, out of order
+  or of another FIFO group. It has the status `SKIPPED` or, if it has a delivery time, that time.
+- **Received**, skipped or released: the message lies below the cursor and has a `MessageStatus`.
+  Neighbours of equal status form one **run** (`state.message_runs`).
+- **Deleted**: the message lies below the cursor and is in no run.
+
+A status holds the state without the time: `StoredState` and `visible_at_ms` together give the
+`MessageState` (`MessageRuns.state`), so that no entry has to say when a lease ends.
+"""
+
+from enum import IntEnum
+from typing import Final, final
+
+import msgspec
+
+from tidelog.wire.messages.queues import MessageState
+
+
+class StoredState(IntEnum):
+    """The state of a message as the journal has it: the time decides about the rest."""
+
+    AVAILABLE = 0
+    """No consumer has it: it is visible from a time on, and delayed before."""
+    LEASED = 1
+    """A consumer has it until a time; it is visible after."""
+    DEAD = 2
+    """The queue has it as a dead letter."""
+
+
+@final
+class MessageStatus(msgspec.Struct, frozen=True, gc=False):
+    """The status of a message; those that follow each other share one if it is equal."""
+
+    stored: StoredState = StoredState.AVAILABLE
+    visible_at_ms: int = 0
+    """Unix milliseconds; of no meaning for dead letters."""
+    receive_count: int = 0
+    first_received_ms: int = 0
+    """0 while `receive_count` is."""
+    last_received_ms: int = 0
+    lease_id: int = 0
+    """Of the last receive; 0 if there was none."""
+    holder: str = ""
+    """The consumer that received it last, for people."""
+    reason: str = ""
+    """Why it was released or rejected last."""
+
+    def changed(
+        self, stored: StoredState, visible_at_ms: int, *, reason: str | None = None
+    ) -> "MessageStatus":
+        """Return it with another state or time; `None`: the reason stays."""
+        return MessageStatus(
+            stored,
+            visible_at_ms,
+            self.receive_count,
+            self.first_received_ms,
+            self.last_received_ms,
+            self.lease_id,
+            self.holder,
+            self.reason if reason is None else reason,
+        )
+
+
+SKIPPED: Final = MessageStatus()
+"""The status of messages that the cursor passed and that were never received: visible."""
+
+_VISIBLE, _LEASED = MessageState.VISIBLE, MessageState.LEASED
+_DELAYED, _DEAD = MessageState.DELAYED, MessageState.DEAD
+
+TRANSITIONS: Final = frozenset(
+    {
+        (_VISIBLE, _LEASED),  # Received, or extended before another consumer received it.
+        (_VISIBLE, _VISIBLE),  # Received with a visibility timeout of 0, or released after its end.
+        (_VISIBLE, _DELAYED),  # Released after the end of the visibility timeout, with a delay.
+        (_VISIBLE, _DEAD),  # Received too often, rejected after that end, or redriven.
+        (_LEASED, _LEASED),  # Extended, or received again by the same attempt.
+        (_LEASED, _VISIBLE),  # Released, returned, or extended by 0.
+        (_LEASED, _DELAYED),  # Released with a delay.
+        (_LEASED, _DEAD),  # Rejected.
+        (_DELAYED, _DELAYED),  # Released again under the same receipt, with another delay.
+        (_DELAYED, _VISIBLE),  # Released again under the same receipt, without a delay.
+        (_DELAYED, _DEAD),  # Rejected under the receipt that released it.
+        (_DEAD, _VISIBLE),  # Its target refused it.
+        (_DEAD, _DELAYED),  # Its target refused it, and the queue waits before it tries again.
+    }
+)
+"""From and to. So nothing delivers a delayed message or a dead letter, or moves one twice."""
+
+
+def validate_transition(before: MessageState, after: MessageState) -> None:
+    """Check that an entry of the journal may change a message so."""
+    assert (before, after) in TRANSITIONS, f"{before.name} -> {after.name} is no transition"
