@@ -86,13 +86,13 @@ def _measure(cpu: Cpu, orders: Sequence[LoadOrder]) -> _Measured:
 
 
 async def _create(addresses: str, name: str, case: _Case) -> None:
-    durability = "strict" if case.is_strict else "lazy"
+    acks = "all" if case.is_strict else "leader"
     async with tidelog.connect(addresses) as client:
         await client.admin.create_queue(
             name,
             partitions=_PARTITIONS,
             fifo=case.is_fifo,
-            receive_acks=durability,
+            receive_acks=acks,
         )
 
 

@@ -34,7 +34,7 @@ class ClusterConfig:
     Of settings that brokers have as well, `None` leaves each broker what it was started with.
     """
 
-    replication_factor: int | None = None
+    default_replication_factor: int | None = None
     """Of topics that do not say."""
     min_insync_replicas: int | None = None
     """Of topics that do not say."""
@@ -56,6 +56,13 @@ _HOUR_MS: Final = 3_600_000
 CLUSTER_SETTINGS: Final = {
     setting.name: setting
     for setting in (
+        Setting(
+            "default_replication_factor",
+            parse_count_up_to(REPLICATION_FACTOR_MAX),
+            "auto",
+            f"1 to {REPLICATION_FACTOR_MAX}",
+            "Replicas of new topics that do not say (auto: 3, or as many as there are brokers).",
+        ),
         Setting(
             "log_flush_interval_ms",
             parse_bounded_duration(low=10, high=24 * _HOUR_MS),
@@ -103,13 +110,6 @@ CLUSTER_SETTINGS: Final = {
             "1kB or more, unlimited",
             "Bytes a second that each broker sends to replicas that are being added, all together;"
             " those in sync are never held up.",
-        ),
-        Setting(
-            "replication_factor",
-            parse_count_up_to(REPLICATION_FACTOR_MAX),
-            "auto",
-            f"1 to {REPLICATION_FACTOR_MAX}",
-            "Replicas of new topics that do not say (auto: 3, or as many as there are brokers).",
         ),
         Setting(
             "scrub_max_bytes_per_second",
@@ -195,8 +195,8 @@ def shown_settings(overrides: Mapping[str, str]) -> dict[str, str]:
 
 def default_replication_factor(config: ClusterConfig, broker_count: int) -> int:
     """Return how many replicas a topic gets that does not say."""
-    if config.replication_factor is not None:
-        return config.replication_factor
+    if config.default_replication_factor is not None:
+        return config.default_replication_factor
     return max(1, min(REPLICATION_FACTOR_DEFAULT, broker_count))
 
 

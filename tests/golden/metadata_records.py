@@ -97,7 +97,7 @@ RECORDS: list[Record] = [
         [ChangedTopic(TOPIC_ID, [ChangedPartition(0, MOVING), ChangedPartition(1, LEADERLESS)])]
     ),
     DataLossAccepted(TOPIC_ID, 1, 2, 5, 1, (1, 3), 1_700_000_000_000),
-    ClusterConfigSet({"replication_factor": "3"}),
+    ClusterConfigSet({"default_replication_factor": "3"}),
     BrokerDrained(1, is_drained=True),
     CREATED,
     ALTERED,

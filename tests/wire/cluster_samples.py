@@ -150,10 +150,10 @@ REASSIGN = (
 ALTER = (
     AlterClusterRequest(
         set_config={"reassignment_max_bytes_per_second": "20MB"},
-        reset_config=["replication_factor"],
+        reset_config=["default_replication_factor"],
     ),
     AlterClusterReply(
-        config={"reassignment_max_bytes_per_second": "20MB", "replication_factor": "auto"},
+        config={"reassignment_max_bytes_per_second": "20MB", "default_replication_factor": "auto"},
     ),
 )
 

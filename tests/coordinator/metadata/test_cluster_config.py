@@ -23,7 +23,9 @@ def topic(**overrides: str) -> Topic:
 
 def test_settings_that_are_not_set_are_none() -> None:
     assert cluster_config({}) == ClusterConfig(None, None)
-    assert cluster_config({"replication_factor": "5"}) == ClusterConfig(replication_factor=5)
+    assert cluster_config({"default_replication_factor": "5"}) == ClusterConfig(
+        default_replication_factor=5
+    )
 
 
 def test_every_setting_is_explained_and_listed_in_order() -> None:
@@ -81,7 +83,7 @@ def test_a_setting_of_brokers_may_be_set_for_one() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("replication_factor@1", "cannot be set for one broker"),
+        ("default_replication_factor@1", "cannot be set for one broker"),
         ("scrub_max_bytes_per_second@", "'' is no node id"),
         ("scrub_max_bytes_per_second@01", "'01' is no node id"),
         ("scrub_max_bytes_per_second@-1", "'-1' is no node id"),
@@ -100,7 +102,7 @@ def test_a_topic_gets_three_replicas_or_as_many_as_there_are_brokers(
     brokers: int, replicas: int
 ) -> None:
     assert default_replication_factor(ClusterConfig(), brokers) == replicas
-    assert default_replication_factor(ClusterConfig(replication_factor=2), brokers) == 2
+    assert default_replication_factor(ClusterConfig(default_replication_factor=2), brokers) == 2
 
 
 @pytest.mark.parametrize(

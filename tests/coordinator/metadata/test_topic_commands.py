@@ -59,7 +59,7 @@ def test_a_topic_has_three_replicas_where_there_are_three_brokers(
 
 def test_the_default_of_the_cluster_holds_where_a_topic_does_not_say() -> None:
     cluster = Cluster(1, 2, 3)
-    cluster.do(AlterClusterConfig({"replication_factor": "2"}, []))
+    cluster.do(AlterClusterConfig({"default_replication_factor": "2"}, []))
 
     cluster.do(creation())
 
@@ -238,7 +238,7 @@ def test_a_change_of_settings_that_changes_nothing_writes_nothing() -> None:
     cluster.do(creation())
 
     assert cluster.handle(AlterTopic("orders", {}, ["retention_ms"])).records == []
-    assert cluster.handle(AlterClusterConfig({}, ["replication_factor"])).records == []
+    assert cluster.handle(AlterClusterConfig({}, ["default_replication_factor"])).records == []
 
 
 @pytest.mark.parametrize(
@@ -246,12 +246,15 @@ def test_a_change_of_settings_that_changes_nothing_writes_nothing() -> None:
     [
         (
             AlterClusterConfig({"colour": "red"}, []),
-            "no cluster setting 'colour'; there are log_flush_",
+            "no cluster setting 'colour'; there are default_",
         ),
         (AlterClusterConfig({}, ["colour"]), "no cluster setting 'colour'"),
-        (AlterClusterConfig({"replication_factor": "16"}, []), "it must be at most 15"),
-        (AlterClusterConfig({"replication_factor": "few"}, []), "it must be a number"),
-        (AlterClusterConfig({"replication_factor": "1"}, ["replication_factor"]), "set and reset"),
+        (AlterClusterConfig({"default_replication_factor": "16"}, []), "it must be at most 15"),
+        (AlterClusterConfig({"default_replication_factor": "few"}, []), "it must be a number"),
+        (
+            AlterClusterConfig({"default_replication_factor": "1"}, ["default_replication_factor"]),
+            "set and reset",
+        ),
     ],
 )
 def test_a_wrong_setting_of_the_cluster_is_refused(

@@ -28,8 +28,8 @@ JOBS = QueueSetup(
 )
 DEAD = QueueSetup("dead", "dead", 1)
 STEPS = QueueSetup("steps", "steps", 1, is_fifo=True)
-LAZY = QueueSetup("lazy", "jobs", 1)
-SETUPS = (DEAD, JOBS, STEPS, LAZY)
+LEADER_ACKS = QueueSetup("leader_acks", "jobs", 1)
+SETUPS = (DEAD, JOBS, STEPS, LEADER_ACKS)
 Story = Callable[[QueueBook], None]
 HELD_S = 10.0
 
@@ -142,11 +142,11 @@ DELETE, EXTEND, RELEASE, REJECT = (
     SettleAction.REJECT,
 )
 DELETED = (delivered(got(1)), wished(got(1), DELETE, 2))
-LAZY_DONE = wished(got(1, queue="lazy"), DELETE, 2)
+LEADER_ACKS_DONE = wished(got(1, queue="leader_acks"), DELETE, 2)
 DEAD_DONE = wished(got(1, queue="dead"), DELETE, 2)
 BACK_DONE = [
     wished(got(30, queue=queue, offset=offset), DELETE, 31)
-    for queue in ("jobs", "lazy")
+    for queue in ("jobs", "leader_acks")
     for offset in (1, 2)
 ]
 STEPS_DONE = [wished(got(9, queue="steps", offset=offset), DELETE, 9.0) for offset in range(3)]
@@ -201,18 +201,18 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
         "AllAccountedFor",
         [
             sent(b"0", offset=0),
-            LAZY_DONE,
+            LEADER_ACKS_DONE,
             *BACK_DONE,
             ended(message(b"0"), back(), back(), dead=(letter(),)),
         ],
     ),
     "a dead letter is lost": (
         "AllAccountedFor",
-        [LAZY_DONE, ended(message(b"0"), dead=(letter(),))],
+        [LEADER_ACKS_DONE, ended(message(b"0"), dead=(letter(),))],
     ),
     "dead twice": (
         "DeadOnce",
-        [LAZY_DONE, ended(message(b"0"), dead=(letter(), letter()))],
+        [LEADER_ACKS_DONE, ended(message(b"0"), dead=(letter(), letter()))],
     ),
     "dead and another": ("DeadOnce", [ended(message(b"0"), dead=(letter(value=b"x"),))]),
     "dead too soon": ("DeadOnce", [ended(message(b"0"), dead=(letter(count=1),))]),
@@ -273,7 +273,9 @@ RIGHT: dict[str, list[Story]] = {
         wished(got(1), EXTEND, 2, outcome=Outcome.UNKNOWN, seconds=1.0),
         delivered(got(3.1, receipt=b"2", count=2)),
     ],
-    "lazy": [delivered(got(1, queue="lazy"), got(2, queue="lazy", receipt=b"2"))],
+    "leader_acks": [
+        delivered(got(1, queue="leader_acks"), got(2, queue="leader_acks", receipt=b"2"))
+    ],
     "a stale receipt deletes": [
         delivered(got(1), got(20, receipt=b"2", count=2)),
         wished(got(1), DELETE, 21),
@@ -287,39 +289,39 @@ RIGHT: dict[str, list[Story]] = {
     "all is well": [
         sent(b"0", offset=0),
         *DELETED,
-        LAZY_DONE,
+        LEADER_ACKS_DONE,
         ended(message(b"0")),
     ],
     "dead": [
         delivered(got(1), got(20, receipt=b"2", count=2)),
-        LAZY_DONE,
+        LEADER_ACKS_DONE,
         DEAD_DONE,
         ended(message(b"0"), dead=(letter(),)),
     ],
     "brought back": [
         sent(b"0", offset=0),
         delivered(got(1), got(20, receipt=b"2", count=2)),
-        LAZY_DONE,
+        LEADER_ACKS_DONE,
         *BACK_DONE[::2],
         ended(message(b"0"), back(), dead=(letter(),)),
     ],
     "rejected": [
         delivered(got(1)),
         wished(got(1), REJECT, 2, reason="bad"),
-        LAZY_DONE,
+        LEADER_ACKS_DONE,
         DEAD_DONE,
         ended(message(b"0"), dead=(letter(count=1, reason="bad"),)),
     ],
     "purged": [
         sent(b"0", at=1.0, offset=0),
         lambda book: book.purged("jobs", 2.0),
-        LAZY_DONE,
+        LEADER_ACKS_DONE,
         ended(message(b"0")),
     ],
     "deleted while somebody goes back": [
         disturbed("jobs", 99),
         *DELETED,
-        LAZY_DONE,
+        LEADER_ACKS_DONE,
         ended(message(b"0")),
     ],
     "a group in order": [

@@ -177,8 +177,8 @@ def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> 
             "'one' is no node id; say scrub_max_bytes_per_second@1 for node 1",
         ),
         (
-            "replication_factor@1=2",
-            "replication_factor cannot be set for one broker; those are log_flush_",
+            "default_replication_factor@1=2",
+            "default_replication_factor cannot be set for one broker; those are log_flush_",
         ),
         ("colour@1=red", "there is no cluster setting 'colour'"),
         ("max_connections@1=5", "max_connections takes a restart of the broker"),
