@@ -29,7 +29,7 @@ from tidelog.broker.metadata_applier import PartitionKeeper
 from tidelog.broker.queues.handler_table import QueueContext, queue_handlers
 from tidelog.broker.replication.surroundings import Surroundings
 from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.staging.handlers import staging_handlers
+from tidelog.broker.transactions.handler_table import transaction_handlers
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.protocol import api
@@ -65,7 +65,7 @@ def serve_clients(
         config.fetch_max_bytes,
     )
     queues = queue_handlers(queue_surroundings)
-    staging = staging_handlers(
+    staging = transaction_handlers(
         queue_surroundings,
         keeper,
         max_transaction_bytes_per_partition=config.max_transaction_bytes_per_partition,

@@ -18,7 +18,7 @@ from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.session import SessionHandler
 from tidelog.broker.queues.handler_table import QueueHandlers
 from tidelog.broker.requests.response import Asking, Replier
-from tidelog.broker.staging.handlers import StagingHandlers
+from tidelog.broker.transactions.handler_table import TransactionHandlers
 from tidelog.wire.errors import BrokerNotReadyError, OverloadedError, ShuttingDownError
 from tidelog.wire.messages.fetch import FetchRequest
 from tidelog.wire.messages.groups import CommitOffsetsRequest
@@ -46,7 +46,7 @@ class ClientHandlers:
     fetch: FetchHandler
     commits: CommitHandler
     queues: QueueHandlers
-    staging: StagingHandlers
+    staging: TransactionHandlers
     slow: Mapping[Api[Any, Any], SlowHandler]
     """All other APIs; each request runs in a task."""
 

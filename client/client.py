@@ -27,7 +27,7 @@ from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
-from tidelog.client.transactions.staging import StagedBatch
+from tidelog.client.transactions.transaction import Transaction
 from tidelog.wire.env.env import Env
 from tidelog.wire.env.real_env import real_env
 from tidelog.wire.errors import ConfigError
@@ -114,24 +114,26 @@ class Client:
         """
         return ChunkReader(self._cluster).value_of(record)
 
-    def staged(self, name: str, batch_id: int, *, timeout: float = 3600.0) -> StagedBatch:
-        """Return a batch whose records become visible together, once, or never.
+    def transaction(
+        self, name: str, transaction_id: int, *, timeout: float = 3600.0
+    ) -> Transaction:
+        """Return a transaction: its records become visible together, once, or never.
 
         Several tasks, on any machines, stage records for it; one commit names those that count.
         See `docs/transactions.md`. Asks nobody yet.
 
         Args:
-            name: Whose batches these are; they are committed in the order of their ids.
-            batch_id: Which batch. It is committed once: after that, all it is asked for succeeds
-                and does nothing.
+            name: Whose transactions these are; they are committed in the order of their ids.
+            transaction_id: Which transaction. It is committed once: after that, all it is asked
+                for succeeds and does nothing.
             timeout: Seconds for which it is kept when nobody stages for it any more.
 
         Raises:
             ConfigError: The timeout is not legal.
         """
         if not _TIMEOUT_MIN <= timeout <= _TIMEOUT_MAX:
-            raise ConfigError(f"a batch can be kept for 1 s to 24 h, not for {timeout:g} s")
-        return StagedBatch(self._cluster, name, batch_id, timeout=timeout)
+            raise ConfigError(f"a transaction can be kept for 1 s to 24 h, not for {timeout:g} s")
+        return Transaction(self._cluster, name, transaction_id, timeout=timeout)
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue: `await client.queue("payments").send(b"...")`. Asks nobody yet.

@@ -28,7 +28,7 @@ from tidelog.client.queue.receive.message import Message, Origin
 from tidelog.client.queue.receive.worker import QueueWorker, WorkerConfig, WorkerStatistics
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.client.transactions.staging import StagedBatch, StagedTask, StagingTask
+from tidelog.client.transactions.transaction import TaskResult, Transaction, TransactionTask
 from tidelog.wire.errors import (
     BatchError,
     BrokerError,
@@ -196,21 +196,21 @@ __all__ = [
     "RetriableError",
     "RunningBroker",
     "ShuttingDownError",
-    "StagedBatch",
     "StagedRecordsLostError",
-    "StagedTask",
-    "StagingTask",
     "StaleBrokerEpochError",
     "StaleMemberEpochError",
     "StalePartitionEpochError",
     "StaleTransactionError",
+    "TaskResult",
     "TidelogError",
     "TopicDescription",
     "TopicExistsError",
     "TopicPartition",
+    "Transaction",
     "TransactionDescription",
     "TransactionGoneError",
     "TransactionStatus",
+    "TransactionTask",
     "UnexpectedServerError",
     "UnknownGroupError",
     "UnknownMemberError",

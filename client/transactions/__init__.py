@@ -1,1 +1,1 @@
-"""Staged writes: batches of records that become visible together."""
+"""Transactions: records that become visible together."""

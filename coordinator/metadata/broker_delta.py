@@ -51,7 +51,7 @@ class Delta:
     has_changed_brokers: bool = False
     """Brokers came, went, moved, were fenced or unfenced."""
     has_transactions: bool = False
-    """Transactions of staged writes were begun, decided or done, or may have been. What was meant
+    """Transactions were begun, decided or done, or may have been. What was meant
     for a deleted topic is done as well; that is among `reshaped_topics`."""
 
 

@@ -240,13 +240,13 @@ class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alte
 
 
 class BeginTransaction(msgspec.Struct, frozen=True, array_like=True, tag="begin-transaction"):
-    """Open a batch of staged writes, or keep it open for longer.
+    """Open a transaction, or keep it open for longer.
 
-    Given again it finds the batch open under the same number, or committed.
+    Given again it finds the transaction open under the same number, or committed.
     """
 
     name: str
-    batch_id: int
+    transaction_id: int
     timeout_ms: int
     """So long it stays open from now on."""
     topics: list[str]
@@ -256,19 +256,19 @@ class BeginTransaction(msgspec.Struct, frozen=True, array_like=True, tag="begin-
 
 
 class CommitTransaction(msgspec.Struct, frozen=True, array_like=True, tag="commit-transaction"):
-    """Have what was staged appended, all of it. The same batch is committed once."""
+    """Have what was staged appended, all of it. The same transaction is committed once."""
 
     name: str
-    batch_id: int
+    transaction_id: int
     number: int
     parts: list[StagedPart]
 
 
 class AbortTransaction(msgspec.Struct, frozen=True, array_like=True, tag="abort-transaction"):
-    """Close a batch without anything; one that is committed stays so."""
+    """Close a transaction without anything; one that is committed stays so."""
 
     name: str
-    batch_id: int
+    transaction_id: int
     number: int
     """0 for whichever is open."""
 
@@ -362,12 +362,12 @@ class PartitionAnswers(msgspec.Struct, frozen=True, array_like=True, tag="partit
 
 
 class TransactionAnswer(msgspec.Struct, frozen=True, array_like=True, tag="transaction-answer"):
-    """The batch that a command was about."""
+    """The transaction that a command was about."""
 
     number: int
     """Of the open transaction, or of the one that is committed by this; else 0."""
     status: TransactionStatus
-    """Of the batch; `OPEN` also for one that nobody knows (any more)."""
+    """Of the transaction; `OPEN` also for one that nobody knows (any more)."""
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):

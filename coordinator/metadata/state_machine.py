@@ -61,7 +61,7 @@ class ClusterMachine:
 
         Args:
             command: What somebody wants.
-            now_ms: Wall clock. It is for people, and says how long transactions of staged writes
+            now_ms: Wall clock. It is for people, and says how long transactions
                 stay open and are remembered; nothing else is decided by it.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Transactions of staged writes are begun, committed, aborted, dropped and done.
+"""Transactions are begun, committed, aborted, dropped and done.
 
 Pure: no clock, no I/O. Each function takes the state and a command, and returns what it comes to.
 A commit is one command, so it is refused as a whole or decided as a whole. Only
@@ -52,7 +52,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
 
 REMEMBERED_MS: Final = 7 * 24 * 60 * 60 * 1000
-"""How long the last batch of a name is remembered after it was used last."""
+"""How long the last transaction of a name is remembered after it was used last."""
 OPEN_MAX: Final = 1000
 """Transactions that are open, or committed and not done."""
 NAMES_MAX: Final = 100_000
@@ -61,7 +61,7 @@ PIECES_MAX: Final = 50_000
 NAME_LENGTH_MAX: Final = 200
 TIMEOUT_MS_MIN: Final = 1_000
 TIMEOUT_MS_MAX: Final = 24 * 60 * 60 * 1000
-BATCH_ID_END: Final = 1 << 63
+TRANSACTION_ID_END: Final = 1 << 63
 COMMIT_RECORDS_END: Final = 1 << 32
 """Records of one commit in one partition are fewer: they are counted in so many bits."""
 COMMIT_NUMBER_END: Final = 1 << 31
@@ -94,17 +94,21 @@ def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> Outco
     _check_begin(command)
     transactions = state.transactions
     known = transactions.names.get(command.name)
-    if known is not None and known.last_batch_id == command.batch_id:
+    if known is not None and known.last_transaction_id == command.transaction_id:
         return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
-    _check_not_stale(command.name, command.batch_id, known)
+    _check_not_stale(command.name, command.transaction_id, known)
     records = _staging_logs(state, command)
     deadline_ms = now_ms + command.timeout_ms
-    if known is not None and known.open is not None and known.open.batch_id == command.batch_id:
+    if (
+        known is not None
+        and known.open is not None
+        and known.open.transaction_id == command.transaction_id
+    ):
         if deadline_ms - known.open.deadline_ms >= command.timeout_ms // _PROLONGED_BY:
             records.append(TransactionProlonged(command.name, deadline_ms))
         return Outcome(records, TransactionAnswer(known.open.number, TransactionStatus.OPEN))
     _check_room(state, known)
-    opened = OpenTransaction(command.batch_id, transactions.next_number, now_ms, deadline_ms)
+    opened = OpenTransaction(command.transaction_id, transactions.next_number, now_ms, deadline_ms)
     records.append(TransactionBegun(command.name, opened))
     return Outcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
 
@@ -115,8 +119,10 @@ def _check_begin(command: BeginTransaction) -> None:
             f"the name of a transaction has 1 to {NAME_LENGTH_MAX} characters, not"
             f" {len(command.name)}"
         )
-    if not 0 <= command.batch_id < BATCH_ID_END:
-        raise InvalidRequestError(f"batch id {command.batch_id} is not one of 0 to 2^63 - 1")
+    if not 0 <= command.transaction_id < TRANSACTION_ID_END:
+        raise InvalidRequestError(
+            f"transaction id {command.transaction_id} is not one of 0 to 2^63 - 1"
+        )
     if not TIMEOUT_MS_MIN <= command.timeout_ms <= TIMEOUT_MS_MAX:
         raise InvalidRequestError(
             f"a transaction can be kept for 1 s to 24 h, not for {command.timeout_ms} ms"
@@ -125,18 +131,20 @@ def _check_begin(command: BeginTransaction) -> None:
         raise InvalidRequestError("there is to be one id for each topic")
 
 
-def _check_not_stale(name: str, batch_id: int, known: TransactionName | None) -> None:
+def _check_not_stale(name: str, transaction_id: int, known: TransactionName | None) -> None:
     if known is None:
         return
-    if known.last_batch_id is not None and batch_id < known.last_batch_id:
+    if known.last_transaction_id is not None and transaction_id < known.last_transaction_id:
         raise StaleTransactionError(
-            f"batch {batch_id} of {name!r} is below {known.last_batch_id}, which was committed"
-            " last; batch ids grow"
+            f"transaction {transaction_id} of {name!r} is below"
+            f" {known.last_transaction_id}, which was committed"
+            " last; transaction ids grow"
         )
-    if known.open is not None and batch_id < known.open.batch_id:
+    if known.open is not None and transaction_id < known.open.transaction_id:
         raise StaleTransactionError(
-            f"batch {known.open.batch_id} of {name!r} is open: somebody else is further than"
-            f" batch {batch_id}"
+            f"transaction {known.open.transaction_id} of {name!r} is open: somebody else is"
+            " further than"
+            f" transaction {transaction_id}"
         )
 
 
@@ -176,13 +184,16 @@ def _staging_logs(state: ClusterState, command: BeginTransaction) -> list[Record
 def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> Outcome:
     transactions = state.transactions
     known = transactions.names.get(command.name)
-    if known is not None and known.last_batch_id == command.batch_id:
+    if known is not None and known.last_transaction_id == command.transaction_id:
         return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
-    _check_not_stale(command.name, command.batch_id, known)
+    _check_not_stale(command.name, command.transaction_id, known)
     opened = None if known is None else known.open
-    if opened is None or (opened.batch_id, opened.number) != (command.batch_id, command.number):
+    if opened is None or (opened.transaction_id, opened.number) != (
+        command.transaction_id,
+        command.number,
+    ):
         raise TransactionGoneError(
-            f"batch {command.batch_id} of {command.name!r} is not open under number"
+            f"transaction {command.transaction_id} of {command.name!r} is not open under number"
             f" {command.number} (any more): it was aborted, or nobody said for too long that it"
             " goes on; begin and stage anew. Nothing of it was or will be committed"
         )
@@ -240,12 +251,12 @@ def _abort(state: ClusterState, command: AbortTransaction) -> Outcome:
     known = transactions.names.get(command.name)
     if known is None:
         return Outcome([], TransactionAnswer(0, TransactionStatus.OPEN))
-    if known.last_batch_id == command.batch_id:
+    if known.last_transaction_id == command.transaction_id:
         return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
     opened = known.open
     is_meant = (
         opened is not None
-        and opened.batch_id == command.batch_id
+        and opened.transaction_id == command.transaction_id
         and command.number in {0, opened.number}
     )
     records: list[Record] = [TransactionsDropped([command.name])] if is_meant else []

@@ -1,4 +1,4 @@
-"""Transactions of staged writes: which are open, which are decided, what of these is not done yet.
+"""Transactions: which are open, which are decided, what of these is not done yet.
 
 Pure: no clock, no I/O. `apply` is the only change. The records are here as well. What was staged
 lies in staging logs, beside the partitions for which it is meant; here is only where it lies.
@@ -17,9 +17,9 @@ Key = tuple[bytes, int]
 
 
 class OpenTransaction(msgspec.Struct, frozen=True, array_like=True):
-    """A batch for which records may be staged."""
+    """A transaction for which records may be staged."""
 
-    batch_id: int
+    transaction_id: int
     number: int
     begun_at_ms: int
     deadline_ms: int
@@ -32,7 +32,7 @@ class TransactionName(msgspec.Struct, frozen=True, array_like=True):
     name: str
     last_used_ms: int
     open: OpenTransaction | None = None
-    last_batch_id: int | None = None
+    last_transaction_id: int | None = None
     """The highest that was committed."""
     last_commit: int = 0
     """Its number among commits."""
@@ -41,7 +41,7 @@ class TransactionName(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TransactionBegun(msgspec.Struct, frozen=True, array_like=True, tag="transaction-begun"):
-    """A batch is open; the one of this name that was open before is not any more."""
+    """A transaction is open; the one of this name that was open before is not any more."""
 
     name: str
     opened: OpenTransaction
@@ -50,7 +50,7 @@ class TransactionBegun(msgspec.Struct, frozen=True, array_like=True, tag="transa
 class TransactionProlonged(
     msgspec.Struct, frozen=True, array_like=True, tag="transaction-prolonged"
 ):
-    """The open batch of a name stays open for longer."""
+    """The open transaction of a name stays open for longer."""
 
     name: str
     deadline_ms: int
@@ -59,7 +59,7 @@ class TransactionProlonged(
 class TransactionCommitted(
     msgspec.Struct, frozen=True, array_like=True, tag="transaction-committed"
 ):
-    """The open batch of a name is decided: these parts are to be appended."""
+    """The open transaction of a name is decided: these parts are to be appended."""
 
     name: str
     commit_number: int
@@ -68,7 +68,7 @@ class TransactionCommitted(
 
 
 class TransactionsDropped(msgspec.Struct, frozen=True, array_like=True, tag="transactions-dropped"):
-    """The open batches of these names are not any more: aborted, or too old."""
+    """The open transactions of these names are not any more: aborted, or too old."""
 
     names: list[str]
 
@@ -208,13 +208,13 @@ class Transactions:
         return commit_number in self._parts.get(key, ())
 
     def status_of_last(self, known: TransactionName) -> TransactionStatus:
-        """Return how the last committed batch of a name stands."""
+        """Return how the last committed transaction of a name stands."""
         if known.last_commit in self._pending:
             return TransactionStatus.COMMITTED
         return TransactionStatus.LOST if known.is_lost else TransactionStatus.COMPLETE
 
     def due(self, *, now_ms: int, remembered_ms: int) -> tuple[list[str], list[str]]:
-        """Return the names whose open batch is too old, and those that may be forgotten."""
+        """Return the names whose open transaction is too old, and those that may be forgotten."""
         expired = [
             name
             for name in self._open.values()
@@ -276,7 +276,7 @@ class Transactions:
         self._names[record.name] = TransactionName(
             record.name,
             record.committed_at_ms,
-            last_batch_id=known.open.batch_id,
+            last_transaction_id=known.open.transaction_id,
             last_commit=record.commit_number,
         )
         self._add(record.commit_number, known.open.number, record.name, parts=record.parts)
@@ -296,7 +296,7 @@ class Transactions:
         known = self._names[name]
         assert known.open is not None, "it was open when this was decided"
         del self._open[known.open.number]
-        if known.last_batch_id is None:
+        if known.last_transaction_id is None:
             del self._names[name]  # Nothing was ever committed: nothing is to be remembered.
         else:
             self._names[name] = msgspec.structs.replace(known, open=None)

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 from tidelog.client.transactions.staged_places import StagedPlace
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.options import WriteOptions
-from tidelog.spark_connector.write import staging
+from tidelog.spark_connector.write import transaction
 from tidelog.spark_connector.write.rows import KeyPartitions, outgoing, topics_of
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.errors import ConfigError, TransactionGoneError
@@ -107,7 +107,7 @@ def stage(
         TidelogError: Some cannot be written, or nobody could be asked; none is visible.
     """
     with borrowed(options.connection) as brokers:
-        task = staging.StagingTask(
+        task = transaction.TransactionTask(
             brokers,
             name,
             batch_id,
@@ -146,7 +146,9 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
     places = [place for each in staged if each.number for place in each.places]
     with borrowed(options.connection) as brokers:
         number = numbers.pop() if numbers else 0
-        staging.commit(brokers, staged[0].name, staged[0].batch_id, number=number, places=places)
+        transaction.commit(
+            brokers, staged[0].name, staged[0].batch_id, number=number, places=places
+        )
 
 
 def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -156,7 +158,7 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None])
             (each.name, each.batch_id, each.number): None for each in _staged(messages)
         }:
             if number:
-                staging.abort(brokers, name, batch_id, number=number)
+                transaction.abort(brokers, name, batch_id, number=number)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

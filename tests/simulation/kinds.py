@@ -32,7 +32,7 @@ from tests.simulation.queues.simplifications import SIMPLIFICATIONS as QUEUE_SIM
 from tests.simulation.queues.sometimes import PROBES as QUEUE_PROBES
 from tests.simulation.report import LifeReport, PlanType
 from tests.simulation.shrink import Simplification
-from tests.simulation.staged_batches.mutants import DROPPED_EARLY
+from tests.simulation.transactions.mutants import DROPPED_EARLY
 
 _HERE = Path(__file__).parent
 

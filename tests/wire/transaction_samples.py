@@ -1,4 +1,4 @@
-"""Samples of messages about staged writes."""
+"""Samples of messages about transactions."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import TransactionGoneError
@@ -21,7 +21,7 @@ from tidelog.wire.messages.transactions import (
 
 BEGIN = (
     BeginTransactionRequest(
-        name="query-1", batch_id=17, topics=["orders", "billing"], timeout_ms=3_600_000
+        name="query-1", transaction_id=17, topics=["orders", "billing"], timeout_ms=3_600_000
     ),
     BeginTransactionReply(
         number=300, status=int(TransactionStatus.OPEN), topic_ids=[TOPIC_ID, OTHER_TOPIC_ID]
@@ -43,7 +43,7 @@ STAGE = (
 COMMIT = (
     CommitTransactionRequest(
         name="query-1",
-        batch_id=17,
+        transaction_id=17,
         number=300,
         parts=[
             StagedPart(
@@ -60,7 +60,7 @@ COMMIT = (
     CommitTransactionReply(was_committed=True),
 )
 ABORT = (
-    AbortTransactionRequest(name="query-1", batch_id=17, number=300),
+    AbortTransactionRequest(name="query-1", transaction_id=17, number=300),
     AbortTransactionReply(is_committed=True),
 )
 LIST = (
@@ -69,10 +69,10 @@ LIST = (
         [
             TransactionDescription(
                 name="query-1",
-                open_batch_id=18,
+                open_transaction_id=18,
                 begun_at_ms=1_700_000_000_000,
                 expires_at_ms=1_700_003_600_000,
-                last_batch_id=17,
+                last_transaction_id=17,
                 last_status=int(TransactionStatus.COMPLETE),
                 last_used_ms=1_700_000_000_001,
             )

@@ -14,7 +14,7 @@ consumer is iterated by one thread at a time. A process that forks must connect 
 from tidelog.blocking.admin import Admin
 from tidelog.blocking.client import Client, Consumer, Producer, connect
 from tidelog.blocking.queue import Message, Queue
-from tidelog.blocking.staging import StagedBatch
+from tidelog.blocking.transaction import Transaction
 
 __all__ = [
     "Admin",
@@ -23,6 +23,6 @@ __all__ = [
     "Message",
     "Producer",
     "Queue",
-    "StagedBatch",
+    "Transaction",
     "connect",
 ]

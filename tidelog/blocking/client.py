@@ -19,8 +19,8 @@ from typing import Unpack, cast, final
 from tidelog.blocking.admin import Admin
 from tidelog.blocking.handover import Handover
 from tidelog.blocking.queue import Queue, in_turn
-from tidelog.blocking.staging import StagedBatch
 from tidelog.blocking.thread import TrioThread
+from tidelog.blocking.transaction import Transaction
 from tidelog.client import client as trio_client
 from tidelog.client.config import AllConsumerSettings as TrioConsumerSettings
 from tidelog.client.config import (
@@ -139,10 +139,12 @@ class Client:
         """Iterate over the value of a record; see `tidelog.Client.chunks`."""
         return in_turn(self._thread, self._thread.resource.chunks(record))
 
-    def staged(self, name: str, batch_id: int, *, timeout: float = 3600.0) -> StagedBatch:
-        """Return a batch that becomes visible at once; see `tidelog.Client.staged`."""
-        batch = self._thread.resource.staged(name, batch_id, timeout=timeout)
-        return StagedBatch(self._thread, batch)
+    def transaction(
+        self, name: str, transaction_id: int, *, timeout: float = 3600.0
+    ) -> Transaction:
+        """Return a transaction; see `tidelog.Client.transaction`."""
+        transaction = self._thread.resource.transaction(name, transaction_id, timeout=timeout)
+        return Transaction(self._thread, transaction)
 
     def queue(self, name: str, *, holder: str = "") -> Queue:
         """Return a queue; see `tidelog.Client.queue`."""

@@ -1,4 +1,4 @@
-"""`tidelog transaction`: look at names under which batches are written."""
+"""`tidelog transaction`: look at transactions by their names."""
 
 from collections.abc import Sequence
 
@@ -11,12 +11,12 @@ from tidelog.cli.output.tables import print_json, print_table
 from tidelog.cli.output.times import moment_text
 from tidelog.wire.messages.transactions import TransactionDescription, TransactionStatus
 
-_NUMBERS = ("OPEN BATCH", "LAST BATCH")
+_NUMBERS = ("OPEN ID", "LAST ID")
 
 
 @click.group(cls=OrderedGroup)
 def transaction() -> None:
-    """Look at batches that become visible together."""
+    """Look at transactions."""
 
 
 @transaction.command(
@@ -26,7 +26,7 @@ def transaction() -> None:
 @broker_option
 @json_option
 def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
-    """List names: which batch is open, and which was committed last.
+    """List names: which transaction is open, and which was committed last.
 
     Each streaming query of Spark that writes has a name, and so has each job with a
     transactionalId. Names are forgotten seven days after they were last used.
@@ -35,7 +35,7 @@ def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
     if as_json:
         print_json([_as_json(each) for each in found])
     elif not found:
-        click.echo("there is no such name; one comes into being with its first batch", err=True)
+        click.echo("there is no such name; its first transaction creates it", err=True)
     else:
         _print(found)
 
@@ -43,10 +43,10 @@ def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
 def _as_json(found: TransactionDescription) -> dict[str, object]:
     return {
         "name": found.name,
-        "open_batch_id": found.open_batch_id,
+        "open_transaction_id": found.open_transaction_id,
         "begun_at_ms": found.begun_at_ms,
         "expires_at_ms": found.expires_at_ms,
-        "last_batch_id": found.last_batch_id,
+        "last_transaction_id": found.last_transaction_id,
         "last_status": _status(found),
         "last_used_ms": found.last_used_ms,
     }
@@ -56,20 +56,20 @@ def _print(found: Sequence[TransactionDescription]) -> None:
     rows = [
         (
             each.name,
-            each.open_batch_id,
+            each.open_transaction_id,
             None if each.expires_at_ms is None else moment_text(each.expires_at_ms),
-            each.last_batch_id,
+            each.last_transaction_id,
             _status(each),
             moment_text(each.last_used_ms),
         )
         for each in found
     ]
-    headings = ["NAME", "OPEN BATCH", "OPEN UNTIL", "LAST BATCH", "STATUS", "LAST USED"]
+    headings = ["NAME", "OPEN ID", "OPEN UNTIL", "LAST ID", "STATUS", "LAST USED"]
     print_table(headings, rows, right=_NUMBERS)
 
 
 def _status(found: TransactionDescription) -> str | None:
-    """Return how the last batch stands, in a word; a number if a newer broker has another one."""
+    """Return the status of the last transaction; a number if a newer broker sent another one."""
     if found.last_status is None:
         return None
     try:

@@ -1,7 +1,7 @@
 """Messages that stage records, and let them become visible together.
 
-Pure: declarations. A transaction has a name and a batch id; `docs/transactions.md` says what they
-promise.
+Pure: declarations. A transaction has a name and a transaction id; `docs/transactions.md` says what
+they promise.
 """
 
 from enum import IntEnum
@@ -13,7 +13,7 @@ from tidelog.wire.messages.produce import PartitionBatch
 
 
 class TransactionStatus(IntEnum):
-    """How a batch of a name stands."""
+    """How a transaction of a name stands."""
 
     OPEN = 1
     """Records may be staged for it, and nobody sees them."""
@@ -26,12 +26,12 @@ class TransactionStatus(IntEnum):
 
 
 class BeginTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Begin a batch, go on with it, or have it kept open for longer; any broker can be asked."""
+    """Begin a transaction, go on with it, or keep it open for longer; any broker can be asked."""
 
     name: str
-    """1 to 200 characters; of a name one batch is open at a time."""
-    batch_id: int
-    """Not below 0. A batch with a higher id than the open one ends that one."""
+    """1 to 200 characters; of a name one transaction is open at a time."""
+    transaction_id: int
+    """Not below 0. A transaction with a higher id than the open one ends that one."""
     topics: list[str]
     """To which something is to be staged; their staging logs are there when the reply comes."""
     timeout_ms: Milliseconds
@@ -39,11 +39,11 @@ class BeginTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BeginTransactionReply(msgspec.Struct, frozen=True, array_like=True):
-    """The batch, if there is still something to do."""
+    """The transaction, if there is still something to do."""
 
     number: int
-    """Of this transaction in the cluster: to be given with all that is staged; 0 if the batch is
-    committed already."""
+    """Of this transaction in the cluster: to be given with all that is staged; 0 if the
+    transaction is committed already."""
     status: int
     """A `TransactionStatus`."""
     topic_ids: list[bytes]
@@ -89,33 +89,33 @@ class CommitTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
     """Let what was staged be appended: all of the parts, or nothing if it is refused."""
 
     name: str
-    batch_id: int
+    transaction_id: int
     number: int
     parts: list[StagedPart]
     """At most one for each partition; what is not named is dropped."""
     timeout_ms: Milliseconds
     """How long the broker may wait until all is readable before it answers `REQUEST_TIMED_OUT`;
-    the batch is committed then, or not, and the same request says which."""
+    the transaction is committed then, or not, and the same request says which."""
 
 
 class CommitTransactionReply(msgspec.Struct, frozen=True, array_like=True):
-    """The batch is committed, and all of it readable."""
+    """The transaction is committed, and all of it readable."""
 
     was_committed: bool
     """Whether it was before this request; then nothing of `parts` counted."""
 
 
 class AbortTransactionRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Drop what was staged; nothing happens to a batch that is committed, or not open."""
+    """Drop what was staged; nothing happens to a transaction that is committed, or not open."""
 
     name: str
-    batch_id: int
+    transaction_id: int
     number: int
-    """0 for whichever transaction this batch has."""
+    """0 for any number."""
 
 
 class AbortTransactionReply(msgspec.Struct, frozen=True, array_like=True):
-    """The batch will never be committed, unless it was before."""
+    """The transaction will never be committed, unless it was before."""
 
     is_committed: bool
 
@@ -131,13 +131,13 @@ class TransactionDescription(msgspec.Struct, frozen=True, array_like=True):
     """One name."""
 
     name: str
-    open_batch_id: int | None
+    open_transaction_id: int | None
     """`None` if none is open."""
     begun_at_ms: int | None
     """Of the open one."""
     expires_at_ms: int | None
     """When it is dropped unless somebody says that it goes on."""
-    last_batch_id: int | None
+    last_transaction_id: int | None
     """The last one that was committed, `None` if none was."""
     last_status: int | None
     """Its `TransactionStatus`."""

@@ -1,4 +1,4 @@
-"""Transactions of staged writes: what is decided once, what is refused, what is forgotten."""
+"""Transactions: what is decided once, what is refused, what is forgotten."""
 
 import pytest
 
@@ -38,10 +38,10 @@ DONE = TransactionAnswer(0, TransactionStatus.COMPLETE)
 
 
 def begin(
-    cluster: Cluster, batch_id: int, *topics: str, name: str = "q1", timeout_ms: int = HOUR_MS
+    cluster: Cluster, transaction_id: int, *topics: str, name: str = "q1", timeout_ms: int = HOUR_MS
 ) -> TransactionAnswer:
     ids = [cluster.draw().to_bytes(16, "big") for _ in topics]
-    command = BeginTransaction(name, batch_id, timeout_ms, list(topics), ids)
+    command = BeginTransaction(name, transaction_id, timeout_ms, list(topics), ids)
     return cluster.answer(TransactionAnswer, command)
 
 
@@ -51,9 +51,11 @@ def part(topic_id: bytes, partition: int = 0, *producers: int) -> StagedPart:
 
 
 def commit(
-    cluster: Cluster, batch_id: int, number: int, *parts: StagedPart, name: str = "q1"
+    cluster: Cluster, transaction_id: int, number: int, *parts: StagedPart, name: str = "q1"
 ) -> TransactionAnswer:
-    return cluster.answer(TransactionAnswer, CommitTransaction(name, batch_id, number, list(parts)))
+    return cluster.answer(
+        TransactionAnswer, CommitTransaction(name, transaction_id, number, list(parts))
+    )
 
 
 def finish(

@@ -27,9 +27,9 @@ TIMEOUT_MS = 60_000
 
 @dataclass
 class Batch:
-    """A batch of a name, as the model knows it."""
+    """A transaction of a name, as the model knows it."""
 
-    batch_id: int
+    transaction_id: int
     number: int
     deadline_ms: int
     parts: list[StagedPart] | None = None
@@ -55,34 +55,34 @@ class Model:
     def last(self, name: str) -> Batch | None:
         return self.committed.get(name, [None])[-1]
 
-    def is_stale(self, name: str, batch_id: int) -> bool:
+    def is_stale(self, name: str, transaction_id: int) -> bool:
         known = [self.last(name), self.open.get(name)]
-        return any(each is not None and batch_id < each.batch_id for each in known)
+        return any(each is not None and transaction_id < each.transaction_id for each in known)
 
-    def begin(self, name: str, batch_id: int, now_ms: int) -> int:
+    def begin(self, name: str, transaction_id: int, now_ms: int) -> int:
         """Return the number that is expected, 0 if it is committed already."""
         last, opened = self.last(name), self.open.get(name)
-        if last is not None and last.batch_id == batch_id:
+        if last is not None and last.transaction_id == transaction_id:
             return 0
-        if self.is_stale(name, batch_id):
+        if self.is_stale(name, transaction_id):
             raise StaleTransactionError("")
-        if opened is None or opened.batch_id != batch_id:
+        if opened is None or opened.transaction_id != transaction_id:
             self.begun_count += 1
-            self.open[name] = Batch(batch_id, self.begun_count, now_ms + TIMEOUT_MS)
+            self.open[name] = Batch(transaction_id, self.begun_count, now_ms + TIMEOUT_MS)
             self.used_ms[name] = now_ms
         elif now_ms + TIMEOUT_MS - opened.deadline_ms >= TIMEOUT_MS // 8:
             opened.deadline_ms = now_ms + TIMEOUT_MS
         return self.open[name].number
 
     def commit(
-        self, name: str, batch_id: int, number: int, *, parts: list[StagedPart], now_ms: int
+        self, name: str, transaction_id: int, number: int, *, parts: list[StagedPart], now_ms: int
     ) -> None:
         last, opened = self.last(name), self.open.get(name)
-        if last is not None and last.batch_id == batch_id:
+        if last is not None and last.transaction_id == transaction_id:
             return
-        if self.is_stale(name, batch_id):
+        if self.is_stale(name, transaction_id):
             raise StaleTransactionError("")
-        if opened is None or (opened.batch_id, opened.number) != (batch_id, number):
+        if opened is None or (opened.transaction_id, opened.number) != (transaction_id, number):
             raise TransactionGoneError("")
         del self.open[name]
         opened.parts = parts
@@ -122,7 +122,7 @@ def check(machine: ClusterMachine, model: Model, topic_id: bytes) -> None:
     assert transactions.needed_numbers() == needed
     for name, known in transactions.names.items():
         last = model.last(name)
-        assert known.last_batch_id == (None if last is None else last.batch_id)
+        assert known.last_transaction_id == (None if last is None else last.transaction_id)
         if last is not None:
             is_done = not model.undone(model.commits.index(last) + 1)
             assert (transactions.status_of_last(known) is TransactionStatus.COMPLETE) == is_done
@@ -146,7 +146,7 @@ def test_whatever_is_asked_the_same_becomes_of_it_as_in_the_model(seed: int) -> 
     for _ in range(200):
         now_ms += rng.choice([0, 1, 1000, TIMEOUT_MS // 8, TIMEOUT_MS])
         now_ms += REMEMBERED_MS if rng.random() < 0.02 else 0
-        name, batch_id = rng.choice(["q1", "q2", "first"]), rng.randrange(8)
+        name, transaction_id = rng.choice(["q1", "q2", "first"]), rng.randrange(8)
         failures: list[type[BrokerError] | None] = []
         parts = [
             StagedPart(topic_id, each, [StagedPiece(rng.randint(1, 9), 0, 10, 10)])
@@ -161,12 +161,14 @@ def test_whatever_is_asked_the_same_becomes_of_it_as_in_the_model(seed: int) -> 
         for side in (machine, model):
             try:
                 if isinstance(side, Model):
-                    _tell(side, kind, (name, batch_id, number, parts, finished), now_ms=now_ms)
+                    _tell(
+                        side, kind, (name, transaction_id, number, parts, finished), now_ms=now_ms
+                    )
                 else:
                     commands: dict[str, Command] = {
-                        "begin": BeginTransaction(name, batch_id, TIMEOUT_MS, [], []),
-                        "commit": CommitTransaction(name, batch_id, number, parts),
-                        "abort": AbortTransaction(name, batch_id, number),
+                        "begin": BeginTransaction(name, transaction_id, TIMEOUT_MS, [], []),
+                        "commit": CommitTransaction(name, transaction_id, number, parts),
+                        "abort": AbortTransaction(name, transaction_id, number),
                         "expire": ExpireTransactions(),
                         "finish": FinishParts(1, [FinishedPart(finished, epoch)]),
                     }
@@ -174,7 +176,7 @@ def test_whatever_is_asked_the_same_becomes_of_it_as_in_the_model(seed: int) -> 
                 failures.append(None)
             except BrokerError as error:
                 failures.append(type(error))
-        assert failures[0] == failures[1], f"{kind} of {name} {batch_id}"
+        assert failures[0] == failures[1], f"{kind} of {name} {transaction_id}"
         machine = ClusterMachine.from_snapshot(machine.snapshot())
         check(machine, model, topic_id)
 
@@ -186,13 +188,17 @@ def _tell(
     *,
     now_ms: int,
 ) -> None:
-    name, batch_id, number, parts, finished = words
+    name, transaction_id, number, parts, finished = words
     opened = model.open.get(name)
     if kind == "begin":
-        model.begin(name, batch_id, now_ms)
+        model.begin(name, transaction_id, now_ms)
     elif kind == "commit":
-        model.commit(name, batch_id, number, parts=parts, now_ms=now_ms)
-    elif kind == "abort" and opened and (opened.batch_id, opened.number) == (batch_id, number):
+        model.commit(name, transaction_id, number, parts=parts, now_ms=now_ms)
+    elif (
+        kind == "abort"
+        and opened
+        and (opened.transaction_id, opened.number) == (transaction_id, number)
+    ):
         del model.open[name]
     elif kind == "expire":
         model.expire(now_ms)

@@ -22,7 +22,7 @@ from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.mover import Mover
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.cluster.stager import StagingClient
+from tests.simulation.cluster.stager import TransactionClient
 from tests.simulation.cluster.topic_maker import TopicMaker
 from tests.simulation.cluster.visitor import Visitor
 from tests.simulation.machine.node import Node
@@ -98,7 +98,7 @@ class Clients:
         self.growth = Growth(plan.partition_count, GrowthIsCommitted(minutes), sometimes)
         self.crew = Crew(b"")
         """What the members of the group have done."""
-        self.stager: StagingClient | None = None
+        self.stager: TransactionClient | None = None
         """Who writes batches, if the plan has that."""
 
     @property
@@ -265,7 +265,7 @@ class Clients:
 
     def _staging(self, random: Random) -> Callable[[], Program]:
         """Return what makes the same stager run again, so that it goes on where it was."""
-        self.stager = stager = StagingClient(self._plan, random, self._sometimes)
+        self.stager = stager = TransactionClient(self._plan, random, self._sometimes)
 
         def again() -> Program:
             self.employ("stager", stager.stager)

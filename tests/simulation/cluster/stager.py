@@ -8,7 +8,7 @@ import trio
 
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.broker.staging import Contents, Ledger, Stager
+from tests.simulation.broker.transactions import Contents, Ledger, Stager
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
@@ -20,7 +20,7 @@ TOPIC: Final = "staged-life"
 
 
 @final
-class StagingClient:
+class TransactionClient:
     """Goes on, whenever it dies, with the batch it was at, as its next self."""
 
     def __init__(self, plan: ClusterPlan, random: Random, sometimes: Sometimes) -> None:

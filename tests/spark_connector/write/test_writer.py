@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from tests.spark_connector.town import Town
-from tests.spark_connector.write.test_staging import values
+from tests.spark_connector.write.test_transaction import values
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter, abort, commit, stage
 from tidelog.wire.errors import ConfigError, StaleTransactionError, UnknownPartitionError

@@ -90,11 +90,15 @@ def test_brokers_are_drained_replaced_and_taken_out(client: blocking.Client) -> 
 
 def test_names_of_transactions_are_listed(client: blocking.Client) -> None:
     client.admin.create_topic("orders")
-    client.staged("nightly", 7).commit([])
+    client.transaction("nightly", 7).commit([])
 
     (found,) = client.admin.list_transactions()
 
-    assert (found.name, found.last_batch_id, found.open_batch_id) == ("nightly", 7, None)
+    assert (found.name, found.last_transaction_id, found.open_transaction_id) == (
+        "nightly",
+        7,
+        None,
+    )
     assert client.admin.list_transactions(["another"]) == []
 
 

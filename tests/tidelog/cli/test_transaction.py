@@ -14,11 +14,11 @@ Printed = pytest.CaptureFixture[str]
 def write_one_batch_and_open_another(name: str, broker_address: str) -> None:
     async def call(client: Client) -> None:
         await client.admin.create_topic(f"topic-{name}")
-        batch = client.staged(name, 3)
-        async with batch.task() as task:
+        transaction = client.transaction(name, 3)
+        async with transaction.task() as task:
             await task.send_many(f"topic-{name}", [b"a", b"b"])
-        await batch.commit([task.result])
-        async with client.staged(name, 4).task() as task:
+        await transaction.commit([task.result])
+        async with client.transaction(name, 4).task() as task:
             await task.send_many(f"topic-{name}", [b"c"])
 
     ask(broker_address, call)
@@ -35,10 +35,14 @@ def test_names_are_listed_with_the_batch_that_is_open_and_the_last_one(
     assert main.run(["transaction", "list", "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
 
-    assert heading.split()[:3] == ["NAME", "OPEN", "BATCH"]
+    assert heading.split()[:3] == ["NAME", "OPEN", "ID"]
     assert line.split()[:2] == ["nightly", "4"]
     assert line.split()[5:7] == ["3", "complete"]
-    assert (found["name"], found["open_batch_id"], found["last_batch_id"]) == ("nightly", 4, 3)
+    assert (found["name"], found["open_transaction_id"], found["last_transaction_id"]) == (
+        "nightly",
+        4,
+        3,
+    )
     assert found["last_status"] == "complete"
     assert found["begun_at_ms"] < found["expires_at_ms"]
 

@@ -1,11 +1,11 @@
-"""Bugs planted into staged writes, for their lives to catch."""
+"""Bugs planted into transactions, for their lives to catch."""
 
 from collections.abc import Collection
 from typing import Final
 
 from tests.simulation.mutations.mutant import Mutant
-from tidelog.broker.staging import append as appending
-from tidelog.broker.staging.low_watermark import StagingFloors
+from tidelog.broker.transactions import append as appending
+from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.wire.batch.record_batch import BatchHeader
 
@@ -22,7 +22,11 @@ def _check_but_what_was_staged(self: ProducerStates, header: BatchHeader) -> int
 
 
 def _ends_with_the_log(
-    self: StagingFloors, needed: Collection[int], *, log_start_offset: int, log_end_offset: int
+    self: StagingLowWatermark,
+    needed: Collection[int],
+    *,
+    log_start_offset: int,
+    log_end_offset: int,
 ) -> int:
     del self, needed, log_start_offset
     return log_end_offset
@@ -37,6 +41,6 @@ APPENDED_AGAIN: Final = Mutant(
 DROPPED_EARLY: Final = Mutant(
     "staged-dropped-early",
     "what is staged is dropped though its transaction is open",
-    (StagingFloors, "floor", _ends_with_the_log),
+    (StagingLowWatermark, "floor", _ends_with_the_log),
 )
 MUTANTS: Final = (APPENDED_AGAIN, DROPPED_EARLY)

@@ -11,17 +11,19 @@ import trio
 from tests.broker.replication.three_brokers import ThreeBrokers, live, make_topic
 from tests.coordinator.raft_life import until
 from tidelog.client.client import Client
-from tidelog.client.transactions.staging import StagedTask
+from tidelog.client.transactions.transaction import TaskResult
 from tidelog.wire.errors import StaleTransactionError, TidelogError, TransactionGoneError
 
 PARTITIONS = 2
 
 
-async def stage(client: Client, batch_id: int, task: int, *, count: int = 20) -> StagedTask:
+async def stage(client: Client, transaction_id: int, task: int, *, count: int = 20) -> TaskResult:
     """Stage records of one task in all partitions."""
-    async with client.staged("job", batch_id).task() as staging:
+    async with client.transaction("job", transaction_id).task() as staging:
         for partition in range(PARTITIONS):
-            values = [b"%d/%d/%d/%d" % (batch_id, task, partition, each) for each in range(count)]
+            values = [
+                b"%d/%d/%d/%d" % (transaction_id, task, partition, each) for each in range(count)
+            ]
             for first in range(0, count, 4):
                 await staging.send_many("orders", values[first : first + 4], partition=partition)
     return staging.result
@@ -30,8 +32,8 @@ async def stage(client: Client, batch_id: int, task: int, *, count: int = 20) ->
 def expected(batches: dict[int, list[int]], partition: int, count: int = 20) -> list[bytes]:
     """Return what is to be in a partition when these tasks of these batches count, in order."""
     return [
-        b"%d/%d/%d/%d" % (batch_id, task, partition, each)
-        for batch_id, tasks in batches.items()
+        b"%d/%d/%d/%d" % (transaction_id, task, partition, each)
+        for transaction_id, tasks in batches.items()
         for task in tasks
         for each in range(count)
     ]
@@ -74,13 +76,13 @@ def test_nothing_is_seen_before_the_commit_and_then_the_winning_tasks_in_their_o
             await check(brokers, {})
             assert loser.record_count == 2 * 20
 
-            await client.staged("job", 0).commit([last, first])
+            await client.transaction("job", 0).commit([last, first])
             await check(brokers, {0: [3, 1]})
-            await client.staged("job", 0).commit([loser])
-            assert await client.staged("job", 0).abort(), "it is committed, and stays so"
+            await client.transaction("job", 0).commit([loser])
+            assert await client.transaction("job", 0).abort(), "it is committed, and stays so"
             again = await stage(client, 0, 4)
             assert again.places == ()
-            await client.staged("job", 0).commit([again])
+            await client.transaction("job", 0).commit([again])
             await check(brokers, {0: [3, 1]})
             await until(lambda: staged_bytes(brokers) == 0, 30)
 
@@ -94,10 +96,10 @@ def test_what_is_aborted_is_never_seen_and_a_lower_batch_is_refused() -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
             aborted = await stage(client, 5, 1)
-            assert not await client.staged("job", 5).abort()
+            assert not await client.transaction("job", 5).abort()
             with pytest.raises(TransactionGoneError):
-                await client.staged("job", 5).commit([aborted])
-            await client.staged("job", 6).commit([await stage(client, 6, 1)])
+                await client.transaction("job", 5).commit([aborted])
+            await client.transaction("job", 6).commit([await stage(client, 6, 1)])
             with pytest.raises(StaleTransactionError):
                 await stage(client, 5, 2)
             await check(brokers, {6: [1]})
@@ -111,7 +113,7 @@ def test_a_batch_that_nobody_goes_on_with_is_dropped_and_its_commit_refused_as_a
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
-            batch = client.staged("job", 5, timeout=2)
+            batch = client.transaction("job", 5, timeout=2)
             async with batch.task() as task:
                 await task.send_many("orders", [b"late"], partition=0)
                 await trio.sleep(10)  # As long as a task is at it the batch stays open.
@@ -134,12 +136,12 @@ def test_batches_are_there_once_though_leaders_die_while_they_are_appended(seed:
 
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
-            for batch_id in range(6):
-                while batch_id not in committed:
+            for transaction_id in range(6):
+                while transaction_id not in committed:
                     try:
-                        tasks = [await stage(client, batch_id, task) for task in (0, 1)]
-                        await client.staged("job", batch_id).commit(tasks)
-                        committed[batch_id] = [0, 1]
+                        tasks = [await stage(client, transaction_id, task) for task in (0, 1)]
+                        await client.transaction("job", transaction_id).commit(tasks)
+                        committed[transaction_id] = [0, 1]
                     except TidelogError:
                         await trio.sleep(0.5)
 

@@ -1,9 +1,9 @@
-"""Whoever stages batches and commits them, and the ledger of what is to be there at the end.
+"""Whoever stages transactions and commits them, and the ledger of what is to be there at the end.
 
-A writer stages batches by several tasks, does some of it twice, loses interest, aborts, dawdles
-until a batch is too old, and commits until it knows what became of it, now and then with other
-tasks than before. At the end each committed batch is there once: what one commit has named, in its
-order, in every partition; and nothing else is there.
+A writer stages transactions by several tasks, does some of it twice, loses interest, aborts,
+dawdles until a transaction is too old, and commits until it knows what became of it, now and then
+with other tasks than before. At the end each committed transaction is there once: what one commit
+has named, in its order, in every partition; and nothing else is there.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ import trio
 
 from tests.simulation.checkers.book import ViolationError
 from tidelog.client.client import Client
-from tidelog.client.transactions.staging import StagedBatch, StagedTask
+from tidelog.client.transactions.transaction import TaskResult, Transaction
 from tidelog.wire.errors import StagedRecordsLostError, TidelogError, TransactionGoneError
 
 _PATIENCE_S: Final = 15.0
@@ -34,7 +34,7 @@ Contents = dict[int, list[bytes]]
 class Staged(NamedTuple):
     """One task that has ended well."""
 
-    result: StagedTask
+    result: TaskResult
     contents: Contents
 
 
@@ -45,12 +45,12 @@ class Ledger:
     def __init__(self) -> None:
         """Know of nothing."""
         self.asked: dict[bytes, list[Contents]] = {}
-        """What each commit of a batch has named; batches by name and id."""
+        """What each commit of a transaction has named; transactions by name and id."""
         self.committed: dict[bytes, None] = {}
         self.dropped: dict[bytes, None] = {}
         """Those of which it was said that they will never be committed."""
         self.gone_count = 0
-        """How often a commit was refused, as the batch was not open any more."""
+        """How often a commit was refused, as the transaction was not open any more."""
 
     def asking(self, key: bytes, tasks: list[Staged]) -> None:
         """Take note of what is about to be committed."""
@@ -68,7 +68,7 @@ class Ledger:
         """Compare with what is there at the end.
 
         Raises:
-            ViolationError: A batch is lost, there twice or in parts, or should not be there.
+            ViolationError: A transaction is lost, there twice or in parts, or should not be there.
         """
         for problem in self._problems(found):
             raise ViolationError("StagedOnce", problem)
@@ -81,7 +81,7 @@ class Ledger:
                 seen.setdefault(batch, {}).setdefault(partition, []).append(value)
             begins = [each for at, each in enumerate(batches) if at == 0 or batches[at - 1] != each]
             if len(begins) > len(set(begins)):
-                yield f"batches are mixed up in partition {partition}: {begins}"
+                yield f"transactions are mixed up in partition {partition}: {begins}"
         for batch in self.committed:
             if batch not in seen and all(any(each.values()) for each in self.asked[batch]):
                 yield f"{batch!r} is lost"
@@ -91,7 +91,7 @@ class Ledger:
                 yield f"{batch!r} {problem}"
 
     def _problem_of(self, batch: bytes, contents: Contents) -> str:
-        """Return what is wrong with it that this is there of a batch; empty if nothing is."""
+        """Return what is wrong with it that this is there of a transaction; empty if nothing is."""
         if batch in self.dropped:
             return "was dropped, and is there"
         if batch not in self.committed:
@@ -103,7 +103,7 @@ class Ledger:
 
 @final
 class Stager:
-    """Writes one batch after the other; who runs it again goes on with the batch it was at."""
+    """Writes one transaction after the other; run again, it goes on with the last one."""
 
     def __init__(
         self, name: str, random: Random, ledger: Ledger, *, topic: str, partition_count: int
@@ -119,9 +119,9 @@ class Stager:
         self._drawn = 0
 
     async def run(self, client: Client, *, pause_s: float = 0.0) -> None:
-        """Work until told to stop; rest for so long between two batches, on the average.
+        """Work until told to stop; rest for so long between two transactions, on the average.
 
-        The last batch is committed: so none is left that would be kept for an hour.
+        The last transaction is committed: so none is left that would be kept for an hour.
         """
         while not self.should_stop:
             await self._write(client)
@@ -130,14 +130,14 @@ class Stager:
         await self._write(client, is_last=True)
 
     async def _write(self, client: Client, *, is_last: bool = False) -> None:
-        """Do what it takes until it is known what became of a batch."""
+        """Do what it takes until it is known what became of a transaction."""
         timeout_s = self._random.choice(_TIMEOUTS_S)
-        batch = client.staged(self._name, self.count, timeout=timeout_s)
+        batch = client.transaction(self._name, self.count, timeout=timeout_s)
         await self._end(batch, is_wanted=is_last or self._random.random() < _IS_COMMITTED)
         self.count += 1
 
-    async def _end(self, batch: StagedBatch, *, is_wanted: bool) -> None:
-        key = f"{self._name}/{batch.batch_id}".encode()
+    async def _end(self, batch: Transaction, *, is_wanted: bool) -> None:
+        key = f"{self._name}/{batch.transaction_id}".encode()
         tasks: list[Staged] = []
         is_left = self._random.random() < _IS_LEFT
         while True:
@@ -161,19 +161,19 @@ class Stager:
             if self._random.random() < _STAGES_ANEW:
                 tasks = []  # As after a crash of whoever commits.
 
-    async def _commit(self, batch: StagedBatch, key: bytes, tasks: list[Staged]) -> None:
+    async def _commit(self, batch: Transaction, key: bytes, tasks: list[Staged]) -> None:
         if self._random.random() < _DAWDLES:
             await trio.sleep(self._random.uniform(0, _DAWDLES_S))
         self._ledger.asking(key, tasks)
         await batch.commit([task.result for task in tasks])
         self._ledger.committed[key] = None
 
-    async def _abort(self, batch: StagedBatch, key: bytes) -> None:
+    async def _abort(self, batch: Transaction, key: bytes) -> None:
         if await batch.abort():
             raise ViolationError("StagedOnce", f"{key!r} is committed, and nobody asked for it")
         self._ledger.dropped[key] = None
 
-    async def _stage(self, batch: StagedBatch, key: bytes) -> list[Staged]:
+    async def _stage(self, batch: Transaction, key: bytes) -> list[Staged]:
         """Stage with some tasks, of which some lose; return the winners in any order."""
         staged: list[Staged] = []
         for _ in range(self._random.randint(1, 4)):

@@ -10,7 +10,7 @@ from tests.client.worlds import orders_client
 from tidelog.client.client import Client
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.record_validation import OutgoingRecord
-from tidelog.client.transactions.staging import StagedTask
+from tidelog.client.transactions.transaction import TaskResult
 from tidelog.wire.errors import (
     ConfigError,
     InvalidRequestError,
@@ -32,8 +32,8 @@ async def test_records_of_any_kind_are_staged_and_come_as_they_were(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
-        batch = client.staged("job", 0)
-        async with batch.task(ProducerConfig(compression_type="zstd")) as task:
+        transaction = client.transaction("job", 0)
+        async with transaction.task(ProducerConfig(compression_type="zstd")) as task:
             await task.send_many("orders", [b"a", None, b""], keys=[b"k", b"n", b""])
             await task.send_records(
                 "orders",
@@ -41,10 +41,10 @@ async def test_records_of_any_kind_are_staged_and_come_as_they_were(
             )
         assert await values(client) == []
         sent = pickle.loads(pickle.dumps(task.result))
-        assert isinstance(sent, StagedTask)
+        assert isinstance(sent, TaskResult)
         assert sent.record_count == 4
 
-        await batch.commit([sent])
+        await transaction.commit([sent])
 
         async with client.consumer("orders", auto_offset_reset="earliest") as consumer:
             until = await consumer.end_offsets()
@@ -57,12 +57,15 @@ async def test_records_of_any_kind_are_staged_and_come_as_they_were(
 
 async def test_names_are_listed_with_their_batches(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
-        await client.staged("job", 3).commit([])
-        await client.staged("another", 0).commit([])
+        await client.transaction("job", 3).commit([])
+        await client.transaction("another", 0).commit([])
 
         found = await client.admin.list_transactions()
 
-        assert [(each.name, each.last_batch_id) for each in found] == [("another", 0), ("job", 3)]
+        assert [(each.name, each.last_transaction_id) for each in found] == [
+            ("another", 0),
+            ("job", 3),
+        ]
         (job,) = await client.admin.list_transactions(["job", "nobody"])
         assert job == found[1]
         assert job.last_status == TransactionStatus.COMPLETE
@@ -70,16 +73,16 @@ async def test_names_are_listed_with_their_batches(autojump_clock: MockClock) ->
 
 async def test_a_committed_batch_takes_nothing_more_and_says_so(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
-        batch = client.staged("job", 0)
-        await batch.commit([])
-        async with batch.task() as task:
+        transaction = client.transaction("job", 0)
+        await transaction.commit([])
+        async with transaction.task() as task:
             assert task.is_committed
             await task.send_many("orders", [b"a"])
             await task.send_records("orders", [OutgoingRecord("", b"b")])
 
-        await batch.commit([task.result])
+        await transaction.commit([task.result])
 
-        assert await batch.abort()
+        assert await transaction.abort()
         assert await values(client) == []
 
 
@@ -87,20 +90,20 @@ async def test_tasks_of_another_batch_or_of_several_transactions_are_not_committ
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
-        batch = client.staged("job", 0)
-        results: list[StagedTask] = []
+        transaction = client.transaction("job", 0)
+        results: list[TaskResult] = []
         for _ in range(2):
-            async with batch.task() as task:
+            async with transaction.task() as task:
                 await task.send_many("orders", [b"a"])
             results.append(task.result)
             if len(results) == 1:
-                await batch.abort()
+                await transaction.abort()
 
         with pytest.raises(TransactionGoneError, match="begun anew"):
-            await batch.commit(results)
-        with pytest.raises(ConfigError, match="not of batch 1"):
-            await client.staged("job", 1).commit(results)
-        await batch.commit(results[1:])
+            await transaction.commit(results)
+        with pytest.raises(ConfigError, match="not of transaction 1"):
+            await client.transaction("job", 1).commit(results)
+        await transaction.commit(results[1:])
         assert await values(client) == [b"a"]
 
 
@@ -109,10 +112,10 @@ async def test_a_task_that_goes_on_after_its_batch_was_begun_anew_fails(
 ) -> None:
     async with orders_client(autojump_clock) as client:
         await client.admin.create_topic("other")
-        batch = client.staged("job", 0)
-        async with batch.task() as task:
+        transaction = client.transaction("job", 0)
+        async with transaction.task() as task:
             await task.send_many("orders", [b"a"])
-            await batch.abort()
+            await transaction.abort()
             with pytest.raises(TransactionGoneError):
                 await task.send_many("orders", [b"b"])
             with pytest.raises(TransactionGoneError):
@@ -123,43 +126,43 @@ async def test_a_task_that_goes_on_after_its_batch_was_begun_anew_fails(
 
 async def test_a_task_that_fails_has_no_result(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
-        batch = client.staged("job", 0)
-        async with batch.task() as task:
+        transaction = client.transaction("job", 0)
+        async with transaction.task() as task:
             with pytest.raises(UnknownTopicError):
                 await task.send_many("nowhere", [b"a"])
         with pytest.raises(UnknownTopicError):
             _ = task.result
-        left = batch.task()
+        left = transaction.task()
         with pytest.raises(ValueError, match="mine"):
             async with left:
                 raise ValueError("mine")
         with pytest.raises(ConfigError, match="left by an exception"):
             _ = left.result
-        async with batch.task() as early:
+        async with transaction.task() as early:
             with pytest.raises(ConfigError, match="not ended"):
                 _ = early.result
             with pytest.raises(RecordTooLargeError):
                 await early.send_records("orders", [OutgoingRecord("", bytes(2 << 20))])
         with pytest.raises(trio.ClosedResourceError):
-            await batch.task().send_many("orders", [b"a"])
+            await transaction.task().send_many("orders", [b"a"])
 
 
 async def test_what_makes_no_sense_is_refused(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
         with pytest.raises(ConfigError, match="1 s to 24 h"):
-            client.staged("job", 0, timeout=0.5)
-        with pytest.raises(InvalidRequestError, match="batch id"):
-            await client.staged("job", -1).begin()
-        await client.staged("job", 5).commit([])
+            client.transaction("job", 0, timeout=0.5)
+        with pytest.raises(InvalidRequestError, match="transaction id"):
+            await client.transaction("job", -1).begin()
+        await client.transaction("job", 5).commit([])
         with pytest.raises(StaleTransactionError):
-            await client.staged("job", 4).commit([])
+            await client.transaction("job", 4).commit([])
 
 
 async def test_a_batch_stays_open_as_long_as_a_task_is_at_it(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
-        batch = client.staged("job", 0, timeout=10)
-        async with batch.task() as task:
+        transaction = client.transaction("job", 0, timeout=10)
+        async with transaction.task() as task:
             await task.send_many("orders", [b"a"])
             await trio.sleep(60)
-        await batch.commit([task.result])
+        await transaction.commit([task.result])
         assert await values(client) == [b"a"]

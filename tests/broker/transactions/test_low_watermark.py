@@ -4,17 +4,17 @@ from random import Random
 
 import pytest
 
-from tidelog.broker.staging.low_watermark import StagingFloors
+from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 
 
 def test_what_nobody_needs_goes() -> None:
-    floors = StagingFloors(leader_epoch=3, inherited_below=5)
+    floors = StagingLowWatermark(leader_epoch=3, inherited_below=5)
 
     assert floors.floor([], log_start_offset=10, log_end_offset=90) == 90
 
 
 def test_a_log_is_kept_from_where_the_first_transaction_that_is_needed_began() -> None:
-    floors = StagingFloors(leader_epoch=3, inherited_below=5)
+    floors = StagingLowWatermark(leader_epoch=3, inherited_below=5)
     floors.staged(6, 20)
     floors.staged(5, 30)
     floors.staged(6, 40)
@@ -25,7 +25,7 @@ def test_a_log_is_kept_from_where_the_first_transaction_that_is_needed_began() -
 
 
 def test_what_earlier_leaders_took_is_kept_as_long_as_it_may_be_needed() -> None:
-    floors = StagingFloors(leader_epoch=3, inherited_below=5)
+    floors = StagingLowWatermark(leader_epoch=3, inherited_below=5)
     floors.staged(7, 80)
 
     assert floors.floor([4, 7], log_start_offset=10, log_end_offset=90) == 10
@@ -38,7 +38,7 @@ def test_nothing_that_is_needed_is_ever_below_the_floor(seed: int) -> None:
     staged: dict[int, list[int]] = {}
     needed: set[int] = set()
     number, start, end = 1, 0, 0
-    floors = StagingFloors(leader_epoch=0, inherited_below=number)
+    floors = StagingLowWatermark(leader_epoch=0, inherited_below=number)
     for _ in range(300):
         kind = random.choice(["begin", "stage", "stage", "stage", "close", "lead"])
         if kind == "begin":
@@ -52,7 +52,7 @@ def test_nothing_that_is_needed_is_ever_below_the_floor(seed: int) -> None:
         elif kind == "close" and needed:
             needed.discard(random.choice(sorted(needed)))
         elif kind == "lead":
-            floors = StagingFloors(leader_epoch=0, inherited_below=number)
+            floors = StagingLowWatermark(leader_epoch=0, inherited_below=number)
         floor = floors.floor(needed, log_start_offset=start, log_end_offset=end)
         assert start <= floor <= end
         start = floor

@@ -1,4 +1,4 @@
-"""What serves staged writes is put together whole."""
+"""What serves transactions is put together whole."""
 
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
@@ -6,7 +6,7 @@
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tidelog.broker.staging.handlers import StagingHandlers
+from tidelog.broker.transactions.handler_table import TransactionHandlers
 from tidelog.wire.protocol import api
 
 
@@ -16,7 +16,7 @@ async def test_every_api_of_staged_writes_is_served(mock_clock: MockClock) -> No
         clients = broker._dispatcher._clients
         assert clients is not None
 
-        served: StagingHandlers = clients.staging
+        served: TransactionHandlers = clients.staging
 
         assert set(served.slow) == {
             api.BEGIN_TRANSACTION,

@@ -1,4 +1,4 @@
-"""How far the commits of staged writes are in a partition, as the partition itself knows it.
+"""How far the commits of transactions are in a partition, as the partition itself knows it.
 
 Pure: no clock, no I/O. Leaders append what is committed as one producer, whose sequences are the
 number of the commit and the place of the record in it. So a log knows what it has of which commit

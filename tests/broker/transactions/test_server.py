@@ -1,4 +1,4 @@
-"""Staged writes of a broker: taken within limits, appended after whatever, dropped when over."""
+"""Transactions of a broker: taken within limits, appended after whatever, dropped when over."""
 
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
@@ -8,8 +8,8 @@ from trio.testing import MockClock
 
 from tests.broker.asking import create_topic, submit
 from tests.broker.world import World, settle
-from tests.simulation.staged_batches.stagers import begin, commit, replica, stage
-from tidelog.broker.staging import server as staging_server
+from tests.simulation.transactions.stagers import begin, commit, replica, stage
+from tidelog.broker.transactions import server as transaction_server
 from tidelog.wire.errors import LeaderNotAvailableError, OverloadedError, RequestTimedOutError
 from tidelog.wire.messages.transactions import (
     AbortTransactionRequest,
@@ -72,7 +72,7 @@ async def test_a_commit_that_was_decided_before_a_crash_is_carried_out_after_it(
 ) -> None:
     world = World(mock_clock)
     with monkeypatch.context() as held:
-        held.setattr(staging_server.StagingServer, "_look_at", _do_nothing)
+        held.setattr(transaction_server.TransactionServer, "_look_at", _do_nothing)
         async with world.doomed_broker() as broker, world.client() as client:
             topic_id = await create_topic(client)
             number = (await begin(client)).number

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.broker.staging.progress import UNCOMMITTED_MAX, appended_count, sequence_of
+from tidelog.broker.transactions.progress import UNCOMMITTED_MAX, appended_count, sequence_of
 from tidelog.logstore.producer_state import WINDOW_BATCHES
 from tidelog.wire.batch.record_batch import SEQUENCE_END
 

@@ -1,4 +1,4 @@
-"""All staged writes of a broker: taking them, appending what is committed, dropping the rest.
+"""All transactions of a broker: taking them, appending what is committed, dropping the rest.
 
 Shell: owns a task for each partition to which something is to be appended, and one that tells the
 cluster what is done.
@@ -13,8 +13,8 @@ from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.queues.supervision import start_supervised
-from tidelog.broker.staging.append import Appending
-from tidelog.broker.staging.low_watermark import StagingFloors
+from tidelog.broker.transactions.append import Appending
+from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.coordinator.metadata.broker_delta import Delta, Key
 from tidelog.coordinator.metadata.commands import FinishedPart, FinishParts
 from tidelog.coordinator.metadata.transactions import AppendedPart, Transactions
@@ -37,7 +37,7 @@ _DECIDE_TIMEOUT_S: Final = 10.0
 class _Task:
     """One partition to which something is appended; see `broker.queues.supervision`."""
 
-    def __init__(self, server: "StagingServer", name: str, key: Key) -> None:
+    def __init__(self, server: "TransactionServer", name: str, key: Key) -> None:
         self.name = name
         self.number = key[1]
         self._server = server
@@ -48,8 +48,8 @@ class _Task:
 
 
 @final
-class StagingServer:
-    """What a broker does about staged writes.
+class TransactionServer:
+    """What a broker does about transactions.
 
     Invariant: every partition that is led here and to which something is to be appended has a task.
     """
@@ -71,7 +71,7 @@ class StagingServer:
         self._partitions = partitions
         self._flusher = flusher
         self._max_transaction_bytes = max_transaction_bytes_per_partition
-        self._floors: dict[Key, StagingFloors] = {}
+        self._floors: dict[Key, StagingLowWatermark] = {}
         self._running: dict[Key, None] = {}
         self._finished: dict[tuple[int, Key], FinishedPart] = {}
         """Parts that are done, until the cluster knows it."""
@@ -139,13 +139,13 @@ class StagingServer:
 
     # -- dropping -------------------------------------------------------------------------------
 
-    def _floors_of(self, partition: Partition) -> StagingFloors:
+    def _floors_of(self, partition: Partition) -> StagingLowWatermark:
         leader = partition.leader
         assert leader is not None, "it is led here"
         floors, log = self._floors.get(partition.key), partition.log
         has_inherited = log.log_start_offset < log.log_end_offset
         if floors is None or floors.leader_epoch != leader.leader_epoch:
-            floors = self._floors[partition.key] = StagingFloors(
+            floors = self._floors[partition.key] = StagingLowWatermark(
                 leader_epoch=leader.leader_epoch,
                 inherited_below=self._transactions.next_number if has_inherited else 0,
             )

@@ -1,7 +1,8 @@
 """Writing what becomes visible together, once, or never.
 
-Shell. A batch has a name and an id. Tasks stage records for it, wherever they run; one commit names
-the tasks that count. Nobody sees anything before that, and after it everybody sees all of it.
+Shell. A transaction has a name and an id. Tasks stage records for it, wherever they run; one
+commit names the tasks that count. Nobody sees anything before that, and after it everybody sees
+all of it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,16 +37,16 @@ from tidelog.wire.protocol import api
 _STAGING_PREFIX: Final = "staged@"
 """See `docs/protocol.md`: the name of a topic's staging log is this and its own."""
 _RENEWED_IN_PARTS: Final = 4
-"""So many times in its timeout a task says that the batch goes on."""
+"""So many times in its timeout a task says that the transaction goes on."""
 
 
-class StagedTask(msgspec.Struct, frozen=True):
+class TaskResult(msgspec.Struct, frozen=True):
     """What one task has staged; to be given to `commit`. It can be pickled."""
 
     name: str
-    batch_id: int
+    transaction_id: int
     number: int
-    """Of the transaction; 0 if the batch was committed before: nothing was staged then."""
+    """Of the transaction; 0 if the transaction was committed before: nothing was staged then."""
     places: tuple[StagedPlace, ...]
 
     @property
@@ -55,70 +56,79 @@ class StagedTask(msgspec.Struct, frozen=True):
 
 
 @final
-class StagedBatch:
-    """One batch of a name: `client.staged("billing", 17)`. Asks nobody yet."""
+class Transaction:
+    """One transaction of a name: `client.transaction("billing", 17)`. Asks nobody yet."""
 
-    def __init__(self, cluster: ClusterClient, name: str, batch_id: int, *, timeout: float) -> None:
-        """Use `client.staged`."""
+    def __init__(
+        self, cluster: ClusterClient, name: str, transaction_id: int, *, timeout: float
+    ) -> None:
+        """Use `client.transaction`."""
         self.name = name
-        self.batch_id = batch_id
+        self.transaction_id = transaction_id
         self._cluster = cluster
         self._timeout = timeout
 
     @property
     def renewed_after(self) -> float:
-        """Seconds after which somebody who stages says that the batch goes on."""
+        """Seconds after which somebody who stages says that the transaction goes on."""
         return self._timeout / _RENEWED_IN_PARTS
 
-    def task(self, config: ProducerConfig | None = None) -> "StagingTask":
-        """Return a task, which stages records: `async with batch.task() as task`.
+    def task(self, config: ProducerConfig | None = None) -> "TransactionTask":
+        """Return a task, which stages records: `async with transaction.task() as task`.
 
         Args:
             config: How it batches and compresses; acks and idempotence are what they have to be.
         """
-        return StagingTask(self._cluster, self, config or ProducerConfig())
+        return TransactionTask(self._cluster, self, config or ProducerConfig())
 
     async def begin(self, topics: Sequence[str] = ()) -> BeginTransactionReply:
-        """Begin the batch, or say that it goes on. Tasks do this by themselves.
+        """Begin the transaction, or say that it goes on. Tasks do this by themselves.
 
         Raises:
-            StaleTransactionError: A batch with a higher id was begun or committed.
+            StaleTransactionError: A transaction with a higher id was begun or committed.
             UnknownTopicError: There is no such topic.
             TidelogError: Nobody could be asked, or it was refused.
         """
         request = BeginTransactionRequest(
-            self.name, self.batch_id, list(topics), int(self._timeout * 1000)
+            self.name, self.transaction_id, list(topics), int(self._timeout * 1000)
         )
         return await self._cluster.ask_any(api.BEGIN_TRANSACTION, request, is_repeatable=True)
 
-    async def commit(self, tasks: Iterable[StagedTask]) -> None:
+    async def commit(self, tasks: Iterable[TaskResult]) -> None:
         """Let what these tasks have staged become visible, in their order; the rest is dropped.
 
-        All of it is readable when this returns. If the batch was committed before, nothing happens:
-        it may be called again after any failure, also by another process. If cancelled, it may be
-        committed, or not.
+        All of it is readable when this returns. If the transaction was committed before, nothing
+        happens: it may be called again after any failure, also by another process. If cancelled,
+        it may be committed, or not.
 
         Raises:
-            TransactionGoneError: The batch is not open any more, or the tasks are not of one: stage
-                anew. Nothing of it was committed.
-            StaleTransactionError: A batch with a higher id was begun or committed.
+            TransactionGoneError: The transaction is not open any more, or the tasks are not of
+                one: stage anew. Nothing of it was committed.
+            StaleTransactionError: A transaction with a higher id was begun or committed.
             StagedRecordsLostError: It is committed, and somebody accepted the loss of some of it.
             RequestTimedOutError: It may be committed, and not all is known to be readable.
             ConnectionLostError: Nobody knows.
         """
         staged = list(tasks)
-        if any((task.name, task.batch_id) != (self.name, self.batch_id) for task in staged):
-            raise ConfigError(f"a task is not of batch {self.batch_id} of {self.name!r}")
+        if any(
+            (task.name, task.transaction_id) != (self.name, self.transaction_id) for task in staged
+        ):
+            raise ConfigError(
+                f"a task is not of transaction {self.transaction_id} of {self.name!r}"
+            )
         numbers = {task.number for task in staged} - {0}
         if len(numbers) > 1:
             raise TransactionGoneError(
-                f"batch {self.batch_id} of {self.name!r} was begun anew while tasks staged for it;"
+                f"transaction {self.transaction_id} of {self.name!r} was begun anew while"
+                " tasks staged for it;"
                 " stage anew"
             )
         number = numbers.pop() if numbers else (await self.begin()).number
         parts = merged(place for task in staged if task.number for place in task.places)
         patience_ms = int(self._cluster.config.request_timeout * 1000) // 2
-        request = CommitTransactionRequest(self.name, self.batch_id, number, parts, patience_ms)
+        request = CommitTransactionRequest(
+            self.name, self.transaction_id, number, parts, patience_ms
+        )
         await self._cluster.ask_any(api.COMMIT_TRANSACTION, request, is_repeatable=True)
 
     async def abort(self) -> bool:
@@ -127,23 +137,25 @@ class StagedBatch:
         Raises:
             TidelogError: Nobody could be asked.
         """
-        request = AbortTransactionRequest(self.name, self.batch_id, 0)
+        request = AbortTransactionRequest(self.name, self.transaction_id, 0)
         reply = await self._cluster.ask_any(api.ABORT_TRANSACTION, request, is_repeatable=True)
         return reply.is_committed
 
 
 @final
-class StagingTask:
-    """Stages records for a batch; what it was is in `result` when the block has ended well.
+class TransactionTask:
+    """Stages records for a transaction; what it was is in `result` when the block has ended well.
 
     A task that fails is of no further use: another attempt is another task. What it has staged is
     dropped with the next commit or in time.
     """
 
-    def __init__(self, cluster: ClusterClient, batch: StagedBatch, config: ProducerConfig) -> None:
-        """Use `batch.task()`."""
+    def __init__(
+        self, cluster: ClusterClient, transaction: Transaction, config: ProducerConfig
+    ) -> None:
+        """Use `transaction.task()`."""
         self._cluster = cluster
-        self._batch = batch
+        self._transaction = transaction
         self._config = replace(config, acks="all", enable_idempotence=True)
         self._producer: Producer | None = None
         self._number: int | None = None
@@ -151,15 +163,15 @@ class StagingTask:
         self._places = Places()
         self._renewing = trio.CancelScope()
         self._failure: TidelogError | None = None
-        self._result: StagedTask | None = None
+        self._result: TaskResult | None = None
 
     @property
     def is_committed(self) -> bool:
-        """Whether the batch was committed before: nothing more is to be staged, nothing is."""
+        """Whether the transaction was committed before: then nothing is staged."""
         return self._number == 0
 
     @property
-    def result(self) -> StagedTask:
+    def result(self) -> TaskResult:
         """What was staged.
 
         Raises:
@@ -171,14 +183,14 @@ class StagingTask:
             raise ConfigError("the task has not ended: its result is there after the block")
         return self._result
 
-    async def __aenter__(self) -> "StagingTask":
-        """Begin the batch, or go on with it.
+    async def __aenter__(self) -> "TransactionTask":
+        """Begin the transaction, or go on with it.
 
         Raises:
-            StaleTransactionError: A batch with a higher id was begun or committed.
+            StaleTransactionError: A transaction with a higher id was begun or committed.
             TidelogError: Nobody could be asked, or it was refused.
         """
-        self._number = (await self._batch.begin()).number
+        self._number = (await self._transaction.begin()).number
         if self._number:
             self._producer = Producer(self._cluster, self._config, transaction=self._number)
             await self._producer.__aenter__()
@@ -197,9 +209,9 @@ class StagingTask:
             await self._producer.__aexit__(kind, error, traceback)
         if error is None and self._failure is None:
             assert self._number is not None, "it was entered"
-            batch = self._batch
-            self._result = StagedTask(
-                batch.name, batch.batch_id, self._number, self._places.as_tuple()
+            transaction = self._transaction
+            self._result = TaskResult(
+                transaction.name, transaction.transaction_id, self._number, self._places.as_tuple()
             )
         elif self._failure is None:
             self._failure = ConfigError("the task was left by an exception: it has no result")
@@ -215,7 +227,7 @@ class StagingTask:
         """Stage records, and wait until they are safe; see `Producer.send_many`.
 
         Raises:
-            TransactionGoneError: The batch is over, or was begun anew; stage anew.
+            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
             TidelogError: Some failed; the task is of no further use.
         """
         producer = await self._ready(topic)
@@ -235,7 +247,7 @@ class StagingTask:
         """Stage records of one topic with headers, times and partitions of their own.
 
         Raises:
-            TransactionGoneError: The batch is over, or was begun anew; stage anew.
+            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
             TidelogError: Some failed; the task is of no further use.
         """
         producer = await self._ready(topic)
@@ -258,11 +270,11 @@ class StagingTask:
             raise self._failure
         if self._producer is None:
             if self._number is None:
-                raise trio.ClosedResourceError("use 'async with batch.task() as task'")
+                raise trio.ClosedResourceError("use 'async with transaction.task() as task'")
             return None
         if topic not in self._topic_ids:
             try:
-                begun = await self._batch.begin([topic])
+                begun = await self._transaction.begin([topic])
                 self._require_same(begun.number)
             except TidelogError as error:
                 self._failure = error
@@ -273,7 +285,7 @@ class StagingTask:
     def _require_same(self, number: int) -> None:
         if number != self._number:
             raise TransactionGoneError(
-                f"batch {self._batch.batch_id} of {self._batch.name!r} was"
+                f"transaction {self._transaction.transaction_id} of {self._transaction.name!r} was"
                 f" {'begun anew' if number else 'committed'} while this task staged for it"
             )
 
@@ -287,12 +299,12 @@ class StagingTask:
         self._places.add((self._topic_ids[topic], partition), producer_id, offset, count=count)
 
     async def _renew(self) -> None:
-        """Say now and then that the batch goes on."""
+        """Say now and then that the transaction goes on."""
         with self._renewing:
             while True:
-                await trio.sleep(self._batch.renewed_after)
+                await trio.sleep(self._transaction.renewed_after)
                 try:
-                    begun = await self._batch.begin()
+                    begun = await self._transaction.begin()
                     self._require_same(begun.number)
                 except (BrokerError, ConnectionLostError) as error:
                     if isinstance(error, BrokerError) and not error.is_retriable:

@@ -1,4 +1,4 @@
-"""In random lives staged batches are there once and whole, and bugs that break that are caught."""
+"""In random runs transactions are there once and whole; mutations that break that are caught."""
 
 from collections import Counter
 
@@ -7,8 +7,8 @@ import trio
 
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.mutations.mutant import Mutant
-from tests.simulation.staged_batches.mutants import MUTANTS
-from tests.simulation.staged_batches.runs import live_and_suffer
+from tests.simulation.transactions.mutants import MUTANTS
+from tests.simulation.transactions.runs import live_and_suffer
 
 SEED_COUNT = 2
 SEEDS_MAX = 20

@@ -1,4 +1,4 @@
-"""Beginning, committing, aborting and listing transactions of staged writes."""
+"""Beginning, committing, aborting and listing transactions."""
 
 from functools import partial
 from typing import Final, final
@@ -11,7 +11,7 @@ from tidelog.broker.metadata_applier import PartitionKeeper
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.broker.requests.response import Replier
-from tidelog.broker.staging.server import StagingServer
+from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.metadata.broker_delta import Delta
 from tidelog.coordinator.metadata.catalog import TOPIC_ID_SIZE
 from tidelog.coordinator.metadata.commands import (
@@ -52,7 +52,7 @@ class StageHandler:
     """Takes what is staged."""
 
     def __init__(
-        self, env: Env, server: StagingServer, flusher: Flusher, *, waiting: Waiting
+        self, env: Env, server: TransactionServer, flusher: Flusher, *, waiting: Waiting
     ) -> None:
         """Append to the staging logs that `server` finds."""
         self._env = env
@@ -84,7 +84,7 @@ class _Finder:
 
 
 @final
-class TransactionsHandler:
+class TransactionHandler:
     """Has the cluster decide about transactions.
 
     What is cancelled may be carried out, or not; asking again tells.
@@ -108,7 +108,7 @@ class TransactionsHandler:
         return self._cluster.metadata.state.transactions
 
     async def begin(self, request: BeginTransactionRequest) -> BeginTransactionReply:
-        """Begin a batch, or go on with it.
+        """Begin a transaction, or go on with it.
 
         Raises:
             StaleTransactionError: A later one is open or committed.
@@ -121,7 +121,7 @@ class TransactionsHandler:
         ids = [random.randbytes(TOPIC_ID_SIZE) for _ in request.topics]
         answer = await self._decide(
             BeginTransaction(
-                request.name, request.batch_id, request.timeout_ms, request.topics, ids
+                request.name, request.transaction_id, request.timeout_ms, request.topics, ids
             )
         )
         catalog = self._cluster.metadata.state.catalog
@@ -133,7 +133,7 @@ class TransactionsHandler:
         return BeginTransactionReply(answer.number, int(answer.status), topic_ids)
 
     async def commit(self, request: CommitTransactionRequest) -> CommitTransactionReply:
-        """Commit a batch, and wait until all of it is readable.
+        """Commit a transaction, and wait until all of it is readable.
 
         Raises:
             TransactionGoneError: It is not open: nothing of it was or will be committed.
@@ -144,25 +144,29 @@ class TransactionsHandler:
         """
         with trio.move_on_after(min(request.timeout_ms / 1000, _WAIT_S_MAX)):
             answer = await self._decide(
-                CommitTransaction(request.name, request.batch_id, request.number, request.parts)
+                CommitTransaction(
+                    request.name, request.transaction_id, request.number, request.parts
+                )
             )
-            status = await self._wait_done(request.name, request.batch_id)
+            status = await self._wait_done(request.name, request.transaction_id)
             if status is TransactionStatus.LOST:
                 raise StagedRecordsLostError(
-                    f"batch {request.batch_id} of {request.name!r} is committed, but some of it"
+                    f"transaction {request.transaction_id} of {request.name!r} is"
+                    " committed, but some of it"
                     " was lost before it could be appended"
                 )
             return CommitTransactionReply(was_committed=answer.number == 0)
         raise RequestTimedOutError(
-            f"batch {request.batch_id} of {request.name!r} may be committed, and is not known to"
+            f"transaction {request.transaction_id} of {request.name!r} may be committed,"
+            " and is not known to"
             " be readable as a whole; commit it again to know"
         )
 
-    async def _wait_done(self, name: str, batch_id: int) -> TransactionStatus:
-        """Wait until a batch that is committed is readable."""
+    async def _wait_done(self, name: str, transaction_id: int) -> TransactionStatus:
+        """Wait until a transaction that is committed is readable."""
         while True:
             known = self._transactions.names.get(name)
-            if known is None or known.last_batch_id != batch_id:
+            if known is None or known.last_transaction_id != transaction_id:
                 return TransactionStatus.COMPLETE  # Its successor is committed, or long ago.
             status = self._transactions.status_of_last(known)
             if status is not TransactionStatus.COMMITTED:
@@ -170,13 +174,13 @@ class TransactionsHandler:
             await self._has_changed.wait()
 
     async def abort(self, request: AbortTransactionRequest) -> AbortTransactionReply:
-        """Drop a batch, unless it is committed.
+        """Drop a transaction, unless it is committed.
 
         Raises:
             RequestTimedOutError: No majority of the voters is there.
         """
         answer = await self._decide(
-            AbortTransaction(request.name, request.batch_id, request.number)
+            AbortTransaction(request.name, request.transaction_id, request.number)
         )
         return AbortTransactionReply(answer.status in _IS_COMMITTED)
 
@@ -192,13 +196,13 @@ class TransactionsHandler:
         return ListTransactionsReply([self._describe(names[name]) for name in wanted])
 
     def _describe(self, known: TransactionName) -> TransactionDescription:
-        opened, has_last = known.open, known.last_batch_id is not None
+        opened, has_last = known.open, known.last_transaction_id is not None
         return TransactionDescription(
             known.name,
-            None if opened is None else opened.batch_id,
+            None if opened is None else opened.transaction_id,
             None if opened is None else opened.begun_at_ms,
             None if opened is None else opened.deadline_ms,
-            known.last_batch_id,
+            known.last_transaction_id,
             int(self._transactions.status_of_last(known)) if has_last else None,
             known.last_used_ms,
         )

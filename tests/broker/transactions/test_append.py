@@ -9,9 +9,9 @@ from trio.testing import MockClock
 from tests.broker.asking import create_topic
 from tests.broker.world import World
 from tests.logstore.logs import records_in
-from tests.simulation.staged_batches.stagers import begin, replica, stage
+from tests.simulation.transactions.stagers import begin, replica, stage
 from tidelog.broker.server import Broker
-from tidelog.broker.staging.append import Appending
+from tidelog.broker.transactions.append import Appending
 from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.transactions import StagedPiece
 from tidelog.wire.protocol.rpc import RpcConnection

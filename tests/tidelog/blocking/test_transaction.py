@@ -10,17 +10,17 @@ from tidelog.client.producer.record_validation import OutgoingRecord
 def test_a_batch_is_staged_committed_and_never_undone(tmp_path: Path) -> None:
     with broker_in_a_thread(tmp_path) as address, blocking.connect(address) as client:
         client.admin.create_topic("orders", 1)
-        batch = client.staged("job", 0)
-        with batch.task() as task:
+        transaction = client.transaction("job", 0)
+        with transaction.task() as task:
             assert not task.is_committed
             task.send_many("orders", [b"a"], keys=[b"k"])
             task.send_records("orders", [OutgoingRecord("", b"b", partition=0)])
 
-        batch.commit([task.result])
-        batch.commit([task.result])
+        transaction.commit([task.result])
+        transaction.commit([task.result])
 
-        assert batch.abort()
+        assert transaction.abort()
         with client.consumer("orders", auto_offset_reset="earliest") as consumer:
             until = consumer.end_offsets()
             assert [record.value for record in consumer.records(until)] == [b"a", b"b"]
-        assert not client.staged("job", 1).abort()
+        assert not client.transaction("job", 1).abort()

@@ -2,15 +2,15 @@
 
 import pytest
 
-from tests.simulation.broker.staging import Contents, Ledger, Staged
+from tests.simulation.broker.transactions import Contents, Ledger, Staged
 from tests.simulation.checkers.book import ViolationError
-from tidelog.client.transactions.staging import StagedTask
+from tidelog.client.transactions.transaction import TaskResult
 
 FIRST, SECOND = b"job/0", b"job/1"
 
 
 def task(contents: Contents, *, number: int = 7) -> Staged:
-    return Staged(StagedTask("job", 0, number, ()), contents)
+    return Staged(TaskResult("job", 0, number, ()), contents)
 
 
 def ledger(*, committed: bool = True) -> Ledger:

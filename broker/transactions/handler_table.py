@@ -1,4 +1,4 @@
-"""Putting together what serves staged writes."""
+"""Putting together what serves transactions."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Any, final
 
 from tidelog.broker.metadata_applier import PartitionKeeper
 from tidelog.broker.queues.handler_table import QueueContext
-from tidelog.broker.staging.server import StagingServer
-from tidelog.broker.staging.transactions import StageHandler, TransactionsHandler
+from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
+from tidelog.broker.transactions.server import TransactionServer
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 
@@ -16,22 +16,22 @@ SlowHandler = Callable[[Any], Awaitable[object]]
 
 @final
 @dataclass(frozen=True, slots=True)
-class StagingHandlers:
+class TransactionHandlers:
     """What clients that stage are served with."""
 
-    server: StagingServer
+    server: TransactionServer
     """Its `run` must run in a task."""
     stages: StageHandler
     slow: Mapping[Api[Any, Any], SlowHandler]
     """All other APIs; each request runs in a task."""
 
 
-def staging_handlers(
+def transaction_handlers(
     surroundings: QueueContext, keeper: PartitionKeeper, *, max_transaction_bytes_per_partition: int
-) -> StagingHandlers:
-    """Return what serves the staged writes of a broker."""
+) -> TransactionHandlers:
+    """Return what serves the transactions of a broker."""
     env, cluster, flusher = surroundings.env, surroundings.cluster, surroundings.flusher
-    server = StagingServer(
+    server = TransactionServer(
         env,
         surroundings.nursery,
         cluster,
@@ -39,8 +39,8 @@ def staging_handlers(
         flusher=flusher,
         max_transaction_bytes_per_partition=max_transaction_bytes_per_partition,
     )
-    transactions = TransactionsHandler(env, cluster, keeper)
-    return StagingHandlers(
+    transactions = TransactionHandler(env, cluster, keeper)
+    return TransactionHandlers(
         server,
         StageHandler(env, server, flusher, waiting=surroundings.waiting),
         {

@@ -6,9 +6,9 @@ from trio.testing import MockClock
 
 from tests.broker.asking import create_topic
 from tests.broker.world import World, settle
-from tests.simulation.staged_batches.stagers import begin, replica, stage
+from tests.simulation.transactions.stagers import begin, replica, stage
 from tidelog.broker.partitions.log_reader import SliceReader
-from tidelog.broker.staging.pieces import PieceReader, PiecesLostError
+from tidelog.broker.transactions.pieces import PieceReader, PiecesLostError
 from tidelog.wire.errors import LeaderNotAvailableError
 from tidelog.wire.messages.transactions import StagedPiece
 

@@ -1,8 +1,8 @@
 """Appending to one partition what is committed for it: once, whatever happens meanwhile.
 
 Shell without tasks of its own. What the log has already it knows from its producers
-(`broker.staging.progress`), so a leader that takes over, or starts anew, goes on where the last one
-stopped. It begins when all that it found in its log is committed.
+(`broker.transactions.progress`), so a leader that takes over, or starts anew, goes on where the
+last one stopped. It begins when all that it found in its log is committed.
 """
 
 from collections import deque
@@ -14,8 +14,8 @@ from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.requests.commit_wait import Commit
-from tidelog.broker.staging.pieces import PieceReader, PiecesLostError
-from tidelog.broker.staging.progress import UNCOMMITTED_MAX, appended_count, sequence_of
+from tidelog.broker.transactions.pieces import PieceReader, PiecesLostError
+from tidelog.broker.transactions.progress import UNCOMMITTED_MAX, appended_count, sequence_of
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.batch.record_batch import (
     BatchHeader,

@@ -1,6 +1,7 @@
-"""Random lives of staged batches: brokers die, pause, lose their power and each other meanwhile.
+"""Random runs of transactions: brokers die, pause, lose power and each other meanwhile.
 
-What writers do, and what is to be there in the end, is told in `tests.simulation.broker.staging`.
+What writers do, and what is to be there in the end, is told in
+`tests.simulation.broker.transactions`.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ import trio
 
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic
 from tests.coordinator.raft_life import until
-from tests.simulation.broker.staging import Contents, Ledger, Stager
+from tests.simulation.broker.transactions import Contents, Ledger, Stager
 from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import Simulation, World
 from tests.simulation.three_brokers.runs import PARTITION_COUNT, Enemy
@@ -26,7 +27,7 @@ _COUNTED = {"replica_truncated", "staged_part_waits", "staged_records_lost"}
 
 
 def live_and_suffer(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
-    """Live one life; return what happened in it, and how many batches were committed."""
+    """Live one life; return what happened in it, and how many transactions were committed."""
     counts: Counter[str] = Counter()
 
     def observe(node: str, event: str, fields: Mapping[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""Staging records for a batch over plain sockets, and committing it.
+"""Staging records for a transaction over plain sockets, and committing it.
 
 Shell: one caller at a time. A task collects what it is given and stages it round after round: one
 batch for each partition, to all leaders at once. A round waits for disks once, however much it
@@ -39,7 +39,7 @@ from tidelog.wire.messages.transactions import (
 from tidelog.wire.protocol import api
 
 TIMEOUT_S: Final = 3600.0
-"""A batch is dropped if no task has begun it, or gone on with it, for so long."""
+"""A transaction is dropped if no task has begun it, or gone on with it, for so long."""
 _RENEWED_AFTER_S: Final = TIMEOUT_S / 4
 _STAGING_PREFIX: Final = "staged@"
 _ROUND_BYTES: Final = 4 << 20
@@ -61,60 +61,66 @@ class _Round(NamedTuple):
 
 
 def begin(
-    brokers: Brokers, name: str, batch_id: int, *, topics: Sequence[str] = ()
+    brokers: Brokers, name: str, transaction_id: int, *, topics: Sequence[str] = ()
 ) -> BeginTransactionReply:
-    """Begin a batch, or say that it goes on.
+    """Begin a transaction, or say that it goes on.
 
     Raises:
         TidelogError: It is refused, or nobody could be asked.
     """
-    request = BeginTransactionRequest(name, batch_id, list(topics), int(TIMEOUT_S * 1000))
+    request = BeginTransactionRequest(name, transaction_id, list(topics), int(TIMEOUT_S * 1000))
     return brokers.ask_any(api.BEGIN_TRANSACTION, request)
 
 
 def commit(
-    brokers: Brokers, name: str, batch_id: int, *, number: int, places: Iterable[StagedPlace]
+    brokers: Brokers, name: str, transaction_id: int, *, number: int, places: Iterable[StagedPlace]
 ) -> None:
-    """Let what was staged become visible; nothing happens if the batch is committed already.
+    """Let what was staged become visible; nothing happens if it is committed already.
 
     Raises:
         TidelogError: It is refused, or nobody knows; the same again tells.
     """
     patience_ms = brokers.options.request_timeout_ms // 2
-    request = CommitTransactionRequest(name, batch_id, number, merged(places), patience_ms)
+    request = CommitTransactionRequest(name, transaction_id, number, merged(places), patience_ms)
     brokers.ask_any(api.COMMIT_TRANSACTION, request)
 
 
-def abort(brokers: Brokers, name: str, batch_id: int, *, number: int) -> bool:
-    """Drop what was staged; or return that the batch is committed, and stays so.
+def abort(brokers: Brokers, name: str, transaction_id: int, *, number: int) -> bool:
+    """Drop what was staged; or return that it is committed, and stays so.
 
     Raises:
         TidelogError: Nobody could be asked.
     """
-    request = AbortTransactionRequest(name, batch_id, number)
+    request = AbortTransactionRequest(name, transaction_id, number)
     return brokers.ask_any(api.ABORT_TRANSACTION, request).is_committed
 
 
 @final
-class StagingTask:
+class TransactionTask:
     """Stages records of one attempt of a task. One that has failed is of no further use."""
 
     def __init__(
-        self, brokers: Brokers, name: str, batch_id: int, *, codec: Codec, stage_timeout_ms: int
+        self,
+        brokers: Brokers,
+        name: str,
+        transaction_id: int,
+        *,
+        codec: Codec,
+        stage_timeout_ms: int,
     ) -> None:
-        """Begin the batch, or go on with it.
+        """Begin the transaction, or go on with it.
 
         Raises:
-            StaleTransactionError: A batch with a higher id was begun or committed.
+            StaleTransactionError: A transaction with a higher id was begun or committed.
             TidelogError: It is refused, or nobody could be asked.
         """
         self._brokers = brokers
         self._name = name
-        self._batch_id = batch_id
+        self._transaction_id = transaction_id
         self._codec = codec
         self._stage_timeout_ms = stage_timeout_ms
-        self.number = begin(brokers, name, batch_id).number
-        """Of the transaction; 0 if the batch was committed before: nothing is staged then."""
+        self.number = begin(brokers, name, transaction_id).number
+        """Of the transaction; 0 if it was committed before: nothing is staged then."""
         self._begun_at = time.monotonic()
         self._producer_id = 0
         self._counts: dict[str, int] = {}
@@ -147,7 +153,7 @@ class StagingTask:
         for topic in topics:
             if topic not in self._counts:
                 self._end_round()
-                begun = begin(self._brokers, self._name, self._batch_id, topics=[topic])
+                begun = begin(self._brokers, self._name, self._transaction_id, topics=[topic])
                 self._require_same(begun)
                 (self._ids[topic],) = begun.topic_ids
                 staging = _STAGING_PREFIX + topic
@@ -161,12 +167,12 @@ class StagingTask:
         So the next ones are made while brokers make these safe.
 
         Raises:
-            TransactionGoneError: The batch is over.
+            TransactionGoneError: The transaction is over.
             TidelogError: They, or those before, are refused, or nobody could be asked.
         """
         if time.monotonic() - self._begun_at >= _RENEWED_AFTER_S:
             self._end_round()
-            self._require_same(begin(self._brokers, self._name, self._batch_id))
+            self._require_same(begin(self._brokers, self._name, self._transaction_id))
             self._begun_at = time.monotonic()
         now_ms = time.time_ns() // 1_000_000
         for part in records:
@@ -285,6 +291,6 @@ class StagingTask:
     def _require_same(self, begun: BeginTransactionReply) -> None:
         if begun.number != self.number:
             raise TransactionGoneError(
-                f"batch {self._batch_id} of {self._name!r} was"
+                f"transaction {self._transaction_id} of {self._name!r} was"
                 f" {'begun anew' if begun.number else 'committed'} while this task staged for it"
             )

@@ -5,16 +5,18 @@ import pytest
 from tests.spark_connector.town import Town
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.connection.pool import borrowed
-from tidelog.spark_connector.write import staging
+from tidelog.spark_connector.write import transaction
 from tidelog.spark_connector.write.rows import Outgoing
-from tidelog.spark_connector.write.staging import StagingTask
+from tidelog.spark_connector.write.transaction import TransactionTask
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns
 from tidelog.wire.errors import StaleTransactionError, TransactionGoneError, UnknownTopicError
 
 
-def task_of(town: Town, brokers: Brokers, batch_id: int = 0) -> StagingTask:
-    return StagingTask(brokers, town.topic, batch_id, codec=Codec.ZSTD, stage_timeout_ms=30_000)
+def task_of(town: Town, brokers: Brokers, transaction_id: int = 0) -> TransactionTask:
+    return TransactionTask(
+        brokers, town.topic, transaction_id, codec=Codec.ZSTD, stage_timeout_ms=30_000
+    )
 
 
 def outgoing(town: Town, partition: int, *values: bytes) -> Outgoing:
@@ -40,10 +42,10 @@ def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
         assert values(town) == []
 
         for _ in range(2):
-            staging.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
+            transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"a", b"b", b"d", b"e", b"c"]
-        assert staging.abort(brokers, town.topic, 0, number=task.number)
+        assert transaction.abort(brokers, town.topic, 0, number=task.number)
         assert task_of(town, brokers).number == 0
         another = f"{town.topic}-another"
         town.client.admin.create_topic(another)
@@ -58,15 +60,16 @@ def test_a_batch_that_is_aborted_is_gone(town: Town) -> None:
         task.partition_counts([town.topic])
         task.stage([outgoing(town, 0, b"a")])
         places = task.finish()
-        assert not staging.abort(brokers, town.topic, 3, number=task.number)
+        assert not transaction.abort(brokers, town.topic, 3, number=task.number)
 
         task.stage([outgoing(town, 0, b"b")])
         for _ in range(2):
             with pytest.raises(TransactionGoneError):
                 task.finish()
         with pytest.raises(TransactionGoneError):
-            staging.commit(brokers, town.topic, 3, number=task.number, places=places)
-        staging.commit(brokers, town.topic, 4, number=task_of(town, brokers, 4).number, places=[])
+            transaction.commit(brokers, town.topic, 3, number=task.number, places=places)
+        newer = task_of(town, brokers, 4)
+        transaction.commit(brokers, town.topic, 4, number=newer.number, places=[])
         with pytest.raises(StaleTransactionError):
             task_of(town, brokers, 3)
         assert values(town) == []
@@ -86,7 +89,7 @@ def test_a_round_goes_on_after_a_lost_connection(town: Town) -> None:
         task.stage([outgoing(town, 0, b"a")])
         brokers.close()
         task.stage([outgoing(town, 0, b"b")])
-        staging.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
+        transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"a", b"b"]
 
@@ -102,7 +105,7 @@ def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: Town) 
             task.stage([outgoing(town, number % 2, b"%d" % number)])
             task.partition_counts([town.topic, other])
             task.stage([Outgoing(other, 0, Columns(1, values=[b"%d" % number]))])
-        staging.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
+        transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"0", b"2", b"4", b"1", b"3"]
         assert brokers.is_idle
@@ -113,14 +116,14 @@ def test_small_batches_of_many_partitions_go_together_and_in_order(town: Town) -
     size = 300_000
     written = [b"%02d" % number + b"x" * size for number in range(16)]
     with borrowed(town.options().connection) as brokers:
-        task = StagingTask(brokers, town.topic, 0, codec=Codec.NONE, stage_timeout_ms=30_000)
+        task = TransactionTask(brokers, town.topic, 0, codec=Codec.NONE, stage_timeout_ms=30_000)
         task.partition_counts([town.topic])
         sent_before = brokers.sent_count
         for number, value in enumerate(written):
             task.stage([outgoing(town, number % 4, value)])
         places = task.finish()
         sent_count = brokers.sent_count - sent_before
-        staging.commit(brokers, town.topic, 0, number=task.number, places=places)
+        transaction.commit(brokers, town.topic, 0, number=task.number, places=places)
 
         assert sent_count <= 8, "four partitions at a time, and who asks for an identity"
         assert values(town) == [written[number] for at in range(4) for number in range(at, 16, 4)]

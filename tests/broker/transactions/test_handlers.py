@@ -1,11 +1,11 @@
-"""Staged writes as a client of one broker sees them."""
+"""Transactions as a client of one broker sees them."""
 
 import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import create_topic, delete_topic, fetch, submit
 from tests.broker.world import World
-from tests.simulation.staged_batches.stagers import begin, commit, replica, stage
+from tests.simulation.transactions.stagers import begin, commit, replica, stage
 from tidelog.wire.errors import (
     InvalidTopicError,
     StagedRecordsLostError,
@@ -99,7 +99,7 @@ async def test_a_commit_that_names_what_is_not_there_is_said_to_have_lost_it(
         assert world.told("staged_records_lost")
         number = (await begin(client, 1)).number
         piece = await stage(client, replica(broker, "staged@orders"), number, b"c", producer_id=2)
-        await commit(client, number, StagedPart(topic_id, 0, [piece]), batch_id=1)
+        await commit(client, number, StagedPart(topic_id, 0, [piece]), transaction_id=1)
         assert replica(broker).high_watermark == 1
 
 
@@ -107,7 +107,7 @@ async def test_names_are_listed_with_what_is_open_and_what_was_last(mock_clock: 
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await create_topic(client)
-        await commit(client, (await begin(client, 7, name="b")).number, batch_id=7, name="b")
+        await commit(client, (await begin(client, 7, name="b")).number, transaction_id=7, name="b")
         await begin(client, 8, name="b")
         await begin(client, 1, name="a")
 
@@ -117,7 +117,7 @@ async def test_names_are_listed_with_what_is_open_and_what_was_last(mock_clock: 
         ).reply()
 
         assert [
-            (each.name, each.open_batch_id, each.last_batch_id, each.last_status)
+            (each.name, each.open_transaction_id, each.last_transaction_id, each.last_status)
             for each in reply.transactions
         ] == [("a", 1, None, None), ("b", 8, 7, TransactionStatus.COMPLETE)]
         assert [each.name for each in some.transactions] == ["a"]

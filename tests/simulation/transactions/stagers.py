@@ -25,12 +25,12 @@ HOUR_MS = 3_600_000
 
 async def begin(
     client: RpcConnection,
-    batch_id: int = 0,
+    transaction_id: int = 0,
     *topics: str,
     name: str = "job",
     timeout_ms: int = HOUR_MS,
 ) -> BeginTransactionReply:
-    request = BeginTransactionRequest(name, batch_id, list(topics or ["orders"]), timeout_ms)
+    request = BeginTransactionRequest(name, transaction_id, list(topics or ["orders"]), timeout_ms)
     return await submit(client, api.BEGIN_TRANSACTION, request).reply()
 
 
@@ -53,7 +53,7 @@ async def stage(
     producer_id: int = 1,
     sequence: int = 0,
 ) -> StagedPiece:
-    """Stage one batch and return where it is."""
+    """Stage one transaction and return where it is."""
     batch = batch_of(*values, producer_id=producer_id, sequence=sequence)
     request = StageRequest(number, 10_000, [PartitionBatch(*staging.key, len(batch))])
     reply = await submit(client, api.STAGE, request, batch).reply()
@@ -65,7 +65,11 @@ async def stage(
 
 
 async def commit(
-    client: RpcConnection, number: int, *parts: StagedPart, batch_id: int = 0, name: str = "job"
+    client: RpcConnection,
+    number: int,
+    *parts: StagedPart,
+    transaction_id: int = 0,
+    name: str = "job",
 ) -> CommitTransactionReply:
-    request = CommitTransactionRequest(name, batch_id, number, list(parts), 10_000)
+    request = CommitTransactionRequest(name, transaction_id, number, list(parts), 10_000)
     return await submit(client, api.COMMIT_TRANSACTION, request).reply()

@@ -11,7 +11,7 @@ from typing import final
 
 
 @final
-class StagingFloors:
+class StagingLowWatermark:
     """One staging log under one leader."""
 
     def __init__(self, *, leader_epoch: int, inherited_below: int) -> None:

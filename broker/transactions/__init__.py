@@ -1,0 +1,1 @@
+"""Transactions: records staged beside their partitions, appended to them when committed."""
