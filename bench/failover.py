@@ -78,7 +78,7 @@ def _restart(nodes: Nodes, topics: list[str]) -> float:
 
 def _create(nodes: Nodes, topics: list[str], *, but: int | None = None) -> None:
     topics.append(f"topic-{len(topics)}")
-    nodes.ask_any(api.CREATE_TOPIC, CreateTopicRequest(topics[-1], 1, {}), but=but)
+    nodes.call_any(api.CREATE_TOPIC, CreateTopicRequest(topics[-1], 1, {}), but=but)
 
 
 def _lost(nodes: Nodes, topics: list[str]) -> int:

@@ -103,7 +103,7 @@ class Nodes:
         finally:
             connection.close()
 
-    def ask_any(
+    def call_any(
         self, asked: Api[Request, Reply], request: Request, *, but: int | None = None
     ) -> Reply:
         """Return the answer of the first one that has one, however long that takes."""

@@ -238,7 +238,7 @@ def _a_topic(
 ) -> Generator[tuple[socket.socket, Batches]]:
     """Have a topic, and a connection to its leader, to send it `count` batches."""
     settings = {"durability": case.durability}
-    reply = nodes.ask_any(
+    reply = nodes.call_any(
         api.CREATE_TOPIC, CreateTopicRequest(_TOPIC, 1, settings, False, _REPLICAS)
     )
     leader_id = wait_for(lambda: _described(nodes).leader_id)
@@ -249,13 +249,13 @@ def _a_topic(
     yield leader.sock, batches
     leader.check_end_offset(reply.topic_id, (count + _WARM_UP) * record_count)
     leader.close()
-    nodes.ask_any(api.DELETE_TOPIC, DeleteTopicRequest(_TOPIC))
+    nodes.call_any(api.DELETE_TOPIC, DeleteTopicRequest(_TOPIC))
     # Followers remove files later, and freeing some 100 MB would keep the disk from what is next.
     wait_for(lambda: not nodes.has_files_of(_TOPIC) or None)
 
 
 def _described(nodes: Nodes) -> PartitionDescription:
-    (topic,) = nodes.ask_any(api.DESCRIBE_TOPICS, DescribeTopicsRequest([_TOPIC])).topics
+    (topic,) = nodes.call_any(api.DESCRIBE_TOPICS, DescribeTopicsRequest([_TOPIC])).topics
     (partition,) = topic.partitions
     return partition
 

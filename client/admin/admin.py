@@ -204,7 +204,7 @@ class Admin(TopicAdmin):
         Those that nobody knows, or that were not used for seven days, are left out.
         """
         request = ListTransactionsRequest(None if names is None else list(names))
-        reply = await self._cluster.ask_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
+        reply = await self._cluster.call_any(api.LIST_TRANSACTIONS, request, is_repeatable=True)
         return reply.transactions
 
     async def describe_cluster(self, *, with_partitions: bool = False) -> DescribeClusterReply:

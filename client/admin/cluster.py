@@ -103,7 +103,7 @@ async def end_drain(cluster: ClusterClient, node_id: int) -> None:
 async def unregister_broker(cluster: ClusterClient, node_id: int) -> bool:
     """See `Admin.unregister_broker`."""
     request = UnregisterBrokerRequest(node_id)
-    reply = await cluster.ask_controller(api.UNREGISTER_BROKER, request, is_repeatable=True)
+    reply = await cluster.call_controller(api.UNREGISTER_BROKER, request, is_repeatable=True)
     return reply.was_member
 
 
@@ -112,25 +112,25 @@ async def alter_cluster(
 ) -> dict[str, str]:
     """See `Admin.alter_cluster`."""
     request = AlterClusterRequest(changes, resets)
-    return (await cluster.ask_any(api.ALTER_CLUSTER, request, is_repeatable=True)).config
+    return (await cluster.call_any(api.ALTER_CLUSTER, request, is_repeatable=True)).config
 
 
 async def broker_config(cluster: ClusterClient, node_id: int | None) -> DescribeConfigReply:
     """See `Admin.broker_config`."""
     request = DescribeConfigRequest()
     if node_id is None:
-        return await cluster.ask_any(api.DESCRIBE_CONFIG, request, is_repeatable=True)
+        return await cluster.call_any(api.DESCRIBE_CONFIG, request, is_repeatable=True)
 
     async def ask() -> DescribeConfigReply:
         connection = await cluster.connection_to(node_id)
-        return await cluster.ask_once(connection, api.DESCRIBE_CONFIG, request)
+        return await cluster.call_once(connection, api.DESCRIBE_CONFIG, request)
 
     return await cluster.retry(ask, is_repeatable=True)
 
 
 async def _set_drained(cluster: ClusterClient, node_id: int, *, is_drained: bool) -> None:
     request = DrainBrokerRequest(node_id, is_drained)
-    await cluster.ask_any(api.DRAIN_BROKER, request, is_repeatable=True)
+    await cluster.call_any(api.DRAIN_BROKER, request, is_repeatable=True)
 
 
 async def describe_cluster(
@@ -138,7 +138,7 @@ async def describe_cluster(
 ) -> DescribeClusterReply:
     """See `Admin.describe_cluster`."""
     request = DescribeClusterRequest(with_partitions)
-    return await cluster.ask_any(api.DESCRIBE_CLUSTER, request, is_repeatable=True)
+    return await cluster.call_any(api.DESCRIBE_CLUSTER, request, is_repeatable=True)
 
 
 async def elect_leaders(
@@ -148,13 +148,13 @@ async def elect_leaders(
     request = ElectLeadersRequest(_topics(partitions), accept_data_loss)
     # Who is elected may be gone as well when it is asked again: nobody has accepted that loss.
     is_repeatable = not accept_data_loss
-    reply = await cluster.ask_any(api.ELECT_LEADERS, request, is_repeatable=is_repeatable)
+    reply = await cluster.call_any(api.ELECT_LEADERS, request, is_repeatable=is_repeatable)
     return reply.results
 
 
 async def reassign(cluster: ClusterClient, request: ReassignRequest) -> list[PartitionMoved]:
     """See `Admin.reassign` and `Admin.plan_reassignment`."""
-    return (await cluster.ask_any(api.REASSIGN, request, is_repeatable=True)).results
+    return (await cluster.call_any(api.REASSIGN, request, is_repeatable=True)).results
 
 
 def _topics(partitions: PartitionsToElect) -> list[TopicToElect] | None:

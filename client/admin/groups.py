@@ -118,19 +118,19 @@ class OffsetMove:
 async def list_groups(cluster: ClusterClient, states: Iterable[str] | None) -> list[GroupListing]:
     """See `Admin.list_groups`."""
     request = ListGroupsRequest(None if states is None else list(states))
-    return (await cluster.ask_controller(api.LIST_GROUPS, request, is_repeatable=True)).groups
+    return (await cluster.call_controller(api.LIST_GROUPS, request, is_repeatable=True)).groups
 
 
 async def describe_group(cluster: ClusterClient, group_id: str) -> GroupDescription:
     """See `Admin.describe_group`."""
     request = DescribeGroupsRequest([group_id])
-    reply = await cluster.ask_controller(api.DESCRIBE_GROUPS, request, is_repeatable=True)
+    reply = await cluster.call_controller(api.DESCRIBE_GROUPS, request, is_repeatable=True)
     if len(reply.groups) != 1:
         raise WireFormatError(f"{len(reply.groups)} descriptions for one group")
     (found,) = reply.groups
     if found.error is not None:
         raise from_wire(found.error)
-    topics = await cluster.ask_any(api.METADATA, MetadataRequest(None), is_repeatable=True)
+    topics = await cluster.call_any(api.METADATA, MetadataRequest(None), is_repeatable=True)
     return describe(found, {topic.topic_id: topic.name for topic in topics.topics})
 
 
@@ -154,7 +154,7 @@ async def reset_offsets(
 
     async def attempt() -> dict[TopicPartition, OffsetMove]:
         connection = await cluster.controller_connection()
-        reply = await cluster.ask_once(connection, api.RESET_OFFSETS, request)
+        reply = await cluster.call_once(connection, api.RESET_OFFSETS, request)
         return _moves(wanted, reply.results)
 
     # A shift that is carried out twice leads elsewhere.
@@ -165,7 +165,7 @@ async def reset_offsets(
 async def delete_group(cluster: ClusterClient, group_id: str) -> bool:
     """See `Admin.delete_group`."""
     request = DeleteGroupRequest(group_id)
-    reply = await cluster.ask_controller(api.DELETE_GROUP, request, is_repeatable=True)
+    reply = await cluster.call_controller(api.DELETE_GROUP, request, is_repeatable=True)
     return reply.was_there
 
 

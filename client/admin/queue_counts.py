@@ -112,7 +112,7 @@ async def _count(cluster: ClusterClient, queue: QueueDescription) -> MessageCoun
         for node_id, numbers in by_leader.items():
             connection = await cluster.connection_to(node_id)
             request = CountMessagesRequest(queue.queue_id, numbers)
-            counts += (await cluster.ask_once(connection, api.COUNT_MESSAGES, request)).counts
+            counts += (await cluster.call_once(connection, api.COUNT_MESSAGES, request)).counts
     except TidelogError:
         return None
     if any(each.error is not None for each in counts):

@@ -92,12 +92,12 @@ async def _create_on(
         queue.partition_count,
     )
     # What is there already and the same is no error.
-    return await cluster.ask_any(api.CREATE_QUEUE, request, is_repeatable=True)
+    return await cluster.call_any(api.CREATE_QUEUE, request, is_repeatable=True)
 
 
 async def _topic(cluster: ClusterClient, name: str) -> TopicMetadata | None:
     """Return what brokers know of a topic now; `None` if there is none."""
-    reply = await cluster.ask_any(api.METADATA, MetadataRequest([name]), is_repeatable=True)
+    reply = await cluster.call_any(api.METADATA, MetadataRequest([name]), is_repeatable=True)
     cluster.metadata.apply(reply)
     (topic,) = reply.topics
     if topic.error is None:
@@ -113,7 +113,7 @@ async def describe_queues(
 ) -> list[QueueDescription]:
     """See `Admin.describe_queues`."""
     request = DescribeQueuesRequest(None if names is None else list(names))
-    return (await cluster.ask_any(api.DESCRIBE_QUEUES, request, is_repeatable=True)).queues
+    return (await cluster.call_any(api.DESCRIBE_QUEUES, request, is_repeatable=True)).queues
 
 
 async def alter_queue(
@@ -121,7 +121,7 @@ async def alter_queue(
 ) -> dict[str, str]:
     """See `Admin.alter_queue`."""
     request = AlterQueueRequest(name, changes, resets)
-    return (await cluster.ask_any(api.ALTER_QUEUE, request, is_repeatable=True)).config
+    return (await cluster.call_any(api.ALTER_QUEUE, request, is_repeatable=True)).config
 
 
 async def delete_queue(
@@ -129,7 +129,7 @@ async def delete_queue(
 ) -> None:
     """See `Admin.delete_queue`."""
     request = DeleteQueueRequest(name, with_topic, cut_ties)
-    await cluster.ask_any(api.DELETE_QUEUE, request, is_repeatable=False)
+    await cluster.call_any(api.DELETE_QUEUE, request, is_repeatable=False)
 
 
 def name_of_setting(name: str) -> str:

@@ -69,7 +69,7 @@ class TopicAdmin:
         """
         overrides = as_text({**(config or {}), **settings})
         request = CreateTopicRequest(name, partitions, overrides, validate_only, replication_factor)
-        return await self._cluster.ask_any(api.CREATE_TOPIC, request, is_repeatable=validate_only)
+        return await self._cluster.call_any(api.CREATE_TOPIC, request, is_repeatable=validate_only)
 
     async def list_topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
@@ -82,7 +82,7 @@ class TopicAdmin:
             UnknownTopicError: There is no such topic.
         """
         request = DescribeTopicsRequest(None if names is None else list(names))
-        reply = await self._cluster.ask_any(api.DESCRIBE_TOPICS, request, is_repeatable=True)
+        reply = await self._cluster.call_any(api.DESCRIBE_TOPICS, request, is_repeatable=True)
         return reply.topics
 
     async def alter_topic(
@@ -100,7 +100,7 @@ class TopicAdmin:
         """
         request = AlterTopicRequest(name, as_text(set or {}), list(reset))
         # Setting the same twice does no harm.
-        reply = await self._cluster.ask_any(api.ALTER_TOPIC, request, is_repeatable=True)
+        reply = await self._cluster.call_any(api.ALTER_TOPIC, request, is_repeatable=True)
         return reply.config
 
     async def add_partitions(
@@ -124,7 +124,7 @@ class TopicAdmin:
         """
         request = AddPartitionsRequest(name, count, validate_only)
         # The second time there is nothing to do.
-        reply = await self._cluster.ask_any(api.ADD_PARTITIONS, request, is_repeatable=True)
+        reply = await self._cluster.call_any(api.ADD_PARTITIONS, request, is_repeatable=True)
         if not validate_only:
             await self._learn(name, count)
         return reply
@@ -146,7 +146,7 @@ class TopicAdmin:
             UnknownTopicError: There is no such topic.
         """
         request = TopicUsageRequest(None if names is None else list(names))
-        reply = await self._cluster.ask_any(api.TOPIC_USAGE, request, is_repeatable=True)
+        reply = await self._cluster.call_any(api.TOPIC_USAGE, request, is_repeatable=True)
         return reply.topics
 
     async def delete_topic(self, name: str) -> None:
@@ -156,7 +156,7 @@ class TopicAdmin:
             UnknownTopicError: There is no such topic.
         """
         request = DeleteTopicRequest(name)
-        await self._cluster.ask_any(api.DELETE_TOPIC, request, is_repeatable=False)
+        await self._cluster.call_any(api.DELETE_TOPIC, request, is_repeatable=False)
 
     async def delete_records(
         self, topic: str, partition: int, before_offset: int | None
@@ -176,7 +176,7 @@ class TopicAdmin:
                 raise NotLeaderError(f"{topic}/{partition} has no leader now")
             connection = await self._cluster.connection_to(leader_id)
             request = DeleteRecordsRequest(known.topic_id, partition, before_offset)
-            return await self._cluster.ask_once(connection, api.DELETE_RECORDS, request)
+            return await self._cluster.call_once(connection, api.DELETE_RECORDS, request)
 
         # With an offset, the second time changes nothing.
         return await self._cluster.retry(attempt, is_repeatable=before_offset is not None)

@@ -221,7 +221,7 @@ class ClusterClient:
             return known
         raise self._refresh_failure or RequestTimedOutError(f"no broker knows of topic {name!r}")
 
-    async def ask_any(
+    async def call_any(
         self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:
         """Ask any broker, or another one as well if that is slow and does no harm; see `retry`."""
@@ -229,17 +229,17 @@ class ClusterClient:
         async def attempt() -> ReplyType:
             if is_repeatable:
                 return await self._ask_several(asked, request, head_start=_PATIENCE_S)
-            return await self.ask_once(await self.any_connection(), asked, request)
+            return await self.call_once(await self.any_connection(), asked, request)
 
         return await self.retry(attempt, is_repeatable=is_repeatable)
 
-    async def ask_controller(
+    async def call_controller(
         self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:
         """Ask the node that decides for the cluster; see `retry`."""
 
         async def attempt() -> ReplyType:
-            return await self.ask_once(await self.controller_connection(), asked, request)
+            return await self.call_once(await self.controller_connection(), asked, request)
 
         return await self.retry(attempt, is_repeatable=is_repeatable)
 
@@ -282,7 +282,7 @@ class ClusterClient:
                     self.request_refresh(self.metadata.topic_names)
             await trio.sleep(delay)
 
-    async def ask_once(
+    async def call_once(
         self,
         connection: RpcConnection,
         asked: Api[RequestType, ReplyType],
@@ -347,7 +347,7 @@ class ClusterClient:
 
         async def ask(connect: _Connect) -> ReplyType | BrokerError:
             try:
-                return await self.ask_once(await connect(), asked, request)
+                return await self.call_once(await connect(), asked, request)
             except BrokerError as error:
                 if error.is_retriable:
                     raise

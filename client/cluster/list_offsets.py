@@ -47,7 +47,7 @@ async def list_offsets(
         for leader_id, questions in (await _questions_by_leader(cluster, places)).items():
             connection = await cluster.connection_to(leader_id)
             request = ListOffsetsRequest(list(questions.values()))
-            reply = await cluster.ask_once(connection, api.LIST_OFFSETS, request)
+            reply = await cluster.call_once(connection, api.LIST_OFFSETS, request)
             if len(reply.offsets) != len(questions):
                 raise WireFormatError(
                     f"{len(reply.offsets)} offsets for {len(questions)} questions"

@@ -309,7 +309,7 @@ class Sender:
             while (held := self._accumulator.identity_to_renew()) is not None:
                 request = InitProducerRequest(held.producer_id, held.producer_epoch)
                 try:
-                    granted = await self._cluster.ask_any(
+                    granted = await self._cluster.call_any(
                         api.INIT_PRODUCER, request, is_repeatable=True
                     )
                 except FencedProducerError:

@@ -88,7 +88,7 @@ class PartitionCalls:
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
         ) -> Sequence[QueueCounts]:
             request = CountMessagesRequest(queue.queue_id, partitions)
-            reply = await self._cluster.ask_once(connection, api.COUNT_MESSAGES, request)
+            reply = await self._cluster.call_once(connection, api.COUNT_MESSAGES, request)
             return reply.counts
 
         return await self.call_all(ask, is_repeatable=True)
@@ -100,7 +100,7 @@ class PartitionCalls:
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
         ) -> Sequence[QueuePartitionDone]:
             request = PurgeRequest(queue.queue_id, partitions)
-            return (await self._cluster.ask_once(connection, api.PURGE, request)).results
+            return (await self._cluster.call_once(connection, api.PURGE, request)).results
 
         return await self.call_all(ask, is_repeatable=True)
 
@@ -113,7 +113,7 @@ class PartitionCalls:
             done: list[QueuePartitionDone] = []
             for partition in partitions:
                 request = SeekRequest(queue.queue_id, partition, offsets[partition])
-                done += (await self._cluster.ask_once(connection, api.SEEK_QUEUE, request)).results
+                done += (await self._cluster.call_once(connection, api.SEEK_QUEUE, request)).results
             return done
 
         return await self.call_all(ask, is_repeatable=True)
@@ -125,7 +125,7 @@ class PartitionCalls:
             connection: RpcConnection, queue: QueueDescription, partitions: list[int]
         ) -> Sequence[QueuePartitionDone]:
             request = replace(wanted, queue_id=queue.queue_id, partitions=partitions)
-            return (await self._cluster.ask_once(connection, api.REDRIVE, request)).results
+            return (await self._cluster.call_once(connection, api.REDRIVE, request)).results
 
         return await self.call_all(ask, is_repeatable=True)
 
@@ -138,7 +138,7 @@ class PartitionCalls:
         ) -> Sequence[RedriveDescription]:
             nonlocal now_ms
             request = DescribeRedriveRequest(queue.queue_id, partitions)
-            reply = await self._cluster.ask_once(connection, api.DESCRIBE_REDRIVE, request)
+            reply = await self._cluster.call_once(connection, api.DESCRIBE_REDRIVE, request)
             now_ms = reply.now_ms
             return reply.redrives
 

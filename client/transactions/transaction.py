@@ -92,7 +92,7 @@ class Transaction:
         request = BeginTransactionRequest(
             self.name, self.transaction_id, list(topics), int(self._timeout * 1000)
         )
-        return await self._cluster.ask_any(api.BEGIN_TRANSACTION, request, is_repeatable=True)
+        return await self._cluster.call_any(api.BEGIN_TRANSACTION, request, is_repeatable=True)
 
     async def commit(self, tasks: Iterable[TaskResult]) -> None:
         """Let what these tasks have staged become visible, in their order; the rest is dropped.
@@ -129,7 +129,7 @@ class Transaction:
         request = CommitTransactionRequest(
             self.name, self.transaction_id, number, parts, patience_ms
         )
-        await self._cluster.ask_any(api.COMMIT_TRANSACTION, request, is_repeatable=True)
+        await self._cluster.call_any(api.COMMIT_TRANSACTION, request, is_repeatable=True)
 
     async def abort(self) -> bool:
         """Drop what was staged, and return `False`; or do nothing, and return `True`: committed.
@@ -138,7 +138,7 @@ class Transaction:
             TidelogError: Nobody could be asked.
         """
         request = AbortTransactionRequest(self.name, self.transaction_id, 0)
-        reply = await self._cluster.ask_any(api.ABORT_TRANSACTION, request, is_repeatable=True)
+        reply = await self._cluster.call_any(api.ABORT_TRANSACTION, request, is_repeatable=True)
         return reply.is_committed
 
 

@@ -187,11 +187,13 @@ class Brokers:
                 time.sleep(delay_s)
                 self._look_around()
 
-    def ask_any(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+    def call_any(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
         """Ask any broker something that may be asked twice; errors as for `retry`."""
         return self.retry(lambda: self._ask(self.any_link(), asked, request))
 
-    def ask_controller(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+    def call_controller(
+        self, asked: Api[RequestType, ReplyType], request: RequestType
+    ) -> ReplyType:
         """Ask the node that decides for the cluster, likewise."""
 
         def attempt() -> ReplyType:
@@ -213,7 +215,7 @@ class Brokers:
             TidelogError: Nobody could be asked.
         """
         names = None if topics is None else list(topics)
-        return self.ask_any(api.TOPIC_EXTENTS, TopicExtentsRequest(names, with_sizes)).topics
+        return self.call_any(api.TOPIC_EXTENTS, TopicExtentsRequest(names, with_sizes)).topics
 
     def journal_extents(self, journal: str) -> tuple[bytes, list[tuple[int, int] | None]]:
         """Return the id of a journal, and where each of its partitions begins and ends.

@@ -97,7 +97,7 @@ def dead_letter_topic(brokers: Brokers, queue: str) -> str:
 
 def _queue(brokers: Brokers, name: str) -> QueueDescription:
     request = DescribeQueuesRequest([name])
-    (found,) = brokers.ask_any(api.DESCRIBE_QUEUES, request).queues
+    (found,) = brokers.call_any(api.DESCRIBE_QUEUES, request).queues
     return found
 
 

@@ -40,7 +40,7 @@ def commit_group(options: ReadOptions, position: Position) -> None:
     ]
     request = CommitOffsetsRequest(group_id, "", NO_MEMBER_EPOCH, 0, commits)
     with borrowed(options.connection) as brokers:
-        reply = brokers.ask_controller(api.COMMIT_OFFSETS, request)
+        reply = brokers.call_controller(api.COMMIT_OFFSETS, request)
     for result in reply.results:
         if result.error is not None:
             raise from_wire(result.error)

@@ -69,7 +69,7 @@ def begin(
         TidelogError: It is refused, or nobody could be asked.
     """
     request = BeginTransactionRequest(name, transaction_id, list(topics), int(TIMEOUT_S * 1000))
-    return brokers.ask_any(api.BEGIN_TRANSACTION, request)
+    return brokers.call_any(api.BEGIN_TRANSACTION, request)
 
 
 def commit(
@@ -82,7 +82,7 @@ def commit(
     """
     patience_ms = brokers.options.request_timeout_ms // 2
     request = CommitTransactionRequest(name, transaction_id, number, merged(places), patience_ms)
-    brokers.ask_any(api.COMMIT_TRANSACTION, request)
+    brokers.call_any(api.COMMIT_TRANSACTION, request)
 
 
 def abort(brokers: Brokers, name: str, transaction_id: int, *, number: int) -> bool:
@@ -92,7 +92,7 @@ def abort(brokers: Brokers, name: str, transaction_id: int, *, number: int) -> b
         TidelogError: Nobody could be asked.
     """
     request = AbortTransactionRequest(name, transaction_id, number)
-    return brokers.ask_any(api.ABORT_TRANSACTION, request).is_committed
+    return brokers.call_any(api.ABORT_TRANSACTION, request).is_committed
 
 
 @final
@@ -200,7 +200,7 @@ class TransactionTask:
 
     def _encoded(self, at: TopicPartition, part: Outgoing, now_ms: int) -> _Batch:
         if not self._producer_id:
-            granted = self._brokers.ask_any(api.INIT_PRODUCER, InitProducerRequest())
+            granted = self._brokers.call_any(api.INIT_PRODUCER, InitProducerRequest())
             self._producer_id = granted.producer_id
         sequence = self._sequences.get(at, 0)
         count = part.columns.record_count

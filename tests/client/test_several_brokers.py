@@ -256,7 +256,7 @@ async def test_the_controller_is_followed_from_node_to_node(autojump_clock: Mock
             async def ask() -> float:
                 started = trio.current_time()
                 request = ListGroupsRequest()
-                await asking.ask_controller(api.LIST_GROUPS, request, is_repeatable=True)
+                await asking.call_controller(api.LIST_GROUPS, request, is_repeatable=True)
                 return trio.current_time() - started
 
             assert await ask() < 1

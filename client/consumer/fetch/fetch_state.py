@@ -16,15 +16,14 @@ from typing import final
 import msgspec
 
 from tidelog.client.cluster.backoff import Backoff
-from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.offset_reset import is_fetch_retriable, no_position
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
-    NoPositionError,
     WireFormatError,
     from_wire,
 )
@@ -184,10 +183,7 @@ class FetchState:
         """
         for at in self._unplaced:
             if until is None or at in until:
-                raise NoPositionError(
-                    f"{at.topic}/{at.partition} has no position: choose auto_offset_reset="
-                    f"'earliest' or 'latest', or seek"
-                )
+                raise no_position(at)
         place = 0
         while place < len(self._waiting):
             waiting = self._waiting[place]
@@ -424,7 +420,7 @@ class FetchState:
         self._stale_topics.add(state.at.topic)
 
     def _refused(self, state: PartitionFetchState, error: Exception, now: float) -> None:
-        if isinstance(error, (*PASSING_ERRORS, WireFormatError)):
+        if is_fetch_retriable(error):
             state.failure_count += 1
             state.retry_at = now + self._backoff.delay(state.failure_count)
             self._stale_topics.add(state.at.topic)

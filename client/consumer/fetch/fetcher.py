@@ -16,6 +16,7 @@ from typing import NamedTuple, cast, final
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState, Until
 from tidelog.client.consumer.fetch.record import RecordBatch
@@ -24,7 +25,6 @@ from tidelog.client.consumer.fetch.record_iterator import (
     InFlightBatch,
     RecordIterator,
 )
-from tidelog.client.consumer.fetch.replica_choice import follower_to_read
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -410,6 +410,32 @@ class Fetcher:
                 silence = ConnectionLostError(f"node {fetch.node_id} does not answer")
                 self._fetch_state.on_failure(fetch, silence, now)
                 self.pump()
+
+
+def follower_to_read(
+    metadata: MetadataCache, at: TopicPartition, config: ConsumerConfig
+) -> int | None:
+    """Return the follower to read a partition from, `None` to read it from the leader.
+
+    Only in-sync replicas are chosen, as far as the metadata says: the others may lag by any amount.
+    """
+    if config.read_from == "leader":
+        return None
+    leader_id = metadata.leader_of(at.topic, at.partition)
+    known = [
+        node_id
+        for node_id in metadata.in_sync_replicas_of(at.topic, at.partition)
+        if node_id in metadata.brokers
+    ]
+    if config.read_from == "nearest":
+        known = [
+            node_id for node_id in known if metadata.brokers[node_id].rack == config.client_rack
+        ]
+        if leader_id in known:
+            return None
+    followers = sorted(node_id for node_id in known if node_id != leader_id)
+    # Partitions are spread over the followers; all readers of one share what is in its page cache.
+    return followers[at.partition % len(followers)] if followers else None
 
 
 def _always() -> bool:

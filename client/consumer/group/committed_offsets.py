@@ -45,7 +45,7 @@ async def fetch_committed(
     request = FetchOffsetsRequest(
         group_id, [TopicPartitions(one.topic_id, [one.partition]) for one in wanted]
     )
-    reply = await cluster.ask_controller(api.FETCH_OFFSETS, request, is_repeatable=True)
+    reply = await cluster.call_controller(api.FETCH_OFFSETS, request, is_repeatable=True)
     found = {(each.topic_id, each.partition): each for each in reply.offsets}
     return {
         TopicPartition(one.topic, one.partition): _offset(found, one.topic_id, one.partition)
@@ -180,7 +180,7 @@ class CommittedOffsets:
 
         async def attempt() -> CommitOffsetsReply:
             connection = await self._cluster.controller_connection()
-            reply = await self._cluster.ask_once(connection, api.COMMIT_OFFSETS, request)
+            reply = await self._cluster.call_once(connection, api.COMMIT_OFFSETS, request)
             for result in reply.results:
                 error = None if result.error is None else from_wire(result.error)
                 if isinstance(error, RetriableError):  # The end of a log could not be learned.

@@ -13,9 +13,9 @@ from typing import final
 import trio
 
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
-from tidelog.client.cluster.list_offsets import list_positions
 from tidelog.client.config import ConsumerConfig, RebalanceCallback
 from tidelog.client.consumer.fetch.fetcher import Fetcher
+from tidelog.client.consumer.fetch.offset_reset import reset_offsets
 from tidelog.client.consumer.group.committed_offsets import CommittedOffsets
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
@@ -241,12 +241,12 @@ class GroupMember:
         cluster = self._cluster
         if request.member_epoch < JOIN_EPOCH:  # A goodbye, which there is no other chance for.
             with trio.move_on_after(_LEAVE_PATIENCE_S):
-                return await cluster.ask_controller(
+                return await cluster.call_controller(
                     api.GROUP_HEARTBEAT, request, is_repeatable=True
                 )
             raise RequestTimedOutError(f"group {self._group_id} does not hear that a member leaves")
         connection = await cluster.controller_connection()
-        return await cluster.ask_once(
+        return await cluster.call_once(
             connection, api.GROUP_HEARTBEAT, request, patience=_HEARTBEAT_PATIENCE_S
         )
 
@@ -395,10 +395,7 @@ class GroupMember:
                 committed = await self.offsets.fetch(partitions)
                 missing = [at for at, offset in committed.items() if offset is None]
                 found |= {at: offset for at, offset in committed.items() if offset is not None}
-                if missing and reset is not None:
-                    found |= await list_positions(self._cluster, missing, reset)
-                else:
-                    found |= dict.fromkeys(missing)
+                found |= await reset_offsets(self._cluster, missing, reset)
             except _NOT_NOW as error:
                 self._probe(
                     "group.place_unknown",

@@ -84,7 +84,7 @@ class QueueCanceller:
                     raise NotLeaderError(f"nobody serves partition {partition} of the queue now")
                 connection = await self._cluster.connection_to(node_id)
                 request = CancelRequest(queue.queue_id, partition, runs_of(set(offsets)))
-                reply = await self._cluster.ask_once(connection, api.CANCEL, request)
+                reply = await self._cluster.call_once(connection, api.CANCEL, request)
             except (RetriableError, ConnectionLostError, UnknownQueueError) as error:
                 self._queue_metadata.invalidate(queue)
                 in_doubt = (ConnectionLostError, RequestTimedOutError, NotLeaderError)

@@ -111,7 +111,7 @@ class HistoryReader:
             places = (OffsetAt.EARLIEST, OffsetAt.TIMESTAMP, OffsetAt.LATEST)
             questions = [PartitionOffsetAt(queue.queue_id, number, at, since_ms) for at in places]
             request = ListOffsetsRequest(questions)
-            reply = await self._cluster.ask_once(connection, api.LIST_HISTORY_OFFSETS, request)
+            reply = await self._cluster.call_once(connection, api.LIST_HISTORY_OFFSETS, request)
             for each in reply.offsets:
                 if each.error is not None:
                     raise from_wire(each.error)

@@ -250,7 +250,7 @@ class OrderedSender:
     ) -> bytearray:
         """Return a batch under the next sequence of the stream."""
         if stream.identity is None:
-            stream.identity = await self._cluster.ask_any(
+            stream.identity = await self._cluster.call_any(
                 api.INIT_PRODUCER, InitProducerRequest(), is_repeatable=True
             )
             stream.next_sequence = 0
@@ -296,7 +296,7 @@ class OrderedSender:
         asked = SendRequest(request.queue.queue_id, partition, int(timeout * 1000))
         was_ambiguous, request.is_ambiguous = request.is_ambiguous, True
         try:
-            reply = await self._cluster.ask_once(
+            reply = await self._cluster.call_once(
                 connection,
                 api.SEND,
                 asked,

@@ -19,7 +19,7 @@ SEED = Address(*ADDRESS)
 
 async def create_orders(cluster: ClusterClient) -> None:
     request = CreateTopicRequest("orders", 2, {})
-    await cluster.ask_any(api.CREATE_TOPIC, request, is_repeatable=False)
+    await cluster.call_any(api.CREATE_TOPIC, request, is_repeatable=False)
 
 
 async def test_the_leaders_of_a_topic_are_known_once_it_was_asked_for(
@@ -79,7 +79,7 @@ async def test_a_lost_connection_is_made_again(autojump_clock: MockClock) -> Non
         first = await cluster.any_connection()
         first.close()
 
-        reply = await cluster.ask_any(api.METADATA, MetadataRequest(None), is_repeatable=True)
+        reply = await cluster.call_any(api.METADATA, MetadataRequest(None), is_repeatable=True)
 
         assert [broker.node_id for broker in reply.brokers] == [1]
         assert await cluster.any_connection() is not first

@@ -59,7 +59,7 @@ def test_the_leader_of_a_partition_is_found(town: Town, brokers: Brokers) -> Non
 
 
 def test_the_one_that_decides_is_found(brokers: Brokers) -> None:
-    assert brokers.ask_controller(api.LIST_GROUPS, ListGroupsRequest()).groups == []
+    assert brokers.call_controller(api.LIST_GROUPS, ListGroupsRequest()).groups == []
 
 
 def test_a_connection_that_was_lost_is_made_anew(brokers: Brokers) -> None:

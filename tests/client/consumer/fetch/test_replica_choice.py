@@ -4,7 +4,7 @@ import pytest
 
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ConsumerConfig
-from tidelog.client.consumer.fetch.replica_choice import follower_to_read
+from tidelog.client.consumer.fetch.fetcher import follower_to_read
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.messages.session import (
     BrokerAddress,
