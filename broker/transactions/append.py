@@ -19,7 +19,7 @@ from tidelog.broker.transactions.progress import UNCOMMITTED_MAX, appended_count
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.batch.record_batch import (
     BatchHeader,
-    check_produced,
+    check_header,
     has_valid_payload,
     restamp_producer,
 )
@@ -116,13 +116,13 @@ class Appending:
         leader = self._leader()
         leader.require_enough_in_sync(Acks.ALL)
         partition.require_disk()
-        restamp_producer(
+        stamped = restamp_producer(
             batch, producer_id=STAGED_PRODUCER_ID, producer_epoch=0, base_sequence=sequence
         )
-        view = memoryview(batch)
+        check_header(stamped)
         now_ms = self._env.clock.now_ms()
         appended = partition.log.append(
-            view, check_produced(view), leader_epoch=leader.leader_epoch, now_ms=now_ms
+            memoryview(batch), stamped, leader_epoch=leader.leader_epoch, now_ms=now_ms
         )
         assert not appended.is_duplicate, "what is in the log is known"
         self._ends.append(appended.next_offset)

@@ -325,8 +325,8 @@ _BASE_SEQUENCE_AT = 80
 
 def restamp_producer(
     batch: bytearray, *, producer_id: int, producer_epoch: int, base_sequence: int
-) -> None:
-    """Give an encoded batch to another producer identity, in place.
+) -> BatchHeader:
+    """Give an encoded batch to another producer identity, in place; return its new header.
 
     Only for a batch that was never appended under the old identity: under the new one a
     broker cannot know it again.
@@ -334,6 +334,7 @@ def restamp_producer(
     _PRODUCER_FIELDS.pack_into(batch, _PRODUCER_FIELDS_AT, producer_id, producer_epoch)
     _BASE_SEQUENCE.pack_into(batch, _BASE_SEQUENCE_AT, base_sequence)
     _seal(memoryview(batch))
+    return header_of(batch)
 
 
 _FLAGS = struct.Struct("<H")
@@ -351,7 +352,7 @@ def stamp_append_time(batch: memoryview, now_ms: int) -> BatchHeader:
     _FLAGS.pack_into(batch, _FLAGS_AT, flags | FLAG_LOG_APPEND_TIME)
     _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_AT, now_ms, now_ms)
     _seal(batch)
-    return BatchHeader(*_HEADER.unpack_from(batch))
+    return header_of(batch)
 
 
 def _seal(batch: memoryview) -> None:
@@ -417,12 +418,26 @@ def check_produced(batch: memoryview) -> BatchHeader:
         raise InvalidBatchError(
             f"the header says {header.size} bytes, the request brought {len(batch)}"
         )
-    problem = _contradiction(header)
-    if problem is not None:
-        raise InvalidBatchError(problem)
+    check_header(header)
     if not has_valid_payload(header, batch):
         raise CorruptBatchError("the payload of the batch does not match its CRC-32C")
     return header
+
+
+def header_of(batch: bytearray | memoryview) -> BatchHeader:
+    """Return the header of a batch that this process has encoded; nothing is checked."""
+    return BatchHeader(*_HEADER.unpack_from(batch))
+
+
+def check_header(header: BatchHeader) -> None:
+    """Check that the header of a produced batch does not contradict itself.
+
+    Raises:
+        InvalidBatchError: It does.
+    """
+    problem = _contradiction(header)
+    if problem is not None:
+        raise InvalidBatchError(problem)
 
 
 def _contradiction(header: BatchHeader) -> str | None:  # noqa: PLR0911 - one return for each rule

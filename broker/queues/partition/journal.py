@@ -19,7 +19,7 @@ from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.queue_layer.state.snapshots import is_snapshot_due
 from tidelog.wire.batch.batch_columns import decode_columns
-from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch
+from tidelog.wire.batch.record_batch import Columns, encode_batch, header_of
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
     BrokerError,
@@ -344,6 +344,6 @@ class Journal:
         columns = Columns(len(values), values=values)
         batch = memoryview(encode_batch(columns, first_timestamp_ms=now_ms))
         self.partition.log.append(
-            batch, check_produced(batch), leader_epoch=leader.leader_epoch, now_ms=now_ms
+            batch, header_of(batch), leader_epoch=leader.leader_epoch, now_ms=now_ms
         )
         self._bytes_since += sum(map(len, values))
