@@ -24,7 +24,6 @@ from tidelog.broker.handlers.session import SessionHandler
 from tidelog.broker.handlers.topic_extents import TopicExtentsHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
-from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.metadata_applier import PartitionKeeper
 from tidelog.broker.queues.handler_table import QueueContext, queue_handlers
 from tidelog.broker.replication.surroundings import Surroundings
@@ -43,7 +42,6 @@ def serve_clients(
     live_config: LiveConfig,
     keeper: PartitionKeeper,
     *,
-    retention: Retention,
     waiting: Waiting,
     dispatcher: Dispatcher,
 ) -> None:
@@ -61,7 +59,6 @@ def serve_clients(
         flusher,
         waiting,
         offsets,
-        retention,
         config.fetch_max_bytes,
     )
     queues = queue_handlers(queue_surroundings)
@@ -70,7 +67,7 @@ def serve_clients(
         keeper,
         max_transaction_bytes_per_partition=config.max_transaction_bytes_per_partition,
     )
-    for serve in (queues.server.run, queues.loss_watch.run, staging.server.run):
+    for serve in (queues.server.run, queues.retention_warning.run, staging.server.run):
         nursery.start_soon(serve)
     extents = LogExtents(
         cluster.raft,

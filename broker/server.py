@@ -195,7 +195,6 @@ class Broker:
             self._surroundings,
             config,
             keeper,
-            retention=retention,
             waiting=self._waiting,
             dispatcher=self._dispatcher,
         )

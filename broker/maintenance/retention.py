@@ -10,15 +10,14 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.logstore.retention.disk_retention import DiskOutlook, surplus_counts
-from tidelog.logstore.retention.retention import LogFacts
+from tidelog.logstore.retention.disk_retention import surplus_counts
 from tidelog.logstore.segments.segment_deletion import Removal
 from tidelog.wire.env.env import Env
 
 
 @final
 class Retention:
-    """Takes segments out of logs, and knows how near others are to that."""
+    """Takes segments out of logs."""
 
     def __init__(
         self,
@@ -30,51 +29,29 @@ class Retention:
     ) -> None:
         """Look after `partitions`; `config` returns the settings as they are now."""
         self.partitions = partitions
-        self.listeners: list[Callable[[Partition], None]] = []
-        """Told of each log that was looked at, and may begin later than before."""
         self._env = env
         self._config = config
         self._flusher = flusher
         self._wanted: dict[tuple[bytes, int], int] = {}
         """How many segments are to go of which partition, for all take too much together."""
-        self._counted: list[LogFacts] | None = None
-        """Of the logs that take too much together, as they were in this round."""
-        self._disk: DiskOutlook | None = None
 
     def begin_round(self) -> None:
         """Find out what takes too much together."""
         self._wanted.clear()
-        self._disk = self._counted = None
         bytes_max = self._config().log_retention_disk_bytes
-        if bytes_max:
-            counted, self._counted = self._measured()
-            counts = surplus_counts(self._counted, bytes_max=bytes_max)
-            self._wanted = {
-                each.key: count for each, count in zip(counted, counts, strict=True) if count
-            }
-
-    def disk_outlook(self, partition: Partition) -> DiskOutlook | None:
-        """Return how near logs are to going for all take too much together.
-
-        As it was in the last round of maintenance. `None`: nothing limits that, or not this one.
-        """
-        bytes_max = self._config().log_retention_disk_bytes
-        if not bytes_max or not _counts(partition):
-            return None
-        if self._disk is None or self._disk.bytes_max != bytes_max:
-            if self._counted is None:
-                _, self._counted = self._measured()
-            self._disk = DiskOutlook(self._counted, bytes_max=bytes_max)
-        return self._disk
-
-    def _measured(self) -> tuple[list[Partition], list[LogFacts]]:
+        if not bytes_max:
+            return
         now_ms = self._env.clock.now_ms()
         counted = [
             partition
             for partition in self.partitions.all()
             if not partition.is_held and _counts(partition)
         ]
-        return counted, [partition.log.facts(now_ms=now_ms) for partition in counted]
+        logs = [partition.log.facts(now_ms=now_ms) for partition in counted]
+        counts = surplus_counts(logs, bytes_max=bytes_max)
+        self._wanted = {
+            each.key: count for each, count in zip(counted, counts, strict=True) if count
+        }
 
     async def apply(self, partition: Partition, *, now_ms: int) -> None:
         """Delete of a log what is to go."""
@@ -85,8 +62,6 @@ class Retention:
         )
         if removal:
             await self._remove(partition, removal)
-        for listener in self.listeners:
-            listener(partition)
 
     async def _remove(self, partition: Partition, removal: Removal) -> None:
         log = partition.log

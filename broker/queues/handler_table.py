@@ -9,7 +9,6 @@ import trio
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.maintenance.group_commit import Flusher
-from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.queues.handlers.admin import QueueAdministration
 from tidelog.broker.queues.handlers.browse import LookHandler
@@ -17,10 +16,9 @@ from tidelog.broker.queues.handlers.deduplication_windows import SentWindows
 from tidelog.broker.queues.handlers.receive import ReceiveHandler
 from tidelog.broker.queues.handlers.send import SendHandler
 from tidelog.broker.queues.handlers.settle import SettleHandler
-from tidelog.broker.queues.loss_alerts.expiry_alert import LossWatch
-from tidelog.broker.queues.loss_alerts.expiry_forecast import Losses
 from tidelog.broker.queues.partition.journal_retention import Journals
 from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.queues.retention_warning import RetentionWarning
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.broker.requests.response import Replier
 from tidelog.coordinator.node import ClusterNode
@@ -39,7 +37,7 @@ class QueueHandlers:
 
     server: QueueServer
     """Its `run` must run in a task."""
-    loss_watch: LossWatch
+    retention_warning: RetentionWarning
     """The same."""
     sends: SendHandler
     parking: Mapping[Api[Any, Any], ParkingHandler]
@@ -60,7 +58,6 @@ class QueueContext:
     flusher: Flusher
     waiting: Waiting
     offsets: OffsetsHandler
-    retention: Retention
     receive_bytes_max: int
     """Of records, or of a journal, in one reply."""
 
@@ -78,13 +75,12 @@ def queue_handlers(surroundings: QueueContext) -> QueueHandlers:
         offsets=surroundings.offsets,
     )
     windows = SentWindows(server)
-    losses = Losses(surroundings.env, surroundings.retention, surroundings.offsets)
-    administration = QueueAdministration(server, losses, windows)
+    administration = QueueAdministration(server, windows)
     env, journals = surroundings.env, Journals(surroundings.partitions)
     history = FetchHandler(env, journals, waiting, nursery=nursery, fetch_max_bytes=bytes_max)
     return QueueHandlers(
         server,
-        LossWatch(server, surroundings.cluster.metadata, losses),
+        RetentionWarning(server),
         SendHandler(server, windows, surroundings.flusher, waiting=waiting),
         {
             api.RECEIVE: ReceiveHandler(server, waiting, bytes_max=bytes_max).handle,

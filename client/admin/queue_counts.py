@@ -32,17 +32,8 @@ class MessageCounts(msgspec.Struct, frozen=True):
     """On their way to the dead-letter queue, or kept because there is none that takes them."""
     oldest_timestamp_ms: int | None
     """When the oldest one was sent; `None` if there is none."""
-    oldest_goes_in_ms: int | None = None
-    """How long, at the least, until retention by age takes the oldest message of a partition,
-    whether somebody has worked on it or not: that of the queue or that of the topic. `None`, in
-    these three: nothing limits it so, or there is no message."""
-    oldest_goes_in_bytes: int | None = None
-    """What may come in to a partition of the topic until its size, `retention_bytes`, takes it."""
-    oldest_goes_in_disk_bytes: int | None = None
-    """What may come in to all topics of a broker until `log_retention_disk_bytes` takes
-    it there."""
-    oldest_goes_soon: bool = False
-    """Whether less than a tenth is left of one of these limits."""
+    oldest_age_ms: int | None = None
+    """Its age by the clock of its broker (SQS: ApproximateAgeOfOldestMessage)."""
 
 
 @final
@@ -67,16 +58,9 @@ def sum_of(partitions: Iterable[QueueCounts]) -> MessageCounts:
         sum(each.leased for each in counts),
         sum(each.delayed for each in counts),
         sum(each.dead for each in counts),
-        _least(each.oldest_timestamp_ms for each in counts),
-        _least(each.oldest_goes_in_ms for each in counts),
-        _least(each.oldest_goes_in_bytes for each in counts),
-        _least(each.oldest_goes_in_disk_bytes for each in counts),
-        any(each.oldest_goes_soon for each in counts),
+        min((at for each in counts if (at := each.oldest_timestamp_ms) is not None), default=None),
+        max((age for each in counts if (age := each.oldest_age_ms) is not None), default=None),
     )
-
-
-def _least(numbers: Iterable[int | None]) -> int | None:
-    return min((number for number in numbers if number is not None), default=None)
 
 
 async def count_messages(

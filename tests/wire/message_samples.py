@@ -127,10 +127,7 @@ COUNT = (
                 dead=1,
                 oldest_offset=900,
                 oldest_timestamp_ms=1_700_000_000_000,
-                oldest_goes_in_ms=345_600_000,
-                oldest_goes_in_bytes=1 << 30,
-                oldest_goes_in_disk_bytes=0,
-                oldest_goes_soon=True,
+                oldest_age_ms=345_600_000,
             ),
             QueueCounts(0, 0, 0, 0, 0, 0, error=NOT_LEADER),
         ]

@@ -261,15 +261,8 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
     oldest_timestamp_ms: int | None = None
     """Of the oldest message that is left."""
     error: ErrorDetail | None = None
-    oldest_goes_in_ms: int | None = None
-    """How long until the oldest message goes by age, that of the queue or of the topic, deleted or
-    not; at the least. `None` in these: nothing limits it so, or there is no message."""
-    oldest_goes_in_bytes: int | None = None
-    """What may come in to the partition until it goes by `retention_bytes`, at the least."""
-    oldest_goes_in_disk_bytes: int | None = None
-    """What may come in to all topics of the broker until it goes by `log_retention_disk_bytes`."""
-    oldest_goes_soon: bool = False
-    """Whether less than a tenth is left of one of these limits."""
+    oldest_age_ms: int | None = None
+    """Its age by the broker's clock (SQS: ApproximateAgeOfOldestMessage)."""
 
 
 class CountMessagesRequest(msgspec.Struct, frozen=True, array_like=True):

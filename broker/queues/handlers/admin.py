@@ -8,7 +8,6 @@ from typing import final
 import trio
 
 from tidelog.broker.queues.handlers.deduplication_windows import SentWindows
-from tidelog.broker.queues.loss_alerts.expiry_forecast import Losses, MessageLoss
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
@@ -52,11 +51,10 @@ class QueueAdministration:
     A change that is cancelled may be carried out, or not.
     """
 
-    def __init__(self, server: QueueServer, losses: Losses, windows: SentWindows) -> None:
-        """Look after what `server` has; `losses` knows how long it stays."""
+    def __init__(self, server: QueueServer, windows: SentWindows) -> None:
+        """Look after the queues of `server`."""
         self._server = server
         self._windows = windows
-        self._losses = losses
 
     async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
         """Count messages by state."""
@@ -82,13 +80,11 @@ class QueueAdministration:
         core = hosted.core
         visible, leased, delayed, dead = core.state.counts()
         low_water_mark = core.state.low_water_mark
-        oldest, loss = None, MessageLoss()
+        oldest_ms: int | None = None
         if visible or leased or delayed or dead:
             source = hosted.records.partition()
             with suppress(CorruptRecordError):  # Then nobody knows its time.
-                oldest = await self._losses.oldest(source, low_water_mark)
-            if oldest is not None:
-                loss = self._losses.of(oldest, source, hosted.view)
+                oldest_ms = await self._server.offsets.time_at(source, low_water_mark)
         return QueueCounts(
             hosted.number,
             visible,
@@ -96,11 +92,8 @@ class QueueAdministration:
             delayed,
             dead,
             low_water_mark,
-            None if oldest is None else oldest.timestamp_ms,
-            oldest_goes_in_ms=loss.in_ms,
-            oldest_goes_in_bytes=loss.in_bytes,
-            oldest_goes_in_disk_bytes=loss.in_disk_bytes,
-            oldest_goes_soon=loss.is_soon,
+            oldest_ms,
+            oldest_age_ms=None if oldest_ms is None else max(0, hosted.now_ms() - oldest_ms),
         )
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:

@@ -1,4 +1,4 @@
-"""What a broker knows of how near its logs are to losing records."""
+"""Which logs of a broker count against its limit on the disk."""
 
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
@@ -44,46 +44,23 @@ async def test_topics_that_compaction_keeps_and_journals_do_not_count(
         kept = await create_topic(client, "kept", cleanup_policy="compact")
         columns = Columns(1, keys=[b"k"], values=[b"a" * 9000])
         await produce(client, kept, encode_batch(columns, first_timestamp_ms=START_MS))
-        queue = await create_queue(broker)
+        await create_queue(broker)
         await fill(client, topic, 3)
         source = partition_of(broker, topic_of(broker))
 
-        retention = retention_of(world, broker, bytes_max=100_000)
+        retention = retention_of(world, broker, bytes_max=1)
         retention.begin_round()
 
-        outlook = retention.disk_outlook(source)
-        assert outlook is not None
-        assert outlook.bytes_left(0) == 100_000 - source.log.size_bytes
-        assert retention.disk_outlook(partition_of(broker, kept)) is None
-        assert retention.disk_outlook(partition_of(broker, queue)) is None
+        assert set(retention._wanted) == {source.key}
 
 
-async def test_without_a_limit_there_is_nothing_to_know(mock_clock: MockClock) -> None:
+async def test_without_a_limit_nothing_is_deleted_for_the_disk(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
-        topic = await create_topic(client)
+        topic = await create_topic(client, segment_bytes="4KiB")
+        await fill(client, topic, 3)
 
         retention = retention_of(world, broker, bytes_max=0)
         retention.begin_round()
 
-        assert retention.disk_outlook(partition_of(broker, topic)) is None
-
-
-async def test_it_can_be_asked_before_the_first_round_and_tells_of_the_last_one(
-    mock_clock: MockClock,
-) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        topic = await create_topic(client, segment_bytes="4KiB")
-        source = partition_of(broker, topic)
-        retention = retention_of(world, broker, bytes_max=100_000)
-
-        before = retention.disk_outlook(source)
-        await fill(client, topic, 2)
-        assert retention.disk_outlook(source) is before
-        retention.begin_round()
-        after = retention.disk_outlook(source)
-
-        assert before is not None
-        assert after is not None
-        assert before.bytes_left(0) > after.bytes_left(0)
+        assert retention._wanted == {}

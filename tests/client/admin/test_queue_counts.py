@@ -14,22 +14,13 @@ from tidelog.wire.messages.queues import QueueCounts
 
 def test_counts_of_partitions_are_added_and_the_oldest_message_is_the_oldest_of_all() -> None:
     counts = [
-        QueueCounts(0, 1, 2, 3, 4, 100, 5000),
-        QueueCounts(1, 10, 20, 30, 40, 100, 4000),
+        QueueCounts(0, 1, 2, 3, 4, 100, 5000, oldest_age_ms=2000),
+        QueueCounts(1, 10, 20, 30, 40, 100, 4000, oldest_age_ms=3000),
         QueueCounts(2, 0, 0, 0, 0, 7),
     ]
 
-    assert sum_of(counts) == MessageCounts(11, 22, 33, 44, 4000)
+    assert sum_of(counts) == MessageCounts(11, 22, 33, 44, 4000, 3000)
     assert sum_of(counts[2:]) == MessageCounts(0, 0, 0, 0, None)
-
-
-def test_of_what_is_left_of_several_partitions_the_least_counts() -> None:
-    one = QueueCounts(0, 1, 0, 0, 0, 100, 5000, None, 700, None, 80)
-    two = QueueCounts(1, 1, 0, 0, 0, 100, 5000, None, 600, 9, 90, oldest_goes_soon=True)
-    none = QueueCounts(2, 0, 0, 0, 0, 7)
-
-    assert sum_of([one, two, none]) == MessageCounts(2, 0, 0, 0, 5000, 600, 9, 80, True)
-    assert sum_of([one]) == MessageCounts(1, 0, 0, 0, 5000, 700, None, 80, False)
 
 
 async def test_queues_are_described_with_their_messages(autojump_clock: MockClock) -> None:

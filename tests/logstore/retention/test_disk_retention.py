@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.logstore.retention.disk_retention import DiskOutlook, surplus_counts
+from tidelog.logstore.retention.disk_retention import surplus_counts
 from tidelog.logstore.retention.retention import ActiveFacts, LogFacts, SegmentFacts
 
 
@@ -55,35 +55,3 @@ def test_as_much_goes_as_must_and_not_a_segment_more(
 
 def _times(facts: LogFacts) -> list[int]:
     return [each.newest_ms for each in facts.sealed]
-
-
-def test_a_segment_that_grows_goes_at_the_earliest_behind_all_that_are_sealed() -> None:
-    outlook = DiskOutlook([log(1, 2), log(3)], bytes_max=1000)
-
-    assert outlook.bytes_left(None) == 1000 - 400 + 300
-    assert outlook.bytes_left(1) == 600
-    assert outlook.bytes_left(3) == 800
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=6), min_size=1, max_size=6),
-    st.integers(0, 4000),
-    st.data(),
-)
-def test_a_segment_stays_until_so_much_has_come_in(
-    newest: list[list[int]], bytes_max: int, data: st.DataObject
-) -> None:
-    unique = [[100 * age + at for age in each] for at, each in enumerate(newest)]
-    logs = [log(*each) for each in unique]
-    place = data.draw(st.integers(0, len(logs) - 1))
-    number = data.draw(st.integers(0, len(unique[place]) - 1))
-
-    left = DiskOutlook(logs, bytes_max=bytes_max).bytes_left(max(unique[place][: number + 1]))
-
-    def gone(more_bytes: int) -> bool:
-        more = LogFacts([], ActiveFacts(0, 0, more_bytes, None))
-        return surplus_counts([*logs, more], bytes_max=bytes_max)[place] > number
-
-    assert left == 0 or not gone(left)
-    has_older_before = max(unique[place][:number], default=-1) >= unique[place][number]
-    assert gone(left + 1) or has_older_before

@@ -18,13 +18,10 @@ from tidelog.cli.output.tables import counted, print_json, print_settings
 from tidelog.cli.queue import admin as queue_care
 from tidelog.cli.queue import messages as queue_messages
 from tidelog.cli.queue.history import history
-from tidelog.cli.queue.retention_view import loss_text
 from tidelog.cli.queue.send import send
 from tidelog.cli.queue.view import print_queue, print_queues, queue_as_json
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.client import Client
-from tidelog.wire.env.real_env import RealClock
-from tidelog.wire.messages.topics import TopicDescription
 
 
 @click.group(cls=OrderedGroup)
@@ -95,7 +92,7 @@ def create(
 
     created = ask(broker, call)
     if as_json:
-        print_json(queue_as_json(created, now_ms=RealClock().now_ms()))
+        print_json(queue_as_json(created))
     else:
         partitions = counted(len(created.partitions), "partition")
         click.echo(f"created queue {name} on topic {created.topic} with {partitions}")
@@ -115,11 +112,11 @@ def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
     """List all queues, and how many messages they have."""
     queues = ask(broker, lambda client: client.admin.describe_queues(with_counts=with_counts))
     if as_json:
-        print_json([queue_as_json(described, now_ms=RealClock().now_ms()) for described in queues])
+        print_json([queue_as_json(described) for described in queues])
     elif not queues:
         click.echo("there are no queues yet; `tidelog queue create NAME` makes one", err=True)
     else:
-        print_queues(queues, now_ms=RealClock().now_ms(), with_counts=with_counts)
+        print_queues(queues, with_counts=with_counts)
 
 
 @queue.command(epilog=examples("tidelog queue describe payments"))
@@ -127,24 +124,17 @@ def list_all(with_counts: bool, broker: str, as_json: bool) -> None:
 @broker_option
 @json_option
 def describe(name: str, broker: str, as_json: bool) -> None:
-    """Show how many messages a queue has, when they go, its settings, and who serves it."""
+    """Show message counts, settings and partitions of a queue."""
 
-    async def call(client: Client) -> tuple[DescribedQueue, TopicDescription]:
+    async def call(client: Client) -> DescribedQueue:
         (described,) = await client.admin.describe_queues([name], with_counts=True)
-        (topic,) = await client.admin.describe_topics([described.topic])
-        return described, topic
+        return described
 
-    described, topic = ask(broker, call)
-    now_ms = RealClock().now_ms()
+    described = ask(broker, call)
     if as_json:
-        in_ms = None if described.counts is None else described.counts.oldest_goes_in_ms
-        oldest_goes_ms = None if in_ms is None else now_ms + in_ms
-        print_json(queue_as_json(described, now_ms=now_ms) | {"oldest_goes_ms": oldest_goes_ms})
-        return
-    loss = loss_text(described, topic.config)
-    print_queue(described, loss, now_ms=now_ms)
-    if described.counts is not None and described.counts.oldest_goes_soon:
-        click.echo(f"warning: the oldest message goes {loss}", err=True)
+        print_json(queue_as_json(described))
+    else:
+        print_queue(described)
 
 
 @queue.command(
@@ -179,7 +169,7 @@ def alter(
 
     altered = ask(broker, call)
     if as_json:
-        print_json(queue_as_json(altered, now_ms=RealClock().now_ms()))
+        print_json(queue_as_json(altered))
     else:
         print_settings(altered.config, altered.config_overrides, "queue")
 

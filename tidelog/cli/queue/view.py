@@ -14,8 +14,8 @@ _UNKNOWN: object = None
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START")
 
 
-def queue_as_json(queue: DescribedQueue, *, now_ms: int) -> dict[str, object]:
-    """Return everything about a queue; the age of messages is that at `now_ms`."""
+def queue_as_json(queue: DescribedQueue) -> dict[str, object]:
+    """Return everything about a queue."""
     counts = queue.counts
     return {
         "name": queue.name,
@@ -35,11 +35,7 @@ def queue_as_json(queue: DescribedQueue, *, now_ms: int) -> dict[str, object]:
             "delayed": counts.delayed,
             "dead": counts.dead,
             "oldest_timestamp_ms": counts.oldest_timestamp_ms,
-            "oldest_age_ms": _age_ms(counts, now_ms),
-            "oldest_goes_in_ms": counts.oldest_goes_in_ms,
-            "oldest_goes_in_bytes": counts.oldest_goes_in_bytes,
-            "oldest_goes_in_disk_bytes": counts.oldest_goes_in_disk_bytes,
-            "oldest_goes_soon": counts.oldest_goes_soon,
+            "oldest_age_ms": counts.oldest_age_ms,
         },
         "partitions": [
             {
@@ -55,24 +51,24 @@ def queue_as_json(queue: DescribedQueue, *, now_ms: int) -> dict[str, object]:
     }
 
 
-def print_queues(queues: Sequence[DescribedQueue], *, now_ms: int, with_counts: bool) -> None:
-    """Print one line for each queue; the age of messages is that at `now_ms`."""
+def print_queues(queues: Sequence[DescribedQueue], *, with_counts: bool) -> None:
+    """Print one line for each queue."""
     rows: list[tuple[object, ...]] = []
     for queue in queues:
         row: list[object] = [queue.name, queue.topic, _kind(queue), len(queue.partitions)]
         if with_counts:
-            row += _counts(queue.counts, now_ms).values()
+            row += _counts(queue.counts).values()
         rows.append((*row, queue.config["dead_letter_queue"]))
     counts = [name.upper() for name in _COUNTS] if with_counts else []
     columns = ["QUEUE", "TOPIC", "KIND", "PARTITIONS", *counts, "DEAD LETTERS TO"]
     print_table(columns, rows, right=(*_NUMBERS, *counts))
 
 
-def _counts(counts: MessageCounts | None, now_ms: int) -> dict[str, object]:
+def _counts(counts: MessageCounts | None) -> dict[str, object]:
     """Return what is known of the messages of a queue, in the order in which it is shown."""
     if counts is None:
         return dict.fromkeys(_COUNTS, _UNKNOWN)
-    age_ms = _age_ms(counts, now_ms)
+    age_ms = counts.oldest_age_ms
     return {
         "visible": counts.visible,
         "leased": counts.leased,
@@ -82,16 +78,8 @@ def _counts(counts: MessageCounts | None, now_ms: int) -> dict[str, object]:
     }
 
 
-def _age_ms(counts: MessageCounts, now_ms: int) -> int | None:
-    sent_ms = counts.oldest_timestamp_ms
-    return None if sent_ms is None else max(0, now_ms - sent_ms)
-
-
-def print_queue(queue: DescribedQueue, loss: str | None = None, *, now_ms: int) -> None:
-    """Print identity, messages, settings and partitions of a queue.
-
-    `loss` says when its oldest message goes.
-    """
+def print_queue(queue: DescribedQueue) -> None:
+    """Print identity, messages, settings and partitions of a queue."""
     print_facts(
         {
             "queue": queue.name,
@@ -103,10 +91,7 @@ def print_queue(queue: DescribedQueue, loss: str | None = None, *, now_ms: int) 
         }
     )
     click.echo()
-    messages = _counts(queue.counts, now_ms)
-    if loss is not None:
-        messages["oldest goes"] = loss
-    print_facts(messages)
+    print_facts(_counts(queue.counts))
     click.echo()
     print_settings(queue.config, queue.config_overrides, "queue")
     click.echo()

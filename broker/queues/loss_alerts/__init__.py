@@ -1,1 +1,0 @@
-"""Warnings before retention deletes messages that no consumer has received."""
