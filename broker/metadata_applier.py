@@ -13,7 +13,7 @@ from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.replication.role_transitions import Roles
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import Delta, Key
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
@@ -44,7 +44,7 @@ class PartitionKeeper:
     def __init__(
         self,
         env: Env,
-        metadata: ReplicatedMetadata,
+        metadata: ReplicatedState,
         partitions: Partitions,
         *,
         flusher: Flusher,

@@ -38,7 +38,7 @@ from tidelog.broker.replication.role_transitions import Roles
 from tidelog.broker.replication.surroundings import Surroundings
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.coordinator.bootstrap.open_node import open_node
-from tidelog.coordinator.controller.broker_lifecycle import BrokerPlace, Registration
+from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.segments.file_cache import FileCache
@@ -108,7 +108,7 @@ class Broker:
         self._registering = trio.CancelScope()
         self._has_left_cluster = trio.Event()
         self._cluster: ClusterNode | None = None
-        self._registration: Registration | None = None
+        self._lifecycle: BrokerLifecycle | None = None
         self._partitions: Partitions | None = None
         self._roles: Roles | None = None
         self._scrubber: Scrubber | None = None
@@ -156,21 +156,21 @@ class Broker:
         )
         self._nursery.start_soon(self._acceptor.run)
         cluster = await self._enter_cluster()
-        registration = self._make_registration(cluster)
-        await registration.register()
+        lifecycle = self._make_lifecycle(cluster)
+        await lifecycle.register()
         self._dispatcher.waiting_for = "it is opening its logs"
         partitions = Partitions(
             self._env,
             self._directory,
             self._files,
             state=lambda: cluster.metadata.state,
-            may_lead=registration.may_lead,
+            may_lead=lifecycle.may_lead,
         )
         self._surroundings = Surroundings(
             self._env,
             self._nursery,
             cluster,
-            registration,
+            lifecycle,
             partitions,
             self._flusher,
             self._config.replica_lag_time_max_ms,
@@ -201,7 +201,7 @@ class Broker:
         self._look_after(config, retention, keeper, roles=roles)
         await roles.unfit.give_up_damaged()
         await partitions.settle_doubts()
-        await registration.beat()
+        await lifecycle.heartbeat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 
     def _look_after(
@@ -273,16 +273,16 @@ class Broker:
             for broker in cluster.metadata.state.brokers.values()
             if broker.node_id != cluster.node_id and not broker.is_fenced
         ]
-        if others and self._registration is not None:
-            await self._registration.leave(timeout_s=_LEAVING_S)
-            await cluster.hand_over()
+        if others and self._lifecycle is not None:
+            await self._lifecycle.controlled_shutdown(timeout_s=_LEAVING_S)
+            await cluster.transfer_leadership()
 
     async def _leave(self, cluster: ClusterNode, partitions: Partitions) -> None:
         self._registering.cancel()
         self._coordinating.cancel()
         await self._has_left_cluster.wait()
-        assert self._registration is not None
-        broker_epoch = self._registration.broker_epoch
+        assert self._lifecycle is not None
+        broker_epoch = self._lifecycle.broker_epoch
         try:
             await cluster.raft.aclose()
             for partition in partitions.all():
@@ -324,9 +324,9 @@ class Broker:
                 api.DESCRIBE_CLUSTER: ClusterHandler(cluster).describe,
             },
             {
-                api.DECIDE: cluster.submission.decide,
-                api.HEARTBEAT: cluster.submission.take_heartbeat,
-                api.JOIN: cluster.submission.join,
+                api.DECIDE: cluster.command_client.decide,
+                api.HEARTBEAT: cluster.command_client.take_heartbeat,
+                api.JOIN: cluster.command_client.join,
             },
         )
         self._dispatcher.waiting_for = "a majority of the cluster's nodes must be there"
@@ -357,9 +357,9 @@ class Broker:
 
     async def _stay_registered(self) -> None:
         """Have the cluster know that this broker lives, until it stops."""
-        assert self._registration is not None
+        assert self._lifecycle is not None
         with self._registering:
-            await self._registration.run()
+            await self._lifecycle.run()
 
     async def _end_if_it_fails(self, run: Callable[[], Awaitable[None]]) -> None:
         """End this broker if something says that it must not go on."""
@@ -370,9 +370,9 @@ class Broker:
             self.failure = error
             self._nursery.cancel_scope.cancel()
 
-    def _make_registration(self, cluster: ClusterNode) -> Registration:
+    def _make_lifecycle(self, cluster: ClusterNode) -> BrokerLifecycle:
         host, port = self._reached_at()
-        place = BrokerPlace(
+        info = BrokerInfo(
             cluster.node_id,
             self._directory.identity.disk_id,
             host,
@@ -380,15 +380,15 @@ class Broker:
             self._config.broker_rack,
             self._directory.clean_stop_epoch,
         )
-        self._registration = Registration(
+        self._lifecycle = BrokerLifecycle(
             self._env,
-            cluster.submission,
+            cluster.command_client,
             cluster.metadata,
-            place=place,
+            info=info,
             cluster_id=cluster.raft.cluster_id,
             is_only_voter=lambda: cluster.raft.is_only_voter,
         )
-        return self._registration
+        return self._lifecycle
 
     def _reached_at(self) -> tuple[str, int]:
         """Return where other brokers, and the clients that ask them, reach this one."""

@@ -11,9 +11,9 @@ import trio
 
 from tidelog.coordinator.bootstrap.open_node import Found
 from tidelog.coordinator.controller.address_book import AddressBook
-from tidelog.coordinator.controller.command_client import Submission
+from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.controller import Controller
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import Delta
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.raft.errors import ProposalRefusedError
@@ -70,7 +70,7 @@ class ClusterNode:
         self.raft = found.node
         self.node_id = found.node.identity.node_id
         name = f"node {self.node_id}"
-        self.metadata = ReplicatedMetadata(env, self.raft)
+        self.metadata = ReplicatedState(env, self.raft)
         self.raft.on_role(self.metadata.role_changed)
         self.addresses = AddressBook(addresses, lambda: self.metadata.state)
         address_of = self.addresses.address_of
@@ -83,7 +83,7 @@ class ClusterNode:
         self.peers = PeerClient(env, nursery, name=name, address_of=address_of)
         # They may have moved, all at once, since they were registered.
         self._peers_by_configuration = PeerClient(env, nursery, name=name, address_of=addresses.get)
-        self.submission = Submission(
+        self.command_client = CommandClient(
             self.raft, self.metadata, self.controller, peers=self.peers, addresses=self.addresses
         )
 
@@ -186,7 +186,7 @@ class ClusterNode:
         elif now - self._refused_at > _OLD_SESSION_S:
             raise error
 
-    async def hand_over(self) -> None:
+    async def transfer_leadership(self) -> None:
         """Let another voter lead the cluster, if this node does and there is one that can."""
         brokers = self.metadata.state.brokers
         with trio.move_on_after(_HANDOVER_S):

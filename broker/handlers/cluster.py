@@ -94,7 +94,7 @@ class ClusterHandler:
             # Should this be carried out twice, it is once that the loss was accepted.
             epochs = [0 if each is None else each.leader_epoch for each in before]
             command = ElectLeaders(some, request.accept_data_loss, epochs)
-            reply = await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+            reply = await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
             assert isinstance(reply, PartitionAnswers)
             results += map(self._result, before, reply.answers)
         return ElectLeadersReply(results)
@@ -109,7 +109,7 @@ class ClusterHandler:
         """
         check_changed_at_run_time([*request.set_config, *request.reset_config])
         command = AlterClusterConfig(request.set_config, request.reset_config)
-        await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
         return AlterClusterReply(shown_settings(self._cluster.metadata.state.overrides))
 
     async def drain(self, request: DrainBrokerRequest) -> DrainBrokerReply:
@@ -120,7 +120,7 @@ class ClusterHandler:
             RequestTimedOutError: No majority of the voters is there; it may be so.
         """
         command = DrainBroker(request.node_id, request.is_drained)
-        await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
         load = self._cluster.metadata.state.index.load(request.node_id)
         return DrainBrokerReply(load.replica_count)
 

@@ -5,7 +5,7 @@ from typing import final
 
 from tidelog.broker.partitions.partition import Partition as OpenPartition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.records import Partition
 from tidelog.wire.messages.reassignment import (
@@ -19,7 +19,7 @@ from tidelog.wire.messages.reassignment import (
 class MovesHandler:
     """Compares what followers have reported with what there is."""
 
-    def __init__(self, metadata: ReplicatedMetadata, partitions: Partitions) -> None:
+    def __init__(self, metadata: ReplicatedState, partitions: Partitions) -> None:
         """Know by `metadata` what moves, and by `partitions` how far it is."""
         self._metadata = metadata
         self._partitions = partitions

@@ -11,7 +11,7 @@ import trio
 
 from tidelog.broker.handlers.offsets import LedPartitions, OffsetsHandler
 from tidelog.broker.partitions.partition import Partition as OpenPartition
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.coordinator import Found
 from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.partitions import Partition
@@ -39,7 +39,7 @@ class LogExtents:
     def __init__(
         self,
         node: RaftNode,
-        metadata: ReplicatedMetadata,
+        metadata: ReplicatedState,
         partitions: LedPartitions,
         *,
         offsets: OffsetsHandler,

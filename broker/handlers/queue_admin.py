@@ -99,7 +99,7 @@ class QueueAdminHandler:
         else:
             if not all(map(self._catalog.has_queue, request.queues)):
                 # Another broker may have been asked to create it, a moment ago.
-                await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+                await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
             journals = [self._catalog.journal(name) for name in request.queues]
         users = users_of_dead_letter_queues(self._cluster.metadata.state)
         return DescribeQueuesReply(
@@ -132,7 +132,7 @@ class QueueAdminHandler:
             RequestTimedOutError: No majority of the voters is there.
         """
         # The name may be another queue's by now, or known to others only.
-        await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         journal = self._catalog.journal(request.name)
         answer = await self._decide(
             DeleteQueue(request.name, journal.topic_id, request.with_topic, request.cuts_ties)
@@ -184,7 +184,7 @@ class QueueAdminHandler:
         return self._cluster.metadata.state.catalog
 
     async def _decide(self, command: QueueCommand) -> QueueAnswer:
-        reply = await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        reply = await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
         assert isinstance(reply, QueueAnswer)
         return reply
 

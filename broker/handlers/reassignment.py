@@ -51,7 +51,7 @@ class ReassignmentHandler:
             )
         answers: list[PartitionAnswer] = []
         for start in range(0, len(moves), _MOVES_MAX):
-            reply = await self._cluster.submission.submit(
+            reply = await self._cluster.command_client.submit(
                 ReassignReplicas(moves[start : start + _MOVES_MAX]), timeout_s=_DECIDE_TIMEOUT_S
             )
             assert isinstance(reply, PartitionAnswers)

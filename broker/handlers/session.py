@@ -142,7 +142,7 @@ class SessionHandler:
 
     async def _take_producer_ids(self) -> range:
         """Return producer ids that nobody else gets."""
-        reply = await self._cluster.submission.submit(
+        reply = await self._cluster.command_client.submit(
             TakeProducerIds(), timeout_s=_DECIDE_TIMEOUT_S
         )
         assert isinstance(reply, ProducerIds)

@@ -197,7 +197,7 @@ class TopicsHandler:
     async def add_partitions(self, request: AddPartitionsRequest) -> AddPartitionsReply:
         """Let a topic grow; the new logs that this broker has of it are open when this returns."""
         # How many it has may be known to others only.
-        await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         topic = self._catalog.topic(request.name)
         queues = sorted(journal.queue_name for journal in self._catalog.journals_of(topic.topic_id))
         added = request.partition_count - topic.partition_count
@@ -218,7 +218,7 @@ class TopicsHandler:
     async def delete(self, request: DeleteTopicRequest) -> DeleteTopicReply:
         """Delete a topic, and the files that this broker has of it."""
         # The name may be another topic's by now, or known to others only.
-        await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         topic = self._catalog.topic(request.name)
         await self._decide(DeleteTopic(request.name, topic.topic_id))
         await self._keeper.settle(topic.topic_id)
@@ -306,4 +306,4 @@ class TopicsHandler:
         return self._cluster.metadata.state.catalog
 
     async def _decide(self, command: Command) -> None:
-        await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)

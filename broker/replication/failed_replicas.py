@@ -195,13 +195,13 @@ class UnfitReplicas:
 
     async def _give_up(self, due: list[GivenUpReplica]) -> None:
         surroundings = self._surroundings
-        epoch = surroundings.registration.broker_epoch
+        epoch = surroundings.lifecycle.broker_epoch
         if epoch is None:
             await trio.sleep(_RETRY_S)
             return
         command = GiveUpReplicas(surroundings.node_id, epoch, due)
         try:
-            await surroundings.cluster.submission.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
+            await surroundings.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
         except (BrokerError, ConnectionLostError, WireFormatError) as error:
             surroundings.env.probe("replicas_not_given_up", severity="warning", reason=str(error))
             await trio.sleep(_RETRY_S)

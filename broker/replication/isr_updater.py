@@ -94,7 +94,7 @@ class InSyncKeeper:
     def _look(self, partition: Partition) -> bool:
         """Ask for what the leader wishes; return whether it could be asked what that is."""
         leader = partition.leader
-        if leader is None or not self._surroundings.registration.may_lead():
+        if leader is None or not self._surroundings.lifecycle.may_lead():
             return False
         wish = leader.next_wish(now_ms=now_ms())
         partition.progressed()
@@ -112,7 +112,7 @@ class InSyncKeeper:
 
     async def _submit(self, wishes: list[_Wish]) -> None:
         surroundings = self._surroundings
-        epoch = surroundings.registration.broker_epoch
+        epoch = surroundings.lifecycle.broker_epoch
         assert epoch is not None, "who leads is registered"
         command = AlterPartitions(
             surroundings.node_id,
@@ -130,8 +130,8 @@ class InSyncKeeper:
         reasons: Sequence[str | None]
         try:
             # Once only: a copy that is still on its way may be carried out after a refusal.
-            reply = await surroundings.cluster.submission.submit_once(
-                command, timeout_s=_SUBMIT_TIMEOUT_S
+            reply = await surroundings.cluster.command_client.submit(
+                command, timeout_s=_SUBMIT_TIMEOUT_S, retry=False
             )
         except (ConnectionLostError, BrokerError, WireFormatError) as error:
             reasons, is_certain = [str(error) for _ in wishes], is_refusal(error)

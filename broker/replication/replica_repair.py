@@ -185,7 +185,7 @@ class Refiller:
         """
         surroundings = self._surroundings
         # What is known here may be old: it may just have been let in, and not have heard of it.
-        await surroundings.cluster.submission.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
+        await surroundings.cluster.command_client.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
         known = surroundings.state.partition(*partition.key)
         if known is None or surroundings.node_id in known.counted_on:
             raise BrokerNotReadyError("its log is to be begun anew, and the cluster counts on it")

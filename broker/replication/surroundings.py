@@ -7,7 +7,7 @@ import trio
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.coordinator.controller.broker_lifecycle import Registration
+from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.node import ClusterNode
 from tidelog.isr.replica_set import REPLICA_LAG_MAX_MS, BrokerFacts
@@ -24,7 +24,7 @@ class Surroundings:
     nursery: trio.Nursery
     """For tasks that live as long as the broker."""
     cluster: ClusterNode
-    registration: Registration
+    lifecycle: BrokerLifecycle
     partitions: Partitions
     flusher: Flusher
     replica_lag_time_max_ms: int = REPLICA_LAG_MAX_MS
@@ -51,7 +51,7 @@ class Surroundings:
     def own_identity(self) -> ReplicaIdentity | None:
         """Return what this broker says of itself to leaders; `None` before it is registered."""
         broker = self.state.brokers.get(self.node_id)
-        epoch = self.registration.broker_epoch
+        epoch = self.lifecycle.broker_epoch
         if broker is None or epoch is None or broker.broker_epoch != epoch:
             return None
         return ReplicaIdentity(

@@ -190,7 +190,7 @@ class TransactionHandler:
         Raises:
             RequestTimedOutError: No majority of the voters is there.
         """
-        await self._cluster.submission.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         names = self._transactions.names
         wanted = sorted(names if request.names is None else set(request.names) & set(names))
         return ListTransactionsReply([self._describe(names[name]) for name in wanted])
@@ -208,6 +208,6 @@ class TransactionHandler:
         )
 
     async def _decide(self, command: TransactionCommand) -> TransactionAnswer:
-        reply = await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        reply = await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
         assert isinstance(reply, TransactionAnswer)
         return reply

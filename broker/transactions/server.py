@@ -90,7 +90,7 @@ class TransactionServer:
             self._has_finished = trio.Event()
             command = FinishParts(self._cluster.node_id, list(self._finished.values()))
             try:
-                await self._cluster.submission.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+                await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
             except BrokerError as error:
                 self._env.probe("staged_part_not_told", severity="warning", reason=str(error))
                 await trio.sleep(delay_s)

@@ -1,4 +1,4 @@
-"""A broker's place in its cluster: it registers, says that it lives, and takes its leave.
+"""The lifecycle of a broker: registration, heartbeats, controlled shutdown (KIP-631).
 
 Shell around `coordinator.metadata.broker_sessions.OwnSession`. A broker that hears nothing from
 the cluster stops to act as a leader before the cluster gives its partitions to others.
@@ -9,8 +9,8 @@ from typing import Final, NamedTuple, final
 
 import trio
 
-from tidelog.coordinator.controller.command_client import Submission
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.command_client import CommandClient
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_sessions import (
     HEARTBEAT_INTERVAL_MS,
     SESSION_MS,
@@ -32,8 +32,8 @@ _RETRY_S: Final = 0.5
 _LEAVING_S: Final = 0.1
 
 
-class BrokerPlace(NamedTuple):
-    """What a broker says of itself when it registers."""
+class BrokerInfo(NamedTuple):
+    """What a broker registers with."""
 
     node_id: int
     disk_id: str
@@ -48,7 +48,7 @@ class BrokerPlace(NamedTuple):
 
 
 @final
-class Registration:
+class BrokerLifecycle:
     """One process of a broker, as the cluster knows it.
 
     Invariant: while `may_lead` is true, nobody else was given what this broker leads because it was
@@ -59,10 +59,10 @@ class Registration:
     def __init__(
         self,
         env: Env,
-        submission: Submission,
-        metadata: ReplicatedMetadata,
+        command_client: CommandClient,
+        metadata: ReplicatedState,
         *,
-        place: BrokerPlace,
+        info: BrokerInfo,
         cluster_id: str,
         is_only_voter: Callable[[], bool],
     ) -> None:
@@ -70,22 +70,22 @@ class Registration:
 
         Args:
             env: The world.
-            submission: The way to the node that decides.
+            command_client: The way to the node that decides.
             metadata: What this broker knows.
-            place: What it says of itself.
+            info: What it says of itself.
             cluster_id: Its cluster.
             is_only_voter: Whether this node decides all alone.
         """
         self._env = env
-        self._submission = submission
+        self._command_client = command_client
         self._metadata = metadata
-        self._place = place
+        self._info = info
         self._cluster_id = cluster_id
         self._is_only_voter = is_only_voter
         self._incarnation_id = env.random.randbytes(12).hex()
         self._session = OwnSession()
         self._is_fenced = True
-        self._beating = trio.Lock()
+        self._heartbeat_lock = trio.Lock()
         self._granted: list[tuple[int, int]] = []
         """Heartbeats that said that this broker may lead: which entry of the metadata it must have
         applied before, and when they were sent. The first and the last one are enough."""
@@ -97,7 +97,7 @@ class Registration:
 
         The only voter has nobody behind its back who could give its partitions to others.
         """
-        self._look_at_granted()
+        self._accept_granted()
         return not self._is_fenced and (
             self._session.is_valid(now_ms=_now_ms()) or self._is_only_voter()
         )
@@ -111,7 +111,7 @@ class Registration:
         if self.broker_epoch is None:
             await self.register()
         while True:
-            await self.beat()
+            await self.heartbeat()
             is_in = not self._is_fenced
             await trio.sleep(HEARTBEAT_INTERVAL_MS / 1000 if is_in else _RETRY_S)
 
@@ -123,7 +123,7 @@ class Registration:
         """
         while True:
             try:
-                reply = await self._submission.submit(self._command(), timeout_s=_ATTEMPT_S)
+                reply = await self._command_client.submit(self._command(), timeout_s=_ATTEMPT_S)
             except (RetriableError, StaleBrokerEpochError) as error:
                 self._env.probe("not_registered", severity="warning", reason=str(error))
                 await trio.sleep(_RETRY_S)
@@ -134,28 +134,28 @@ class Registration:
             return
 
     def _command(self) -> RegisterBroker:
-        place = self._place
-        known = self._metadata.state.brokers.get(place.node_id)
+        info = self._info
+        known = self._metadata.state.brokers.get(info.node_id)
         return RegisterBroker(
-            place.node_id,
-            place.disk_id,
+            info.node_id,
+            info.disk_id,
             self._incarnation_id,
-            place.host,
-            place.port,
-            place.rack,
-            place.clean_stop_epoch,
+            info.host,
+            info.port,
+            info.rack,
+            info.clean_stop_epoch,
             known_epoch=0 if known is None else known.broker_epoch,
         )
 
-    async def leave(self, *, timeout_s: float) -> bool:
-        """Have others take over what this broker leads; return whether nothing is left.
+    async def controlled_shutdown(self, *, timeout_s: float) -> bool:
+        """Have others take over what this broker leads; return whether it leads nothing any more.
 
         Nothing is left as well when the cluster does not know this process any more.
         """
         with trio.move_on_after(timeout_s):
             while True:
                 try:
-                    answer = await self._beat(wants_to_stop=True)
+                    answer = await self._send_heartbeat(wants_to_stop=True)
                 except StaleBrokerEpochError:
                     return True
                 except RequestTimedOutError:
@@ -165,14 +165,14 @@ class Registration:
                 await trio.sleep(_LEAVING_S)
         return False
 
-    async def beat(self) -> None:
+    async def heartbeat(self) -> None:
         """Say once that this broker lives, or register anew if the cluster lost track of it.
 
         Raises:
             DuplicateBrokerError: Another process has this broker's place.
         """
         try:
-            await self._beat(wants_to_stop=False)
+            await self._send_heartbeat(wants_to_stop=False)
         except StaleBrokerEpochError:
             # Unregistered, or the cluster lost track. Should another process have taken over,
             # registering says so.
@@ -185,16 +185,16 @@ class Registration:
             # this broker may go on.
             self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
 
-    async def _beat(self, *, wants_to_stop: bool) -> HeartbeatReply:
+    async def _send_heartbeat(self, *, wants_to_stop: bool) -> HeartbeatReply:
         assert self.broker_epoch is not None, "registered before"
-        async with self._beating:
-            known = self._metadata.state.brokers.get(self._place.node_id)
+        async with self._heartbeat_lock:
+            known = self._metadata.state.brokers.get(self._info.node_id)
             is_caught_up = known is not None and known.broker_epoch >= self.broker_epoch
             sent_at_ms = _now_ms()
-            answer = await self._submission.heartbeat(
+            answer = await self._command_client.heartbeat(
                 HeartbeatRequest(
                     self._cluster_id,
-                    self._place.node_id,
+                    self._info.node_id,
                     self.broker_epoch,
                     is_caught_up,
                     wants_to_stop,
@@ -207,10 +207,10 @@ class Registration:
                 self._granted.clear()
             elif answer.is_counted:
                 self._granted[1:] = [(answer.metadata_index, sent_at_ms)]
-                self._look_at_granted()
+                self._accept_granted()
             return answer
 
-    def _look_at_granted(self) -> None:
+    def _accept_granted(self) -> None:
         """Take sessions for true as soon as this broker knows what was decided before them.
 
         Else one that was fenced and let in again would go on to lead what was given to others

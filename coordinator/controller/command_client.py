@@ -13,7 +13,7 @@ import trio
 
 from tidelog.coordinator.controller.address_book import AddressBook
 from tidelog.coordinator.controller.controller import Controller
-from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedState
 from tidelog.coordinator.metadata.broker_sessions import Heartbeat
 from tidelog.coordinator.metadata.commands import (
     CatchUp,
@@ -55,13 +55,13 @@ Answer = TypeVar("Answer")
 
 
 @final
-class Submission:
+class CommandClient:
     """The way from this node to the one that decides, and from others to this one."""
 
     def __init__(
         self,
         node: RaftNode,
-        metadata: ReplicatedMetadata,
+        metadata: ReplicatedState,
         controller: Controller,
         *,
         peers: PeerClient,
@@ -74,15 +74,24 @@ class Submission:
         self._peers = peers
         self._addresses = addresses
 
-    async def submit(self, command: Command, *, timeout_s: float) -> Reply:
+    async def submit(self, command: Command, *, timeout_s: float, retry: bool = True) -> Reply:
         """Carry out a command; committed, and visible in the state here, when this returns.
 
         If cancelled, the command may be carried out, or not.
 
+        Args:
+            command: Asking again does no harm, for it has an identity of its own.
+            timeout_s: For all attempts.
+            retry: Ask again until the outcome is known. Without it one node is asked, and once: a
+                refusal is final then, for no other copy of the command is on its way.
+
         Raises:
-            RequestTimedOutError: It may be carried out, or not.
-            BrokerError: The command is refused.
+            RequestTimedOutError: It may be carried out, or not; without `retry` that holds for
+                `ConnectionLostError` as well.
+            BrokerError: The command is refused; without `retry` also when no node leads.
         """
+        if not retry:
+            return await self._submit_once(command, timeout_s=timeout_s)
         there = self._submit_to(command)
         return await self._ask(lambda: self._metadata.decide(command), there, timeout_s=timeout_s)
 
@@ -94,15 +103,7 @@ class Submission:
         """
         await self.submit(CatchUp(), timeout_s=timeout_s)
 
-    async def submit_once(self, command: Command, *, timeout_s: float) -> Reply:
-        """Carry out a command like `submit`, but ask one node only, and once.
-
-        A refusal is final then: no other copy of the command is on its way.
-
-        Raises:
-            RequestTimedOutError: It may be carried out, or not; so for `ConnectionLostError`.
-            BrokerError: The command is refused, or no node leads.
-        """
+    async def _submit_once(self, command: Command, *, timeout_s: float) -> Reply:
         with trio.move_on_after(timeout_s):
             if self._node.has_begun_term:
                 return await self._metadata.decide(command)

@@ -10,8 +10,8 @@ from typing import final
 
 import trio
 
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
-from tidelog.coordinator.controller.voter_promotion import due_promotion
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
+from tidelog.coordinator.controller.voter_promotion import next_promotion
 from tidelog.coordinator.metadata.broker_sessions import (
     BrokerSessions,
     Heartbeat,
@@ -62,7 +62,7 @@ class Controller:
         self,
         env: Env,
         node: RaftNode,
-        metadata: ReplicatedMetadata,
+        metadata: ReplicatedState,
         *,
         refused_since: Callable[[int], float | None] = lambda _: None,
     ) -> None:
@@ -215,7 +215,7 @@ class Controller:
         """Make a learner a voter, if that is due and possible."""
         brokers = self._metadata.state.brokers.values()
         live = [broker.node_id for broker in brokers if not broker.is_fenced]
-        promotion = due_promotion(self._node.membership, live)
+        promotion = next_promotion(self._node.membership, live)
         if promotion is None:
             return
         try:

@@ -15,7 +15,7 @@ from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnaps
 from tidelog.coordinator.metadata import records as cluster_records
 from tidelog.coordinator.metadata.records import Record
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
@@ -64,7 +64,7 @@ def decode_snapshot_records(data: bytes | memoryview) -> Snapshot | cluster_reco
     return found
 
 
-def decode_snapshot(data: bytes | memoryview) -> tuple[ClusterMachine, ConsumerGroups]:
+def decode_snapshot(data: bytes | memoryview) -> tuple[MetadataStateMachine, ConsumerGroups]:
     """Return state machines that go on as those of which the snapshot was taken.
 
     Raises:
@@ -76,7 +76,7 @@ def decode_snapshot(data: bytes | memoryview) -> tuple[ClusterMachine, ConsumerG
         cluster, groups = snapshot.cluster, ConsumerGroups.restore(snapshot.groups)
     else:
         cluster, groups = snapshot, ConsumerGroups()
-    return ClusterMachine(ClusterState.from_snapshot(cluster)), groups
+    return MetadataStateMachine(ClusterState.from_snapshot(cluster)), groups
 
 
 _GROUP_RECORDS: Final = frozenset(get_args(GroupRecord))

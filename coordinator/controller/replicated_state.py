@@ -26,7 +26,7 @@ from tidelog.coordinator.metadata.broker_delta import Delta, compare_states, fol
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.metadata.commands import Command, Reply, TopicCommand
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.metadata.transaction_commands import expire
 from tidelog.coordinator.raft.errors import PayloadTooLargeError, ProposalRefusedError
 from tidelog.coordinator.raft_node.node import RaftNode
@@ -61,7 +61,7 @@ must neither wait nor raise."""
 
 
 @final
-class ReplicatedMetadata:
+class ReplicatedState:
     """The image, and the way to change it.
 
     Invariant: while there is a controller, it is the image plus all that was proposed since.
@@ -71,9 +71,9 @@ class ReplicatedMetadata:
         """Be the state machine of `node`."""
         self._env = env
         self._node = node
-        self._image = ClusterMachine()
+        self._image = MetadataStateMachine()
         self._groups = ConsumerGroups()
-        self._controller: ClusterMachine | None = None
+        self._controller: MetadataStateMachine | None = None
         self._controller_term = -1
         self._last: PendingProposal | None = None
         """The entry that was proposed last in this term."""
@@ -240,10 +240,10 @@ class ReplicatedMetadata:
                 f"node {node.identity.node_id} does not lead the cluster; ask node {leader_id}"
             )
 
-    def _controller_of_this_term(self) -> ClusterMachine:
+    def _controller_of_this_term(self) -> MetadataStateMachine:
         self.check_leading()
         if self._controller is None or self._controller_term != self._node.term:
-            self._controller = ClusterMachine.from_snapshot(self._image.snapshot())
+            self._controller = MetadataStateMachine.from_snapshot(self._image.snapshot())
             self._controller_term = self._node.term
             self._last = None
         return self._controller

@@ -15,7 +15,7 @@ VOTER_COUNT_MAX: Final = 5
 """More voters make every decision slower; five survive the loss of two."""
 
 
-def due_promotion(membership: Membership, live: Collection[int]) -> Promote | None:
+def next_promotion(membership: Membership, live: Collection[int]) -> Promote | None:
     """Return whom to make a voter now, `None` when nobody is to be.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Final, Protocol, final
 
 import trio
 
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms
 from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.config import GroupConfig
@@ -55,7 +55,7 @@ class GroupAdministration:
     def __init__(
         self,
         env: Env,
-        metadata: ReplicatedMetadata,
+        metadata: ReplicatedState,
         leadership: GroupLeadership,
         *,
         logs: LogQuestions,

@@ -10,7 +10,7 @@ from typing import Final, Protocol, final
 
 import trio
 
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.admin import GroupAdministration, LogQuestions
 from tidelog.coordinator.group_coordinator.commit_queue import CommitQueue, Done
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms, shapes_of
@@ -63,7 +63,7 @@ class GroupCoordinator:
         self,
         env: Env,
         node: RaftNode,
-        metadata: ReplicatedMetadata,
+        metadata: ReplicatedState,
         *,
         extents: Extents,
         config: GroupConfig | None = None,

@@ -10,7 +10,7 @@ from typing import Final, final
 import trio
 
 from tidelog.coordinator.controller.log_entries import EntryRecords, encode_entry
-from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedState
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.leading import GroupLeading
@@ -43,7 +43,7 @@ class GroupLeadership:
     since. It is dropped when this node stops leading, and when a proposal is refused.
     """
 
-    def __init__(self, node: RaftNode, metadata: ReplicatedMetadata, config: GroupConfig) -> None:
+    def __init__(self, node: RaftNode, metadata: ReplicatedState, config: GroupConfig) -> None:
         """Propose to `node`, on top of the image in `metadata`."""
         self._node = node
         self._metadata = metadata

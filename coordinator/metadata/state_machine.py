@@ -30,7 +30,7 @@ from tidelog.coordinator.metadata.transaction_commands import handle_transaction
 
 
 @final
-class ClusterMachine:
+class MetadataStateMachine:
     """Commands in, records out; records in, state out."""
 
     def __init__(self, state: ClusterState | None = None) -> None:
@@ -38,7 +38,7 @@ class ClusterMachine:
         self._state = state or ClusterState()
 
     @classmethod
-    def from_snapshot(cls, data: bytes | memoryview) -> "ClusterMachine":
+    def from_snapshot(cls, data: bytes | memoryview) -> "MetadataStateMachine":
         """Return a machine that goes on as the one of which the snapshot was taken.
 
         Raises:

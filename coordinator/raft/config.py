@@ -27,8 +27,8 @@ class RaftConfig:
 
     write_ticks_max: int = 50
     """A leader whose disk takes so long for a write lets another voter lead: nothing can be applied
-    here meanwhile, although the others go on committing. It does not campaign before the disk answers.
-    A disk that is full counts as one that does not answer."""
+    here meanwhile, although the others go on committing. It does not campaign before the disk
+    answers. A disk that is full counts as one that does not answer."""
 
     append_bytes_max: int = 1 * MiB
     """Entries in one message; one entry always fits."""

@@ -18,7 +18,7 @@ from tidelog.broker.replication.role_transitions import Roles
 from tidelog.broker.replication.surroundings import Surroundings as ReplicationSurroundings
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.coordinator.controller.log_entries import encode_entry
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.logstore.segments.file_cache import FileCache
 
@@ -44,7 +44,7 @@ class Elsewhere:
     addresses = SimpleNamespace(address_of=_nowhere)
     raft = SimpleNamespace(cluster_id="a cluster")
 
-    def __init__(self, metadata: ReplicatedMetadata) -> None:
+    def __init__(self, metadata: ReplicatedState) -> None:
         """Know what is in `metadata`."""
         self.metadata = metadata
 
@@ -60,7 +60,7 @@ class Keeping:
         directory = open_data_directory(world.disk, node_id=OWN_ID, disk_ids=("d1", "d2"))
         directory.release()
         self.cluster = cluster
-        self.metadata = ReplicatedMetadata(env, node)
+        self.metadata = ReplicatedState(env, node)
         self.is_heard_of = True
         """Whether this broker has heard from the cluster lately."""
         self.partitions = Partitions(
@@ -72,10 +72,10 @@ class Keeping:
         )
         self.flusher = Flusher(env, nursery)
         cluster_node: Any = Elsewhere(self.metadata)
-        registration: Any = SimpleNamespace(broker_epoch=None, may_lead=lambda: self.is_heard_of)
+        lifecycle: Any = SimpleNamespace(broker_epoch=None, may_lead=lambda: self.is_heard_of)
         roles = Roles(
             ReplicationSurroundings(
-                env, nursery, cluster_node, registration, self.partitions, self.flusher
+                env, nursery, cluster_node, lifecycle, self.partitions, self.flusher
             ),
             Waiting(),
         )

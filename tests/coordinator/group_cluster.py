@@ -19,7 +19,7 @@ from tidelog.client.consumer.group.membership_protocol import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.coordinator import Found, GroupCoordinator
 from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.config import GroupConfig
@@ -149,7 +149,7 @@ class GroupCluster(Cluster):
 
     def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
         made = super()._make(env, node, nursery)
-        assert isinstance(made.state, ReplicatedMetadata)
+        assert isinstance(made.state, ReplicatedState)
         coordinator = GroupCoordinator(
             env, node, made.state, extents=self.extents, config=self._config
         )
@@ -185,8 +185,8 @@ class GroupCluster(Cluster):
         leader, _ = await self.leader_and_another()
         await until(
             lambda: (
-                len(self.registrations) == 3
-                and all(each.may_lead() for each in self.registrations.values())
+                len(self.lifecycles) == 3
+                and all(each.may_lead() for each in self.lifecycles.values())
             )
         )
         await self.submit(leader, CreateReplicatedTopic("orders", ORDERS, partition_count, {}))

@@ -9,10 +9,10 @@ from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, wa
 from tests.simulation.machine.faulty_disk import StaleHandleError
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.controller.address_book import AddressBook
-from tidelog.coordinator.controller.broker_lifecycle import BrokerPlace, Registration
-from tidelog.coordinator.controller.command_client import Submission
+from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
+from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.controller import Controller
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.commands import Command, Reply
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.peer_client import PeerClient
@@ -33,17 +33,17 @@ class Cluster:
     def __init__(self, world: World, *, has_brokers: bool = False, node_count: int = 3) -> None:
         self.world = world
         self.group = hosts(world, node_count, self._make)
-        self.registrations: dict[int, Registration] = {}
+        self.lifecycles: dict[int, BrokerLifecycle] = {}
         """The broker of each node, of the process that was started last."""
         self.refusals: dict[int, DuplicateBrokerError] = {}
         """Why a broker had to stop."""
         self.unready_count = 0
         """How many nodes say, when they are asked to decide next, that they are not ready."""
         self._has_brokers = has_brokers
-        self._submissions: dict[int, Submission] = {}
+        self._command_clients: dict[int, CommandClient] = {}
 
     def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
-        metadata = ReplicatedMetadata(env, node)
+        metadata = ReplicatedState(env, node)
         node.on_role(metadata.role_changed)
         controller = Controller(env, node, metadata)
         everybody = {host.node_id: (f"node{host.node_id}", PORT) for host in self.group}
@@ -54,57 +54,57 @@ class Cluster:
             name=f"node{node.identity.node_id}",
             address_of=addresses.address_of,
         )
-        submission = Submission(node, metadata, controller, peers=peers, addresses=addresses)
-        self._submissions[node.identity.node_id] = submission
+        command_client = CommandClient(node, metadata, controller, peers=peers, addresses=addresses)
+        self._command_clients[node.identity.node_id] = command_client
 
         async def decide(request: DecideRequest) -> DecideReply:
             if self.unready_count:
                 self.unready_count -= 1
                 raise BrokerNotReadyError("it has just started")
-            return await submission.decide(request)
+            return await command_client.decide(request)
 
         tasks = [controller.run]
         if self._has_brokers:
-            tasks.append(lambda: self.be_a_broker(env, node, submission, metadata=metadata))
+            tasks.append(lambda: self.be_a_broker(env, node, command_client, metadata=metadata))
         return Made(
             metadata,
             {
                 api.DECIDE: decide,
-                api.HEARTBEAT: submission.take_heartbeat,
-                api.JOIN: submission.join,
+                api.HEARTBEAT: command_client.take_heartbeat,
+                api.JOIN: command_client.join,
             },
             tasks,
         )
 
     async def be_a_broker(
-        self, env: Env, node: RaftNode, submission: Submission, *, metadata: ReplicatedMetadata
+        self, env: Env, node: RaftNode, command_client: CommandClient, *, metadata: ReplicatedState
     ) -> None:
         """Be the broker of a node, until another one takes its place."""
         node_id = node.identity.node_id
-        place = BrokerPlace(node_id, f"disk {node_id}", f"node{node_id}", PORT, "", None)
-        registration = Registration(
+        info = BrokerInfo(node_id, f"disk {node_id}", f"node{node_id}", PORT, "", None)
+        lifecycle = BrokerLifecycle(
             env,
-            submission,
+            command_client,
             metadata,
-            place=place,
+            info=info,
             cluster_id=CLUSTER_ID,
             is_only_voter=lambda: node.is_only_voter,
         )
-        self.registrations[node_id] = registration
+        self.lifecycles[node_id] = lifecycle
         try:
-            await registration.run()
+            await lifecycle.run()
         except DuplicateBrokerError as error:
             self.refusals[node_id] = error
 
-    def submission(self, host: Host) -> Submission:
+    def command_client(self, host: Host) -> CommandClient:
         """Return what the process on a host has."""
         assert host.raft is not None
-        return self._submissions[host.node_id]
+        return self._command_clients[host.node_id]
 
     async def submit(self, host: Host, command: Command, *, timeout_s: float = 20.0) -> Reply:
         """Have a command decided by asking one node."""
         try:
-            return await self.submission(host).submit(command, timeout_s=timeout_s)
+            return await self.command_client(host).submit(command, timeout_s=timeout_s)
         except (StaleHandleError, LogOfflineError) as error:
             raise RequestTimedOutError("the process that was asked has died") from error
 

@@ -25,7 +25,7 @@ def test_a_copy_is_refused_while_the_original_lives_and_nobody_is_led_astray() -
 
         for asked in members:
             with pytest.raises(DuplicateBrokerError, match="copy of its data directory cannot"):
-                await asked.node.submission.join(join)
+                await asked.node.command_client.join(join)
 
         for asked in members:
             assert asked.node.addresses.address_of(original.node.node_id) == before
@@ -42,7 +42,7 @@ def test_a_directory_that_was_moved_is_taken_when_the_old_session_is_over() -> N
         moved.machine.kill()
         await until(lambda: node_id not in live_brokers(controller))
 
-        await controller.node.submission.join(
+        await controller.node.command_client.join(
             JoinRequest(controller.node.raft.cluster_id, peer, "elsewhere", 8433)
         )
 

@@ -14,7 +14,7 @@ from tests.simulation.machine.world import Simulation, World
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.partitions.data_directory import open_data_directory
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, open_node
-from tidelog.coordinator.controller.broker_lifecycle import BrokerPlace, Registration
+from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.catalog import TakeProducerIds
 from tidelog.coordinator.metadata.commands import ProducerIds
@@ -112,13 +112,13 @@ class Member:
                 nursery.start_soon(self._until_it_fails, task, nursery.cancel_scope)
         self.cluster = None
 
-    def _broker(self, env: Env, cluster: ClusterNode, disk_id: str) -> Registration:
-        place = BrokerPlace(self.node_id, disk_id, self.machine.name, PORT, "", None)
-        return Registration(
+    def _broker(self, env: Env, cluster: ClusterNode, disk_id: str) -> BrokerLifecycle:
+        info = BrokerInfo(self.node_id, disk_id, self.machine.name, PORT, "", None)
+        return BrokerLifecycle(
             env,
-            cluster.submission,
+            cluster.command_client,
             cluster.metadata,
-            place=place,
+            info=info,
             cluster_id=cluster.raft.cluster_id,
             is_only_voter=lambda: cluster.raft.is_only_voter,
         )
@@ -170,13 +170,13 @@ class Member:
         return self._raft().handle_snapshot(request, piece)
 
     async def _decide(self, request: DecideRequest) -> DecideReply:
-        return await self._running().submission.decide(request)
+        return await self._running().command_client.decide(request)
 
     async def _take_heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
-        return await self._running().submission.take_heartbeat(request)
+        return await self._running().command_client.take_heartbeat(request)
 
     async def _let_join(self, request: JoinRequest) -> JoinReply:
-        return await self._running().submission.join(request)
+        return await self._running().command_client.join(request)
 
 
 Story = Callable[[World], Awaitable[None]]
@@ -231,7 +231,7 @@ def leader_of(members: list[Member]) -> Member | None:
 
 async def decided(member: Member) -> None:
     """Have something decided by asking one node."""
-    reply = await member.node.submission.submit(TakeProducerIds(), timeout_s=20)
+    reply = await member.node.command_client.submit(TakeProducerIds(), timeout_s=20)
     assert isinstance(reply, ProducerIds)
 
 
@@ -246,7 +246,7 @@ def test_a_node_that_is_alone_decides_and_asks_nobody_to_let_it_in() -> None:
         assert alone.node.raft.has_begun_term
         with trio.fail_after(0):
             await alone.node.keep_joined("node1", PORT)
-            await alone.node.hand_over()
+            await alone.node.transfer_leadership()
         await decided(alone)
 
     play(story)
@@ -488,7 +488,7 @@ def test_whoever_leads_hands_over_before_it_goes() -> None:
         term = leader.node.raft.term
 
         with trio.fail_after(1):
-            await leader.node.hand_over()
+            await leader.node.transfer_leadership()
 
         assert not leader.node.raft.is_leader
         await until(lambda: leader_of(members) is not None, 1)
@@ -508,7 +508,7 @@ def test_one_that_leads_alone_with_the_dead_does_not_wait_for_them_for_long() ->
                 member.stop()
         began_at = trio.current_time()
 
-        await leader.node.hand_over()
+        await leader.node.transfer_leadership()
 
         assert trio.current_time() - began_at <= 2
 

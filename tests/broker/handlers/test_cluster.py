@@ -39,7 +39,7 @@ async def create(member: Member, *replicas: list[int]) -> None:
     command = CreateReplicatedTopic(
         "orders", TOPIC_ID, len(replicas), {}, assignment=list(replicas)
     )
-    await member.node.submission.submit(command, timeout_s=20)
+    await member.node.command_client.submit(command, timeout_s=20)
 
 
 def partition(member: Member, number: int = 0) -> Partition:
@@ -312,7 +312,7 @@ def test_whoever_elects_for_a_topic_elects_for_the_journals_of_its_queues() -> N
             is_fifo=False,
             overrides={},
         )
-        await members[0].node.submission.submit(command, timeout_s=20)
+        await members[0].node.command_client.submit(command, timeout_s=20)
         (asked, _) = await without(members, members[0])
 
         results = await elected(asked, 0, accept_data_loss=True)

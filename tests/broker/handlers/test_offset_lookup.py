@@ -17,7 +17,7 @@ from tests.simulation.machine.world import Simulation, World
 from tidelog.broker.handlers.offset_lookup import LogExtents
 from tidelog.broker.handlers.offsets import OffsetsHandler, time_of
 from tidelog.broker.partitions.partition import Partition
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.partitions import Partition as PartitionKey
 from tidelog.coordinator.metadata.commands import CreateReplicatedTopic
@@ -40,7 +40,7 @@ PARTITION_COUNT = 6
 class Led:
     """The partitions of one broker; partition N has N batches of three records, a second each."""
 
-    def __init__(self, metadata: ReplicatedMetadata, node_id: int) -> None:
+    def __init__(self, metadata: ReplicatedState, node_id: int) -> None:
         self._metadata = metadata
         self._node_id = node_id
         self._open: dict[int, Partition] = {}
@@ -83,7 +83,7 @@ class LogsCluster(Cluster):
 
     def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
         made = super()._make(env, node, nursery)
-        assert isinstance(made.state, ReplicatedMetadata)
+        assert isinstance(made.state, ReplicatedState)
         node_id = node.identity.node_id
         peers = PeerClient(
             env, nursery, name=f"node{node_id}", address_of=lambda number: (f"node{number}", PORT)
@@ -105,8 +105,8 @@ class LogsCluster(Cluster):
         leader, _ = await self.leader_and_another()
         await until(
             lambda: (
-                len(self.registrations) == 3
-                and all(each.may_lead() for each in self.registrations.values())
+                len(self.lifecycles) == 3
+                and all(each.may_lead() for each in self.lifecycles.values())
             )
         )
         topic = CreateReplicatedTopic("orders", TOPIC_ID, PARTITION_COUNT, {})
@@ -116,7 +116,7 @@ class LogsCluster(Cluster):
 
     def led_by(self, host: Host) -> list[int]:
         """Return the partitions that a host leads."""
-        assert isinstance(host.state, ReplicatedMetadata)
+        assert isinstance(host.state, ReplicatedState)
         partitions = host.state.state.partitions(TOPIC_ID)
         return [number for number, one in enumerate(partitions) if one.leader == host.node_id]
 

@@ -76,7 +76,7 @@ async def create_queue(
         settings,
         partitions,
     )
-    answer = await broker._cluster.submission.submit(command, timeout_s=5)
+    answer = await broker._cluster.command_client.submit(command, timeout_s=5)
     assert isinstance(answer, QueueAnswer)
     await let_happen()
     return answer.queue_id

@@ -55,12 +55,12 @@ def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may
         partition = brokers.partition(await brokers.leads())
         assert partition is not None
         (keeper,) = (each for each in partition.watchers if isinstance(each, InSyncKeeper))
-        registration = vars(keeper)["_surroundings"].registration
+        lifecycle = vars(keeper)["_surroundings"].lifecycle
         brokers.kill(follower)
         await until(lambda: brokers.in_sync() == {*NODES} - {follower})
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(registration, "may_lead", lambda: False)
+            patch.setattr(lifecycle, "may_lead", lambda: False)
             brokers.start(follower)
             await until(lambda: follows(partition, follower))
             await trio.sleep(5)

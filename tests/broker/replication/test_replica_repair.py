@@ -27,7 +27,7 @@ from tests.broker.replication.three_brokers import (
 from tests.coordinator.raft_life import until
 from tests.simulation.three_brokers.runs import Writer
 from tidelog.client.client import Client
-from tidelog.coordinator.controller.command_client import Submission
+from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.wire.errors import RequestTimedOutError
 
 
@@ -122,25 +122,25 @@ def test_no_log_is_begun_anew_by_what_a_broker_knows_of_old(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It may have been let in since, and be counted on with a log that is gone."""
-    catch_up, asked = Submission.catch_up, list[bool]()
+    catch_up, asked = CommandClient.catch_up, list[bool]()
 
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             victim = await _lose_the_beginning(brokers, client, acknowledged)
 
-            async def refuse(self: Submission, *, timeout_s: float) -> None:
+            async def refuse(self: CommandClient, *, timeout_s: float) -> None:
                 del self, timeout_s
                 asked.append(True)
                 raise RequestTimedOutError("nobody who leads answered")
 
-            monkeypatch.setattr(Submission, "catch_up", refuse)
+            monkeypatch.setattr(CommandClient, "catch_up", refuse)
             brokers.start(victim)
             await until(lambda: brokers.partition(victim) is not None, 30)
             read_all(brokers, victim)  # Whoever reads what is damaged finds it.
             await until(lambda: len(asked) >= 3, 60)
             assert is_damaged(brokers, victim), "nothing was begun anew"
 
-            monkeypatch.setattr(Submission, "catch_up", catch_up)
+            monkeypatch.setattr(CommandClient, "catch_up", catch_up)
             await until(lambda: brokers.in_sync() == set(NODES), 60)
             await until(lambda: not is_damaged(brokers, victim), 60)
             await brokers.check(acknowledged)

@@ -16,7 +16,7 @@ async def limit(brokers: ThreeBrokers, rate: str) -> None:
     cluster = brokers.brokers[1]._cluster  # pyright: ignore[reportPrivateUsage]
     assert cluster is not None
     command = AlterClusterConfig({"reassignment_max_bytes_per_second": rate}, [])
-    await cluster.submission.submit(command, timeout_s=5)
+    await cluster.command_client.submit(command, timeout_s=5)
     await until(
         lambda: all(
             brokers.state(node).overrides.get("reassignment_max_bytes_per_second") == rate

@@ -165,7 +165,7 @@ class ThreeBrokers:
         assert broker._cluster is not None
         topic_id = broker._cluster.metadata.state.catalog.topic(name).topic_id
         command = ReassignReplicas([Reassignment(topic_id, 0, replicas)])
-        reply = await broker._cluster.submission.submit(command, timeout_s=5)
+        reply = await broker._cluster.command_client.submit(command, timeout_s=5)
         assert isinstance(reply, PartitionAnswers)
         assert reply.answers[0].error is None
 

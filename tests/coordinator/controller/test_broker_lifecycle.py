@@ -6,9 +6,9 @@ import trio
 from tests.coordinator.raft_life import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
 from tests.coordinator.submitting import Cluster, play
-from tidelog.coordinator.controller.broker_lifecycle import BrokerPlace, Registration
-from tidelog.coordinator.controller.command_client import Submission
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
+from tidelog.coordinator.controller.command_client import CommandClient
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.commands import (
     CreateReplicatedTopic,
@@ -23,8 +23,8 @@ TOPIC_ID = b"a topic of three"
 
 
 def may_lead(cluster: Cluster, node_id: int) -> bool:
-    registration = cluster.registrations.get(node_id)
-    return registration is not None and registration.may_lead()
+    lifecycle = cluster.lifecycles.get(node_id)
+    return lifecycle is not None and lifecycle.may_lead()
 
 
 async def all_in(cluster: Cluster) -> None:
@@ -36,8 +36,8 @@ def raft_of(host: Host) -> RaftNode:
     return host.raft
 
 
-def metadata_of(host: Host) -> ReplicatedMetadata:
-    assert isinstance(host.state, ReplicatedMetadata)
+def metadata_of(host: Host) -> ReplicatedState:
+    assert isinstance(host.state, ReplicatedState)
     return host.state
 
 
@@ -48,15 +48,15 @@ async def create(cluster: Cluster, assignment: list[list[int]]) -> None:
     )
 
 
-def a_broker(cluster: Cluster, host: Host, place: BrokerPlace) -> Registration:
+def a_broker(cluster: Cluster, host: Host, info: BrokerInfo) -> BrokerLifecycle:
     """Return a broker besides the one that is on a host."""
     process = host.machine.process
     assert process is not None
-    return Registration(
+    return BrokerLifecycle(
         process.env,
-        cluster.submission(host),
+        cluster.command_client(host),
         metadata_of(host),
-        place=place,
+        info=info,
         cluster_id=CLUSTER_ID,
         is_only_voter=lambda: False,
     )
@@ -73,7 +73,7 @@ def test_a_defect_of_the_one_that_leads_ends_no_broker(monkeypatch: pytest.Monke
             raise UnexpectedServerError("a defect")
 
         with monkeypatch.context() as patched:
-            patched.setattr(Submission, "take_heartbeat", fail)
+            patched.setattr(CommandClient, "take_heartbeat", fail)
             await until(lambda: refused >= 6)
         await trio.sleep(SESSION_MS / 1000)
 
@@ -254,15 +254,15 @@ def test_a_broker_that_starts_again_is_another_one_at_the_same_place() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         _, host = await cluster.leader_and_another()
-        before = cluster.registrations[host.node_id].broker_epoch
+        before = cluster.lifecycles[host.node_id].broker_epoch
         assert before is not None
 
         host.kill()
         host.start()
-        await until(lambda: cluster.registrations[host.node_id].broker_epoch not in {None, before})
+        await until(lambda: cluster.lifecycles[host.node_id].broker_epoch not in {None, before})
 
         await all_in(cluster)
-        after = cluster.registrations[host.node_id].broker_epoch
+        after = cluster.lifecycles[host.node_id].broker_epoch
         assert after is not None
         assert after > before
 
@@ -273,9 +273,9 @@ def test_of_two_processes_at_one_place_the_older_one_must_stop() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         host = cluster.group[0]
-        old = cluster.registrations[1]
-        place = BrokerPlace(1, "disk 1", "node1", PORT, "", None)
-        newer = a_broker(cluster, host, place)
+        old = cluster.lifecycles[1]
+        info = BrokerInfo(1, "disk 1", "node1", PORT, "", None)
+        newer = a_broker(cluster, host, info)
 
         await newer.register()
 
@@ -290,8 +290,8 @@ def test_a_stranger_with_the_node_id_of_a_live_broker_is_refused() -> None:
     async def story(cluster: Cluster) -> None:
         await all_in(cluster)
         host = cluster.group[0]
-        place = BrokerPlace(2, "a disk of its own", "elsewhere", PORT, "", None)
-        stranger = a_broker(cluster, host, place)
+        info = BrokerInfo(2, "a disk of its own", "elsewhere", PORT, "", None)
+        stranger = a_broker(cluster, host, info)
 
         with pytest.raises(DuplicateBrokerError, match="choose a node id that nobody has"):
             await stranger.run()
@@ -304,7 +304,7 @@ def test_a_broker_leaves_when_others_lead_what_it_led() -> None:
         await all_in(cluster)
         await create(cluster, [[2, 1, 3], [2, 3, 1]])
 
-        assert await cluster.registrations[2].leave(timeout_s=5)
+        assert await cluster.lifecycles[2].controlled_shutdown(timeout_s=5)
 
         state = metadata_of(cluster.group[0]).state
         await until(lambda: [each.leader for each in state.partitions(TOPIC_ID)] == [1, 3], 1)
@@ -318,7 +318,7 @@ def test_what_nobody_else_can_lead_is_not_waited_for() -> None:
         await create(cluster, [[2]])
         began_at = trio.current_time()
 
-        assert await cluster.registrations[2].leave(timeout_s=3)
+        assert await cluster.lifecycles[2].controlled_shutdown(timeout_s=3)
 
         assert trio.current_time() - began_at < 1
         state = metadata_of(cluster.group[0]).state
@@ -336,7 +336,7 @@ def test_a_broker_that_reaches_nobody_leaves_in_the_time_that_it_has() -> None:
         cluster.world.network.partition([away.machine.name], others)
         began_at = trio.current_time()
 
-        assert not await cluster.registrations[away.node_id].leave(timeout_s=3)
+        assert not await cluster.lifecycles[away.node_id].controlled_shutdown(timeout_s=3)
 
         assert 3 <= trio.current_time() - began_at < 4
 

@@ -123,12 +123,12 @@ def test_heartbeats_reach_whoever_leads() -> None:
             CLUSTER_ID, 2, registered.broker_epoch, is_caught_up=True, wants_to_stop=False
         )
 
-        answer = await cluster.submission(other).heartbeat(heartbeat, timeout_s=5)
+        answer = await cluster.command_client(other).heartbeat(heartbeat, timeout_s=5)
 
         assert not answer.is_fenced
         stale = HeartbeatRequest(CLUSTER_ID, 2, 99, is_caught_up=True, wants_to_stop=False)
         with pytest.raises(StaleBrokerEpochError):
-            await cluster.submission(other).heartbeat(stale, timeout_s=5)
+            await cluster.command_client(other).heartbeat(stale, timeout_s=5)
 
     play(story)
 
@@ -141,11 +141,13 @@ def test_a_node_that_does_not_lead_has_the_leader_admit_another_one() -> None:
     async def story(cluster: Cluster) -> None:
         leader, other = await cluster.leader_and_another()
 
-        reply = await cluster.submission(other).join(joining(4))
+        reply = await cluster.command_client(other).join(joining(4))
 
         assert reply == JoinReply(leader.node_id, f"node{leader.node_id}", PORT)
         assert raft_of(leader).membership.learners == (Identity(4, b"new"),)
-        assert await cluster.submission(leader).join(joining(4)) == JoinReply(leader.node_id, "", 0)
+        assert await cluster.command_client(leader).join(joining(4)) == JoinReply(
+            leader.node_id, "", 0
+        )
         assert raft_of(leader).membership.learners == (Identity(4, b"new"),)
 
     play(story)
@@ -157,7 +159,7 @@ def test_without_the_one_that_leads_nobody_is_admitted_and_the_asker_may_try_aga
         leader.cut_power()
 
         with pytest.raises(NotControllerError, match="cannot be asked"):
-            await cluster.submission(other).join(joining(4))
+            await cluster.command_client(other).join(joining(4))
 
     play(story)
 
@@ -168,7 +170,7 @@ def test_a_node_that_was_passed_on_to_the_wrong_one_is_not_passed_on_again() -> 
         passed_on = msgspec.structs.replace(joining(4), is_passed_on=True)
 
         with pytest.raises(NotControllerError, match="does not lead the cluster; ask node"):
-            await cluster.submission(other).join(passed_on)
+            await cluster.command_client(other).join(passed_on)
 
     play(story)
 
@@ -176,14 +178,14 @@ def test_a_node_that_was_passed_on_to_the_wrong_one_is_not_passed_on_again() -> 
 def test_nodes_of_another_cluster_and_nonsense_are_refused() -> None:
     async def story(cluster: Cluster) -> None:
         leader, _ = await cluster.leader_and_another()
-        submission = cluster.submission(leader)
+        command_client = cluster.command_client(leader)
 
         with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
-            await submission.decide(DecideRequest("theirs", encode_command(register(1))))
+            await command_client.decide(DecideRequest("theirs", encode_command(register(1))))
         with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
-            await submission.join(joining(4, "theirs"))
+            await command_client.join(joining(4, "theirs"))
         with pytest.raises(InvalidRequestError, match="not a command"):
-            await submission.decide(DecideRequest(CLUSTER_ID, b"nonsense"))
+            await command_client.decide(DecideRequest(CLUSTER_ID, b"nonsense"))
 
     play(story)
 
@@ -203,7 +205,7 @@ async def be_a_broker(cluster: Cluster, host: Host) -> None:
             heartbeat = HeartbeatRequest(
                 CLUSTER_ID, host.node_id, epoch, is_caught_up=True, wants_to_stop=False
             )
-            await cluster.submission(host).heartbeat(heartbeat, timeout_s=3)
+            await cluster.command_client(host).heartbeat(heartbeat, timeout_s=3)
         except (RequestTimedOutError, StaleHandleError, LogOfflineError):
             continue
 
@@ -256,7 +258,7 @@ def test_a_node_that_was_away_can_learn_what_was_decided_meanwhile() -> None:
         heal()
         assert catalog_of(other).topic("topic1").topic_id == b"%016d" % 1
 
-        await cluster.submission(other).catch_up(timeout_s=20)
+        await cluster.command_client(other).catch_up(timeout_s=20)
 
         assert catalog_of(other).topic("topic1").topic_id == b"another topic id"
 

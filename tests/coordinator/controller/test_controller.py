@@ -9,7 +9,7 @@ from tests.coordinator.raft_life import until
 from tests.coordinator.raft_nodes import Host, Made, hosts, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.controller.controller import Controller
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS, Heartbeat
 from tidelog.coordinator.metadata.commands import CreateReplicatedTopic, RegisterBroker, Registered
 from tidelog.coordinator.metadata.records import Partition
@@ -34,7 +34,7 @@ class Cluster:
         self.group = hosts(world, 3, self._make_state)
 
     def _make_state(self, env: Env, node: RaftNode, _: trio.Nursery) -> Made:
-        metadata = ReplicatedMetadata(env, node)
+        metadata = ReplicatedState(env, node)
         node.on_role(metadata.role_changed)
         controller = Controller(env, node, metadata, refused_since=self.refused_since.get)
         self.controllers[node.identity.node_id] = controller
@@ -66,12 +66,12 @@ class Cluster:
         assert isinstance(reply, Registered)
         self.epochs[node_id] = reply.broker_epoch
 
-    async def leading(self) -> ReplicatedMetadata:
+    async def leading(self) -> ReplicatedState:
         """Return the metadata of the node that decides."""
         await until(lambda: self._leader() is not None)
         host = self._leader()
         assert host is not None
-        assert isinstance(host.state, ReplicatedMetadata)
+        assert isinstance(host.state, ReplicatedState)
         return host.state
 
     def _leader(self) -> Host | None:
@@ -96,7 +96,7 @@ class Cluster:
     def live_brokers(self) -> list[int]:
         """Return the brokers that are not fenced."""
         host = self._leader()
-        if host is None or not isinstance(host.state, ReplicatedMetadata):
+        if host is None or not isinstance(host.state, ReplicatedState):
             return []
         brokers = host.state.state.brokers.values()
         return [broker.node_id for broker in brokers if not broker.is_fenced]
@@ -108,7 +108,7 @@ class Cluster:
     def partitions(self) -> list[Partition]:
         """Return the partitions of the topic."""
         host = self._leader()
-        if host is None or not isinstance(host.state, ReplicatedMetadata):
+        if host is None or not isinstance(host.state, ReplicatedState):
             return []
         return list(host.state.state.partitions(TOPIC_ID))
 

@@ -15,7 +15,7 @@ from tidelog.coordinator.controller.log_entries import (
 )
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.records import BrokerUnregistered
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 CLUSTER = metadata_records.RECORDS
 GROUPS = group_records.RECORDS
@@ -49,7 +49,7 @@ def test_a_field_that_a_newer_version_appends_does_no_harm() -> None:
     assert decode_entry(newer) == ([BrokerUnregistered(7)], [])
 
 
-def states() -> tuple[ClusterMachine, ConsumerGroups]:
+def states() -> tuple[MetadataStateMachine, ConsumerGroups]:
     talk = Conversation()
     talk.join("a")
     talk.settle()

@@ -10,7 +10,7 @@ from tests.coordinator.raft_life import Nemesis, until
 from tests.coordinator.raft_nodes import CONFIG, Host, Made, hosts, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.controller import replicated_state as replicated
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import Delta
 from tidelog.coordinator.metadata.catalog import DeleteTopic, TakeProducerIds
 from tidelog.coordinator.metadata.commands import (
@@ -36,13 +36,13 @@ from tidelog.wire.errors import (
 
 
 def make_metadata(env: Env, node: raft_node.RaftNode, _: trio.Nursery) -> Made:
-    metadata = ReplicatedMetadata(env, node)
+    metadata = ReplicatedState(env, node)
     node.on_role(metadata.role_changed)
     return Made(metadata)
 
 
-def metadata_of(host: Host) -> ReplicatedMetadata:
-    assert isinstance(host.state, ReplicatedMetadata)
+def metadata_of(host: Host) -> ReplicatedState:
+    assert isinstance(host.state, ReplicatedState)
     return host.state
 
 

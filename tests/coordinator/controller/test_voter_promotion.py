@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.coordinator.controller.voter_promotion import VOTER_COUNT_MAX, due_promotion
+from tidelog.coordinator.controller.voter_promotion import VOTER_COUNT_MAX, next_promotion
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.ready import Promote
 
@@ -32,7 +32,7 @@ def test_learners_are_promoted_one_by_one_until_the_number_is_odd(
 ) -> None:
     membership = members(voter_count, learner_count)
 
-    while (due := due_promotion(membership, EVERYBODY)) is not None:
+    while (due := next_promotion(membership, EVERYBODY)) is not None:
         promoted = member(due.node_id)
         assert promoted in membership.learners
         membership = Membership(
@@ -47,18 +47,18 @@ def test_learners_are_promoted_one_by_one_until_the_number_is_odd(
 def test_a_learner_whose_broker_does_not_live_is_not_counted() -> None:
     membership = members(1, 2)
 
-    assert due_promotion(membership, {1, 2}) is None
-    assert due_promotion(membership, {1, 3}) is None
-    assert due_promotion(membership, {1, 2, 3}) == Promote(2)
+    assert next_promotion(membership, {1, 2}) is None
+    assert next_promotion(membership, {1, 3}) is None
+    assert next_promotion(membership, {1, 2, 3}) == Promote(2)
 
 
 def test_one_that_lives_is_not_kept_waiting_by_one_that_does_not() -> None:
     membership = members(2, 2)
 
-    assert due_promotion(membership, {1, 2, 4}) == Promote(4)
+    assert next_promotion(membership, {1, 2, 4}) == Promote(4)
 
 
 def test_a_voter_that_is_dead_still_has_its_vote() -> None:
     # Two of four would have to agree on everything: nobody is won by a fourth voter.
-    assert due_promotion(members(3, 1), {1, 4}) is None
-    assert due_promotion(members(2, 1), {3}) == Promote(3)
+    assert next_promotion(members(3, 1), {1, 4}) is None
+    assert next_promotion(members(2, 1), {3}) == Promote(3)

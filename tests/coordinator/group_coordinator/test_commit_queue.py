@@ -6,7 +6,7 @@ import trio
 from tests.coordinator.controller.test_replicated_state import create
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
 from tests.coordinator.raft_nodes import Host
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator import commit_queue as group_commits
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.commits import CommitResult
@@ -90,7 +90,7 @@ def test_what_else_is_decided_waits_behind_one_entry_of_commits_at_most() -> Non
     async def story(cluster: GroupCluster) -> None:
         leader, coordinator = await coordinator_of(cluster)
         assert leader.raft is not None
-        assert isinstance(leader.state, ReplicatedMetadata)
+        assert isinstance(leader.state, ReplicatedState)
         entries: list[int] = []
 
         async def flood() -> None:

@@ -5,7 +5,7 @@ import trio
 
 from tests.coordinator.group_cluster import ORDERS, GroupCluster, play
 from tests.coordinator.raft_life import until
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator import leadership as group_leadership
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership
 from tidelog.coordinator.groups.config import GroupConfig
@@ -19,7 +19,7 @@ async def led(cluster: GroupCluster, nursery: trio.Nursery) -> tuple[RaftNode, G
     """Return the leadership of the node that leads, beside the one that its coordinator has."""
     leader, _ = await cluster.leader_and_another()
     assert leader.raft is not None
-    assert isinstance(leader.state, ReplicatedMetadata)
+    assert isinstance(leader.state, ReplicatedState)
     leadership = GroupLeadership(leader.raft, leader.state, GroupConfig())
     leader.raft.on_role(leadership.role_changed)
     nursery.start_soon(leadership.run)
@@ -46,7 +46,7 @@ def test_records_of_many_commands_become_entries_that_are_not_too_large(
 
             assert 4 <= node.applied_index - before <= 16
             leader, _ = await cluster.leader_and_another()
-            assert isinstance(leader.state, ReplicatedMetadata)
+            assert isinstance(leader.state, ReplicatedState)
             assert list(leader.state.groups.groups) == names
             nursery.cancel_scope.cancel()
 
@@ -119,5 +119,5 @@ def test_after_a_refusal_it_begins_anew_when_all_that_was_under_way_is_committed
 def cluster_groups(cluster: GroupCluster, node: RaftNode) -> list[str]:
     """Return the groups in the image of a node."""
     (host,) = [host for host in cluster.group if host.raft is node]
-    assert isinstance(host.state, ReplicatedMetadata)
+    assert isinstance(host.state, ReplicatedState)
     return list(host.state.groups.groups)

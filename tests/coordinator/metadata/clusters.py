@@ -27,7 +27,7 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.records import Broker, Partition, Record
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 NOW_MS = 1_700_000_000_000
 
@@ -39,10 +39,10 @@ class Cluster:
 
     def __init__(self, *node_ids: int) -> None:
         """Begin with these brokers, alive."""
-        self.machine = ClusterMachine()
-        self.image = ClusterMachine()
+        self.machine = MetadataStateMachine()
+        self.image = MetadataStateMachine()
         """Fed with the very records that the node has decided on, as a leader's image is."""
-        self.follower = ClusterMachine()
+        self.follower = MetadataStateMachine()
         self.records: list[Record] = []
         self._leaders: dict[tuple[bytes, int, int], int | None] = {}
         self._drawn = 0

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from tests.coordinator.metadata.clusters import Cluster
 from tests.simulation.metadata.invariants import check_same
 from tests.simulation.metadata.moves import LIVES, Move, live
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 
 @pytest.mark.invariant("I45")
@@ -17,7 +17,7 @@ def test_whatever_happens_what_holds_always_holds(moves: list[Move]) -> None:
     life = live(moves)
 
     data = life.cluster.machine.snapshot()
-    restored = ClusterMachine.from_snapshot(data)
+    restored = MetadataStateMachine.from_snapshot(data)
     assert restored.snapshot() == data
     check_same(restored.state, life.cluster.state)
 
@@ -27,4 +27,4 @@ def test_damage_in_a_snapshot_is_noticed() -> None:
 
     for damaged in (data[:-1], b"", b"\x90", data + b"\x00"):
         with pytest.raises(msgspec.MsgspecError):
-            ClusterMachine.from_snapshot(damaged)
+            MetadataStateMachine.from_snapshot(damaged)

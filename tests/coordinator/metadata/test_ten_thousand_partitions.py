@@ -12,14 +12,14 @@ from tidelog.coordinator.metadata.commands import (
     FenceBroker,
     Outcome,
 )
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 PARTITIONS = 10_000
 TOPIC_ID = b"0123456789abcdef"
 CREATE = CreateReplicatedTopic("orders", TOPIC_ID, PARTITIONS, {})
 
 
-def carry_out(machine: ClusterMachine, command: Command) -> Outcome:
+def carry_out(machine: MetadataStateMachine, command: Command) -> Outcome:
     """Carry out a command as another node hears of it, by its bytes."""
     outcome = machine.handle(command, now_ms=0)
     for record in decode_entry(encode_entry(outcome.records))[0]:

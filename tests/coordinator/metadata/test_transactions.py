@@ -16,7 +16,7 @@ from tidelog.coordinator.metadata.commands import (
     FinishParts,
     TransactionAnswer,
 )
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.metadata.transaction_commands import REMEMBERED_MS
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import BrokerError, StaleTransactionError, TransactionGoneError
@@ -102,7 +102,7 @@ class Model:
                 self.committed.pop(name, None)
 
 
-def check(machine: ClusterMachine, model: Model, topic_id: bytes) -> None:
+def check(machine: MetadataStateMachine, model: Model, topic_id: bytes) -> None:
     """Check that both would say the same of everything."""
     transactions = machine.state.transactions
     assert set(transactions.open_numbers) == {each.number for each in model.open.values()}
@@ -128,7 +128,7 @@ def check(machine: ClusterMachine, model: Model, topic_id: bytes) -> None:
             assert (transactions.status_of_last(known) is TransactionStatus.COMPLETE) == is_done
 
 
-def ask(machine: ClusterMachine, command: Command, now_ms: int) -> TransactionAnswer | None:
+def ask(machine: MetadataStateMachine, command: Command, now_ms: int) -> TransactionAnswer | None:
     outcome = machine.handle(command, now_ms=now_ms)
     for record in outcome.records:
         machine.apply(record)
@@ -177,7 +177,7 @@ def test_whatever_is_asked_the_same_becomes_of_it_as_in_the_model(seed: int) -> 
             except BrokerError as error:
                 failures.append(type(error))
         assert failures[0] == failures[1], f"{kind} of {name} {transaction_id}"
-        machine = ClusterMachine.from_snapshot(machine.snapshot())
+        machine = MetadataStateMachine.from_snapshot(machine.snapshot())
         check(machine, model, topic_id)
 
 

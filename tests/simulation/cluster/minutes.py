@@ -25,7 +25,7 @@ from tests.simulation.cluster.replica_log import (
 from tests.simulation.cluster.witness import has_entry, snapshot_index, state_of
 from tidelog.coordinator.controller.log_entries import decode_entry, encode_snapshot
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.raft.messages import (
     Entry,
     EntryKind,
@@ -227,7 +227,7 @@ class Minutes:
         """The first objection of each checker, if the life goes on."""
         self._goes_on = goes_on
         self._fail = fail
-        self.image = ClusterMachine()
+        self.image = MetadataStateMachine()
         """What is committed, as soon as the first node has applied it."""
         self.groups = ConsumerGroups()
         """The same of consumer groups."""

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from tests.simulation.mutations.mutant import Mutant
 from tidelog.broker.partitions.partition import Partition
-from tidelog.coordinator.controller.broker_lifecycle import Registration
-from tidelog.coordinator.controller.replicated_state import ReplicatedMetadata
+from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership
 from tidelog.coordinator.groups import heartbeats, reconciliation
 from tidelog.coordinator.groups.group import Group, Member
@@ -20,7 +20,7 @@ from tidelog.coordinator.metadata.catalog import Catalog, CreateTopic
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.records import Broker, BrokerChanged, Record
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.follower import Follower
 from tidelog.coordinator.raft.hard_state import HardStateGate
@@ -74,19 +74,19 @@ async def _do_not_wait(*_: object) -> None:
     """Skip what should be done."""
 
 
-def _newest_state(self: ReplicatedMetadata) -> ClusterState:
+def _newest_state(self: ReplicatedState) -> ClusterState:
     controller = self._controller
     return self._image.state if controller is None else controller.state
 
 
-def _controller_for_ever(self: ReplicatedMetadata) -> ClusterMachine:
+def _controller_for_ever(self: ReplicatedState) -> MetadataStateMachine:
     self.check_leading()
     if self._controller is None:
-        self._controller = ClusterMachine.from_snapshot(self._image.snapshot())
+        self._controller = MetadataStateMachine.from_snapshot(self._image.snapshot())
     return self._controller
 
 
-def _role_ignored(_: ReplicatedMetadata) -> None:
+def _role_ignored(_: ReplicatedState) -> None:
     """Skip what should be done."""
 
 
@@ -181,23 +181,23 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         "answer-before-commit",
         "the controller answers as soon as it has decided",
-        (ReplicatedMetadata, "wait_committed", _do_not_wait),
+        (ReplicatedState, "wait_committed", _do_not_wait),
     ),
     Mutant(
         "image-before-commit",
         "who decides shows what it has decided before that is committed",
-        (ReplicatedMetadata, "state", property(_newest_state)),
+        (ReplicatedState, "state", property(_newest_state)),
     ),
     Mutant(
         "old-controller",
         "who leads again goes on with what it knew when it led before",
-        (ReplicatedMetadata, "_controller_of_this_term", _controller_for_ever),
-        (ReplicatedMetadata, "role_changed", _role_ignored),
+        (ReplicatedState, "_controller_of_this_term", _controller_for_ever),
+        (ReplicatedState, "role_changed", _role_ignored),
     ),
     Mutant(
         "fenced-leads-on",
         "a broker does not look whether it may still lead",
-        (Registration, "may_lead", _always),
+        (BrokerLifecycle, "may_lead", _always),
     ),
     Mutant(
         "fenced-too-early",

@@ -38,7 +38,7 @@ from tidelog.coordinator.metadata.commands import (
     UnregisterBroker,
 )
 from tidelog.coordinator.metadata.records import Broker, Partition
-from tidelog.coordinator.metadata.state_machine import ClusterMachine
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.isr.durability import Durability
 from tidelog.wire.errors import BrokerError
 
@@ -73,7 +73,9 @@ class Life:
     def go(self, move: Move) -> None:
         """Make one move."""
         if move.kind == "restore":
-            self.cluster.follower = ClusterMachine.from_snapshot(self.cluster.machine.snapshot())
+            self.cluster.follower = MetadataStateMachine.from_snapshot(
+                self.cluster.machine.snapshot()
+            )
             check_same(self.cluster.follower.state, self.cluster.state)
             return
         command = KINDS[move.kind](self, move)
@@ -140,7 +142,7 @@ class Life:
             ):
                 assert command.node_id not in partition.eligible_leader_replicas
 
-    def _outcome(self, machine: ClusterMachine, command: Command) -> Outcome | str:
+    def _outcome(self, machine: MetadataStateMachine, command: Command) -> Outcome | str:
         try:
             return machine.handle(command, now_ms=NOW_MS)
         except BrokerError as error:
