@@ -62,8 +62,8 @@ def test_marks_and_mutations_are_found() -> None:
         ("I1", "test_one"),
         ("I2", "test_one"),
         ("b3", "test_one"),
-        ("I5", "no-sync"),
         ("s4", "check"),
+        ("I5", "no-sync"),
     ]
 
 
