@@ -77,31 +77,19 @@ bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
 bench-peers: $(VENV)/installed-peers ## Measure tidelog beside Kafka and others: make bench-peers ARGS="--quick rates --peers kafka"
 	@$(BIN)/python -m bench.peers $(ARGS)
 
-.PHONY: cluster-swarm
-cluster-swarm: $(VENV)/installed-dev ## Random lives of a cluster's metadata: make cluster-swarm SEEDS=5000
-	@$(BIN)/python -m tests.simulation.metadata.swarm $(SEEDS)
-
 .PHONY: sim swarm mutants
-SECONDS := 60
 KIND := broker
-sim: $(VENV)/installed-dev ## One simulated life: make sim SEED=7, or PLAN=FILE; KIND=cluster, queues, compacted
-	@$(BIN)/python -m tests.simulation sim --kind $(KIND) --seconds $(SECONDS) \
-		$(if $(PLAN),--plan $(PLAN),$(SEED))
+SIMULATION := $(BIN)/python -m tests.simulation
+sim: $(VENV)/installed-dev ## One simulated run: make sim KIND=raft SEED=7, or PLAN=FILE
+	@$(SIMULATION) $(KIND) $(if $(SECONDS),--seconds $(SECONDS)) \
+		$(if $(PLAN),--plan $(PLAN),--seed $(or $(SEED),0)) $(ARGS)
 
-swarm: $(VENV)/installed-dev ## Many of them: make swarm SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES
-	@$(BIN)/python -m tests.simulation swarm --kind $(KIND) --seconds $(SECONDS) \
-		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET))
+swarm: $(VENV)/installed-dev ## Many of them: make swarm KIND=cluster SEEDS=1000 FIRST=0 SECONDS=60, or BUDGET=MINUTES
+	@$(SIMULATION) $(KIND) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(FIRST),--first $(FIRST)) $(if $(BUDGET),--budget $(BUDGET)) $(ARGS)
 
-.PHONY: cluster-lives
-cluster-lives: ## Lives of whole clusters: make cluster-lives SEEDS=1000, as make swarm
-	@$(MAKE) --no-print-directory swarm KIND=cluster
-
-.PHONY: queue-lives
-queue-lives: ## Lives of clusters with queues: make queue-lives SEEDS=1000, as make swarm
-	@$(MAKE) --no-print-directory swarm KIND=queues
-
-mutants: $(VENV)/installed-dev ## Plant bugs, and see how soon the simulator catches them
-	@$(BIN)/python -m tests.simulation mutants $(ARGS)
+mutants: $(VENV)/installed-dev ## How soon the simulator finds each mutation: make mutants KIND=raft MUTATIONS="vote-twice"
+	@$(SIMULATION) $(if $(filter file,$(origin KIND)),all,$(KIND)) $(ARGS) --mutations $(MUTATIONS)
 
 .PHONY: powercut history netns
 CUTS := 20
@@ -109,7 +97,7 @@ powercut: $(VENV)/installed-dev ## Cut the power of a real file system, as root:
 	@$(BIN)/python -m tests.system.powercut --cuts $(CUTS) $(ARGS)
 
 history: $(VENV)/installed-dev ## A history of real clients and a real broker in trouble: make history SECONDS=600
-	@$(BIN)/python -m tests.system.histories --seconds $(SECONDS) $(ARGS)
+	@$(BIN)/python -m tests.system.histories --seconds $(or $(SECONDS),60) $(ARGS)
 
 .PHONY: queue-trial
 MINUTES := 10
@@ -118,21 +106,6 @@ queue-trial: $(VENV)/installed-dev ## Queues of three brokers, whose leaders are
 
 netns: $(VENV)/installed-dev ## Brokers in network namespaces, in trouble, as root: make netns MINUTES=10 ARGS="--brokers 5"
 	@$(BIN)/python -m tests.system.netns --minutes $(MINUTES) $(ARGS)
-
-.PHONY: groups-swarm
-groups-swarm: $(VENV)/installed-dev ## Many lives of consumer groups: make groups-swarm ARGS="--seeds 1000"
-	@$(BIN)/python -m tests.simulation.groups.swarm $(ARGS)
-
-.PHONY: raft-swarm raft-life raft-mutants
-RAFT := $(BIN)/python -m tests.simulation.raft
-raft-swarm: $(VENV)/installed-dev ## Many lives of a Raft cluster: make raft-swarm SEEDS=20000 FIRST=0
-	@$(RAFT) swarm $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FIRST),--first $(FIRST))
-
-raft-life: $(VENV)/installed-dev ## One of them, with every message: make raft-life SEED=7, or PLAN=FILE
-	@$(RAFT) life $(if $(PLAN),--plan $(PLAN),$(SEED))
-
-raft-mutants: $(VENV)/installed-dev ## Plant bugs in the Raft core, and see how soon they are caught
-	@$(RAFT) mutants $(ARGS)
 
 clean: ## Remove .venv, build products and caches
 	rm -rf $(VENV) build dist .*_cache .hypothesis .coverage*

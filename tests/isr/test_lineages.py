@@ -4,7 +4,7 @@ from typing import final
 
 import pytest
 
-from tests.simulation.isr.mutants import BY_HIGH_WATERMARK
+from tests.simulation.mutations.isr import TRUNCATE_BY_HIGH_WATERMARK
 from tidelog.isr.divergence import LogShape, find_divergence
 from tidelog.isr.follower import Append, LeaderAnswer, PartitionFollower, Truncate
 from tidelog.logstore.leader_epochs import LeaderEpochs
@@ -250,5 +250,5 @@ def test_a_follower_that_parts_keeps_what_was_committed_without_its_knowledge() 
 
 
 def test_truncating_by_the_high_watermark_is_caught() -> None:
-    with BY_HIGH_WATERMARK.planted(), pytest.raises(AssertionError):
+    with TRUNCATE_BY_HIGH_WATERMARK.applied(), pytest.raises(AssertionError):
         test_a_follower_that_parts_keeps_what_was_committed_without_its_knowledge()

@@ -1,60 +1,84 @@
-"""The kinds of lives that there are: of one broker that is alone, of clusters, and with queues."""
+"""The kinds of simulated runs: one broker, clusters, clusters with queues, and single cores."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Generic, final
 
 import msgspec
 
+from tests.simulation import seeded
 from tests.simulation.broker import compacted, plans
-from tests.simulation.broker import run as planned_life
+from tests.simulation.broker import run as broker_run
 from tests.simulation.broker.simplifications import SIMPLIFICATIONS
 from tests.simulation.broker.sometimes import PROBES
 from tests.simulation.checkers.book import Checker
 from tests.simulation.cluster import plans as cluster_plans
-from tests.simulation.cluster import run as cluster_life
+from tests.simulation.cluster import run as cluster_run
 from tests.simulation.cluster.minutes import NodeChecker
-from tests.simulation.cluster.mutants import MUTANTS as CLUSTER_MUTANTS
-from tests.simulation.cluster.replication_mutants import MUTANTS as REPLICATION_MUTANTS
 from tests.simulation.cluster.simplifications import SIMPLIFICATIONS as CLUSTER_SIMPLIFICATIONS
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
-from tests.simulation.mutants import MUTANTS
-from tests.simulation.mutations.compaction import MUTANTS as COMPACTION_MUTANTS
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.groups.chaos import check_all
+from tests.simulation.isr.aimed_faults import replicate_aimed
+from tests.simulation.metadata.decisions import decide_and_replicate
+from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.registry import MUTATIONS, find_mutation
 from tests.simulation.queues import plans as queue_plans
-from tests.simulation.queues import run as queue_life
+from tests.simulation.queues import run as queue_run
 from tests.simulation.queues.book import QueueChecker
-from tests.simulation.queues.mutants import MUTANTS as QUEUE_MUTANTS
-from tests.simulation.queues.planted_again import MUTANTS as PLANTED_AGAIN
 from tests.simulation.queues.simplifications import SIMPLIFICATIONS as QUEUE_SIMPLIFICATIONS
 from tests.simulation.queues.sometimes import PROBES as QUEUE_PROBES
-from tests.simulation.report import LifeReport, PlanType
+from tests.simulation.raft import plans as raft_plans
+from tests.simulation.raft import run as raft_run
+from tests.simulation.raft.simplifications import SIMPLIFICATIONS as RAFT_SIMPLIFICATIONS
+from tests.simulation.raft.sometimes import PROBES as RAFT_PROBES
+from tests.simulation.report import PlanType, RunReport
 from tests.simulation.shrink import Simplification
-from tests.simulation.transactions.mutants import DROPPED_EARLY
+from tests.simulation.three_brokers.runs import run_three_brokers
+from tests.simulation.transactions.runs import run_transactions
 
 _HERE = Path(__file__).parent
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[PlanType]):
-    """What is common to all lives of one kind, and different from those of others."""
+    """What is common to all runs of one kind, and different from those of others."""
 
     name: str
     plan_type: type[PlanType]
     draw_plan: Callable[[int, float], PlanType]
     """Expands a seed, and the seconds that the faults go on."""
-    live: Callable[..., LifeReport[PlanType]]
-    """See `tests.simulation.broker.run.live`."""
-    probes: Mapping[str, str]
+    run: Callable[..., RunReport[PlanType]]
+    """See `tests.simulation.broker.run.run`."""
+    seconds: float = 60.0
+    """How long the faults go on, by default."""
+    probes: Mapping[str, str] = field(default_factory=dict[str, str])
     """What a good swarm reaches."""
-    simplifications: Sequence[Simplification[PlanType]]
-    mutants: Sequence[Mutant]
-    """Planted bugs that such lives must show."""
-    kept_plans: Path
-    """The directory of the plans that once failed."""
+    runs_for_all_probes: int = 200
+    """A swarm of so many runs must have reached every probe."""
+    simplifications: Sequence[Simplification[PlanType]] = ()
+    mutation_seconds: float = 20.0
+    """How long the faults go on in each run that looks for a mutation."""
+    mutation_seeds: int = 200
+    """A mutation that survives so many runs is not found."""
+    faults_max: int | None = 5
+    """A failure with more faults is not understood yet."""
+    seeds_at_once: int = 1
+    """How many runs a worker process does before it reports."""
+    folder: str = ""
+    """In which folder beside this file its plans are kept, if not in that of its name."""
+
+    @property
+    def mutations(self) -> Sequence[Mutation]:
+        """What such runs must find."""
+        return MUTATIONS[self.name]
+
+    @property
+    def kept_plans(self) -> Path:
+        """The directory of the plans that once failed."""
+        return _HERE / (self.folder or self.name) / "kept_plans"
 
     def load_plan(self, path: Path) -> PlanType:
         """Return the plan in a file.
@@ -63,80 +87,94 @@ class Kind(Generic[PlanType]):
             OSError: The file cannot be read.
             msgspec.MsgspecError: It holds no plan of this kind.
         """
-        return msgspec.json.decode(path.read_bytes(), type=self.plan_type)
+        plan: PlanType = msgspec.json.decode(path.read_bytes(), type=self.plan_type)
+        return plan
 
-    def live_plan(
-        self, plan: PlanType, mutant: str | None = None, **options: object
-    ) -> LifeReport[PlanType]:
-        """Live one life, with a planted bug if one is named; for the options see `live`."""
-        with find_mutant(mutant).planted() if mutant else nullcontext():
-            return self.live(plan, **options)
+    def run_plan(
+        self, plan: PlanType, mutation: str | None = None, **options: object
+    ) -> RunReport[PlanType]:
+        """Do one run, with a mutation if one is named; for the options see `run`."""
+        with find_mutation(mutation).applied() if mutation else nullcontext():
+            return self.run(plan, **options)
 
 
 BROKER: Final = Kind(
     name="broker",
     plan_type=plans.Plan,
     draw_plan=plans.draw_plan,
-    live=planned_life.live,
+    run=broker_run.run,
     probes=PROBES,
     simplifications=SIMPLIFICATIONS,
-    mutants=MUTANTS,
-    kept_plans=_HERE / "kept_plans",
 )
 COMPACTED: Final = Kind(
     name="compacted",
     plan_type=plans.Plan,
     draw_plan=compacted.draw_plan,
-    live=planned_life.live,
+    run=broker_run.run,
+    folder="broker",
     probes={name: PROBES[name] for name in ("log compacted", "crash in swap")},
     simplifications=SIMPLIFICATIONS,
-    mutants=COMPACTION_MUTANTS,
-    kept_plans=_HERE / "kept_plans",
 )
 CLUSTER: Final = Kind(
     name="cluster",
     plan_type=cluster_plans.ClusterPlan,
     draw_plan=cluster_plans.draw_plan,
-    live=cluster_life.live,
+    run=cluster_run.run,
     probes=CLUSTER_PROBES,
     simplifications=CLUSTER_SIMPLIFICATIONS,
-    mutants=(*CLUSTER_MUTANTS, *REPLICATION_MUTANTS, DROPPED_EARLY),
-    kept_plans=_HERE / "cluster" / "kept_plans",
 )
 QUEUES: Final = Kind(
     name="queues",
     plan_type=queue_plans.QueuePlan,
     draw_plan=queue_plans.draw_plan,
-    live=queue_life.live,
+    run=queue_run.run,
     probes=QUEUE_PROBES,
     simplifications=QUEUE_SIMPLIFICATIONS,
-    mutants=(*QUEUE_MUTANTS, *PLANTED_AGAIN),
-    kept_plans=_HERE / "queues" / "kept_plans",
 )
+RAFT: Final = Kind(
+    name="raft",
+    plan_type=raft_plans.Plan,
+    draw_plan=raft_plans.draw_plan,
+    run=raft_run.run,
+    seconds=raft_plans.SECONDS,
+    probes=RAFT_PROBES,
+    runs_for_all_probes=1000,
+    simplifications=RAFT_SIMPLIFICATIONS,
+    mutation_seconds=raft_plans.SECONDS,
+    mutation_seeds=2000,
+    faults_max=None,
+    seeds_at_once=50,
+)
+
+
+def _seeded(
+    name: str, act: Callable[[int], Mapping[str, int]], *, mutation_seeds: int, seeds_at_once: int
+) -> Kind[seeded.SeedPlan]:
+    return Kind(
+        name=name,
+        plan_type=seeded.SeedPlan,
+        draw_plan=seeded.draw_plan,
+        run=seeded.runs_of(act),
+        mutation_seeds=mutation_seeds,
+        seeds_at_once=seeds_at_once,
+    )
+
+
 KINDS: Final[Mapping[str, Kind[Any]]] = {
-    kind.name: kind for kind in (BROKER, COMPACTED, CLUSTER, QUEUES)
+    kind.name: kind
+    for kind in (
+        BROKER,
+        COMPACTED,
+        CLUSTER,
+        QUEUES,
+        _seeded("three_brokers", run_three_brokers, mutation_seeds=25, seeds_at_once=1),
+        _seeded("transactions", run_transactions, mutation_seeds=20, seeds_at_once=1),
+        RAFT,
+        _seeded("groups", check_all, mutation_seeds=1000, seeds_at_once=10),
+        _seeded("metadata", decide_and_replicate, mutation_seeds=300, seeds_at_once=10),
+        _seeded("isr", replicate_aimed, mutation_seeds=480, seeds_at_once=10),
+    )
 }
-
-
-def kind_of_mutant(name: str) -> Kind[Any]:
-    """Return the kind of lives that must show a planted bug.
-
-    Raises:
-        KeyError: There is no such bug.
-    """
-    for kind in KINDS.values():
-        if any(mutant.name == name for mutant in kind.mutants):
-            return kind
-    raise KeyError(name)
-
-
-def find_mutant(name: str) -> Mutant:
-    """Return the planted bug of a name.
-
-    Raises:
-        KeyError: There is none.
-    """
-    return next(mutant for mutant in kind_of_mutant(name).mutants if mutant.name == name)
 
 
 def checker_names() -> set[str]:

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Sequence
 from traceback import format_exception
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
+import trio
 
-from tests.simulation.broker.plans import LifePlan
+from tests.simulation.broker.plans import RunPlan
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.machine.clock import DeadlockError, EventBudgetError
 
-PlanType = TypeVar("PlanType", bound=LifePlan)
+PlanType = TypeVar("PlanType", bound=RunPlan[Any])
 
 
-class LifeReport(msgspec.Struct, Generic[PlanType], frozen=True):
+class RunReport(msgspec.Struct, Generic[PlanType], frozen=True):
     """What there is to say of one life."""
 
     plan: PlanType
@@ -31,8 +32,11 @@ class LifeReport(msgspec.Struct, Generic[PlanType], frozen=True):
     """All checkers that objected, the first one first, if the life was to go on."""
 
 
-def judged(run: Callable[[], object]) -> tuple[str | None, str]:
-    """Return which checker objects to a run, and what it says; `None` if none does."""
+def judged(run: Callable[[], object], *, asserts: bool = False) -> tuple[str | None, str]:
+    """Return which checker objects to a run, and what it says; `None` if none does.
+
+    With `asserts`, the run checks promises with assertions and time limits as well.
+    """
     try:
         run()
     except ViolationError as error:
@@ -42,11 +46,19 @@ def judged(run: Callable[[], object]) -> tuple[str | None, str]:
     except DeadlockError as error:
         return "Liveness", str(error)
     except Exception as error:  # noqa: BLE001  (a defect of whatever raised it)
-        violations = _violations_in(error)
-        if violations:  # Several tasks objected at once.
-            return violations[0].checker, str(violations[0])
-        return type(error).__name__, "".join(format_exception(error)[-6:])
+        return _judged_error(error, asserts=asserts)
     return None, ""
+
+
+def _judged_error(error: Exception, *, asserts: bool) -> tuple[str, str]:
+    violations = _violations_in(error)
+    if violations:  # Several tasks objected at once.
+        return violations[0].checker, str(violations[0])
+    if asserts and isinstance(error, AssertionError):
+        return "Assertion", f"an assertion failed: {error}"
+    if asserts and isinstance(error, trio.TooSlowError):
+        return "Liveness", "the run does not come to its end"
+    return type(error).__name__, "".join(format_exception(error)[-6:])
 
 
 def _violations_in(error: BaseException) -> list[ViolationError]:

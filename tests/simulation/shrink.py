@@ -15,10 +15,10 @@ from typing import Generic, final
 
 import msgspec
 
-from tests.simulation.broker.plans import Fault
-from tests.simulation.report import LifeReport, PlanType
+from tests.simulation.broker.plans import PlannedFault
+from tests.simulation.report import PlanType, RunReport
 
-Run = Callable[[PlanType], LifeReport[PlanType]]
+Run = Callable[[PlanType], RunReport[PlanType]]
 Simplification = Callable[[PlanType], PlanType]
 """Makes a plan simpler; returns an equal one if there is nothing to be made simpler."""
 
@@ -48,7 +48,7 @@ class ShrinkBudget:
 class Shrunk(Generic[PlanType]):
     """A failure made small."""
 
-    report: LifeReport[PlanType]
+    report: RunReport[PlanType]
     run_count: int
     """How many lives that took."""
 
@@ -56,7 +56,7 @@ class Shrunk(Generic[PlanType]):
 @final
 class _Shrinking(Generic[PlanType]):
     def __init__(
-        self, report: LifeReport[PlanType], run: Run[PlanType], budget: ShrinkBudget
+        self, report: RunReport[PlanType], run: Run[PlanType], budget: ShrinkBudget
     ) -> None:
         self.best = report
         self.run_count = 0
@@ -142,7 +142,7 @@ class _Shrinking(Generic[PlanType]):
 
 
 def shrink(
-    report: LifeReport[PlanType],
+    report: RunReport[PlanType],
     run: Run[PlanType],
     simplifications: Sequence[Simplification[PlanType]],
     *,
@@ -178,5 +178,5 @@ def _without_idle_time(plan: PlanType) -> PlanType:
     return msgspec.structs.replace(plan, faults=moved, seconds=min(plan.seconds, end))
 
 
-def _with_faults(plan: PlanType, faults: list[Fault]) -> PlanType:
+def _with_faults(plan: PlanType, faults: list[PlannedFault]) -> PlanType:
     return msgspec.structs.replace(plan, faults=faults)

@@ -4,15 +4,15 @@ import msgspec
 
 from tests.simulation.broker.plans import Plan, draw_plan
 from tests.simulation.broker.simplifications import SIMPLIFICATIONS
-from tests.simulation.report import LifeReport
+from tests.simulation.report import RunReport
 from tests.simulation.shrink import ShrinkBudget, shrink
 
 
-def pretended_life(plan: Plan) -> LifeReport[Plan]:
+def pretended_life(plan: Plan) -> RunReport[Plan]:
     """Fail if there are a power cut and, after it, a rot; the same for the same plan."""
     kinds = [fault.kind for fault in plan.faults]
     is_failure = "cut_power" in kinds and "rot" in kinds[kinds.index("cut_power") :]
-    return LifeReport(
+    return RunReport(
         plan=plan,
         checker="Pretended" if is_failure else None,
         problem="",

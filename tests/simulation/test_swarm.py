@@ -7,25 +7,28 @@ import pytest
 
 from tests.simulation.broker.plans import draw_plan
 from tests.simulation.broker.sometimes import PROBES
-from tests.simulation.kinds import BROKER, KINDS, find_mutant
+from tests.simulation.kinds import BROKER, KINDS
 from tests.simulation.mutations.measure import is_objection
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.registry import MUTATIONS, all_mutations, find_mutation
 from tests.simulation.swarm import (
     EASY_PROBES,
-    LIVES_FOR_EASY_PROBES,
+    RUNS_FOR_EASY_PROBES,
     Swarm,
     SwarmSize,
+    run_seeds,
 )
 
 SECONDS = 15.0
-LIFE_COUNT = 24
+RUN_COUNT = 24
 CANARY_SEEDS = 8
+MUTATION_COUNT = 219
+TRIAL_COUNT = 233
+"""Some mutations must be found by several kinds of runs."""
 
 
 def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
-    report = Swarm(
-        BROKER, SwarmSize(seeds=LIFE_COUNT, seconds=SECONDS), on_life=lambda _: None
-    ).run()
+    report = Swarm(BROKER, SwarmSize(seeds=RUN_COUNT, seconds=SECONDS), on_run=lambda _: None).run()
 
     assert report.failure is None, (
         f"seed {report.failure.plan.seed} breaks a promise: {report.failure.problem}\n"
@@ -33,9 +36,9 @@ def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
         "make its plan smaller, and keep that:"
         f" make swarm SEEDS=1 FIRST={report.failure.plan.seed} SECONDS={SECONDS:g}"
     )
-    assert report.life_count == LIFE_COUNT >= LIVES_FOR_EASY_PROBES
+    assert report.run_count == RUN_COUNT >= RUNS_FOR_EASY_PROBES
     tame = [probe for probe in EASY_PROBES if probe in report.missed_probes]
-    assert not tame, f"{report.life_count} lives never reached {tame}; they are too tame"
+    assert not tame, f"{report.run_count} lives never reached {tame}; they are too tame"
 
 
 def test_what_the_smallest_swarm_must_reach_are_probes() -> None:
@@ -43,26 +46,38 @@ def test_what_the_smallest_swarm_must_reach_are_probes() -> None:
 
 
 @pytest.mark.parametrize("name", ["flush-does-nothing", "no-dedup"])
-def test_a_planted_bug_is_caught(name: str) -> None:
-    lives = (BROKER.live_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
+def test_a_mutation_is_found(name: str) -> None:
+    lives = (BROKER.run_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
 
     assert any(is_objection(life) for life in lives)
 
 
-MUTANTS = [mutant for kind in KINDS.values() for mutant in kind.mutants]
+@pytest.mark.parametrize("mutation", all_mutations(), ids=lambda mutation: mutation.name)
+def test_a_mutation_is_gone_after_its_run(mutation: Mutation) -> None:
+    before = [owner.__dict__[attribute] for owner, attribute, _ in mutation.patches]
+
+    with mutation.applied():
+        applied = [owner.__dict__[attribute] for owner, attribute, _ in mutation.patches]
+
+    assert applied == [value for _, _, value in mutation.patches]
+    assert [owner.__dict__[attribute] for owner, attribute, _ in mutation.patches] == before
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_gone_after_its_life(mutant: Mutant) -> None:
-    before = [owner.__dict__[attribute] for owner, attribute, _ in mutant.patches]
+def test_every_kind_has_mutations_and_each_name_means_one() -> None:
+    named = [mutation for found in MUTATIONS.values() for mutation in found]
 
-    with mutant.planted():
-        planted = [owner.__dict__[attribute] for owner, attribute, _ in mutant.patches]
-
-    assert planted == [value for _, _, value in mutant.patches]
-    assert [owner.__dict__[attribute] for owner, attribute, _ in mutant.patches] == before
+    assert MUTATIONS.keys() == KINDS.keys()
+    assert len(all_mutations()) == MUTATION_COUNT
+    assert len(named) == TRIAL_COUNT
+    assert all(find_mutation(mutation.name) is mutation for mutation in named)
 
 
-def test_planted_bugs_have_different_names() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 15
-    assert find_mutant("no-dedup") in MUTANTS
+@pytest.mark.parametrize("name", ["groups", "metadata", "isr"])
+def test_a_kind_without_plans_runs_and_replays(name: str) -> None:
+    kind = KINDS[name]
+
+    first, second = run_seeds(name, [1, 2], kind.seconds)
+
+    assert first.checker is None, first.problem
+    assert kind.run(first.plan) == first
+    assert second.plan.seed == "2"

@@ -24,6 +24,7 @@ what is said below it, up to an empty line, is what the commands must say.
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import final
 
@@ -364,3 +365,16 @@ def perform(text: str) -> str:
             if not line.startswith("#"):
                 said += stage.play(line)
     return "\n".join(performed) + "\n"
+
+
+def rewrite(path: Path) -> None:
+    """Write anew what the commands of a scenario say."""
+    text = path.read_text(encoding="utf-8")
+    performed = perform(text)
+    if performed != text:
+        path.write_text(performed, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for scenario in sorted((Path(__file__).parent / "scenarios").glob("*.txt")):
+        rewrite(scenario)

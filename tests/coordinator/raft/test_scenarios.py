@@ -3,7 +3,7 @@
 `tests/coordinator/raft/stage.py` says what the commands are. After a change of the core that is
 meant to change what they say, rewrite them, and read the difference before you commit it:
 
-    python -m tests.coordinator.raft rewrite
+    python -m tests.coordinator.raft.stage
 """
 
 from pathlib import Path

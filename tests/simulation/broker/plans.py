@@ -8,7 +8,7 @@ the dice of seeds have changed.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -86,8 +86,8 @@ _KILLED_AT_END = 0.25
 _DEEDS = {"delete_records", "alter_topic", "add_partitions"}
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """One thing that goes wrong."""
+class PlannedFault(msgspec.Struct, frozen=True):
+    """What the faults of all kinds of runs have."""
 
     at: float
     """When, in seconds from the beginning of the faults. An aimed one waits from then on for the
@@ -95,18 +95,26 @@ class Fault(msgspec.Struct, frozen=True):
     kind: str
     duration: float
     """For how long, in seconds, where that means anything."""
+
+
+FaultType = TypeVar("FaultType", bound=PlannedFault)
+
+
+class Fault(PlannedFault, frozen=True):
+    """One thing that goes wrong."""
+
     dice: float
     """From 0 to 1; what else is to be chosen: which one, how much, on which side."""
 
 
-class LifePlan(msgspec.Struct, frozen=True):
-    """What the plans of all kinds of lives have."""
+class RunPlan(msgspec.Struct, Generic[FaultType], frozen=True):
+    """What the plans of all kinds of runs have."""
 
     seed: str
     """Of all dice that are thrown while it goes on."""
     seconds: float
     """How long the faults go on; a tail without faults follows."""
-    faults: list[Fault]
+    faults: list[FaultType]
 
 
 class ProducerPlan(msgspec.Struct, frozen=True):
@@ -196,7 +204,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
     """How much may be under way on a connection that nobody reads from."""
 
 
-class Plan(LifePlan, frozen=True):
+class Plan(RunPlan[Fault], frozen=True):
     """One life of a broker that is alone."""
 
     broker_count: int
@@ -439,7 +447,7 @@ def throw(random: Random) -> float:
     return min(round(random.random(), 4), 0.9999)
 
 
-def to_json(plan: LifePlan) -> str:
+def to_json(plan: RunPlan[Any]) -> str:
     """Return a plan as text for people."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2).decode() + "\n"
 

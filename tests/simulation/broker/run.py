@@ -64,7 +64,7 @@ from tests.simulation.checkers.loss_promises import LossIsBounded
 from tests.simulation.machine.broker_host import TOPIC, BrokerHost
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
-from tests.simulation.report import LifeReport, judged
+from tests.simulation.report import RunReport, judged
 from tidelog.wire.messages.topics import CreateTopicRequest, DescribeTopicsRequest, TopicDescription
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
@@ -252,13 +252,13 @@ def _patience_s(plan: Plan) -> float:
     return _SLOW_PATIENCE_S if fewest < _FEW_BYTES else _PATIENCE_S
 
 
-def live(
+def run(
     plan: Plan,
     *,
     show: Callable[[str], None] | None = None,
     shows_steps: bool = False,
     goes_on: bool = False,
-) -> LifeReport[Plan]:
+) -> RunReport[Plan]:
     """Live one life and return what there is to say of it; the same for the same plan.
 
     Args:
@@ -282,7 +282,7 @@ def live(
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
     if objections:
         checker, problem = objections[0].checker, str(objections[0])
-    return LifeReport(
+    return RunReport(
         plan=plan,
         checker=checker,
         problem=problem,

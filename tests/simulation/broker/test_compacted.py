@@ -25,7 +25,7 @@ def test_a_plan_is_drawn_as_others_are_but_compacts() -> None:
 def test_a_life_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_promises() -> None:
     plan = draw_plan(0, SECONDS)
 
-    report = COMPACTED.live_plan(replace(plan, faults=[*CRASHES, *GROWTH, *plan.faults]))
+    report = COMPACTED.run_plan(replace(plan, faults=[*CRASHES, *GROWTH, *plan.faults]))
 
     assert report.checker is None, report.problem
     assert report.sometimes["log compacted"]
@@ -33,5 +33,5 @@ def test_a_life_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_pr
     assert report.sometimes["crash in swap"]
 
 
-def test_a_planted_bug_is_caught() -> None:
-    assert is_objection(COMPACTED.live_plan(draw_plan(0, SECONDS), "newest-goes-too"))
+def test_a_mutation_is_found() -> None:
+    assert is_objection(COMPACTED.run_plan(draw_plan(0, SECONDS), "newest-goes-too"))

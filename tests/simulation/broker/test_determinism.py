@@ -13,8 +13,8 @@ import msgspec
 
 from tests.paths import ROOT
 from tests.simulation.broker.plans import Plan, draw_plan
-from tests.simulation.broker.run import live
-from tests.simulation.report import LifeReport
+from tests.simulation.broker.run import run
+from tests.simulation.report import RunReport
 
 PYTHONS = [sys.executable, *filter(None, os.environ.get("TIDELOG_PYTHONS", "").split(os.pathsep))]
 HASH_SEEDS = ["0", "1", "4294967295"]
@@ -23,14 +23,14 @@ SEEDS = ["1", "2"]
 LIFE = """
 import sys
 import msgspec
-from tests.simulation.broker.run import live
+from tests.simulation.broker.run import run
 from tests.simulation.broker.plans import draw_plan
 
 show = None
 if "steps" in sys.argv:
     show = lambda line: sys.stdout.write(line + "\\n")
 for seed in sys.argv[1:3]:
-    report = live(draw_plan(int(seed), 3.0), show=show, shows_steps=True)
+    report = run(draw_plan(int(seed), 3.0), show=show, shows_steps=True)
     sys.stdout.write(msgspec.json.encode(report).decode() + "\\n")
 """
 
@@ -85,7 +85,7 @@ def first_difference() -> str:
 
 def test_a_seed_is_one_life_in_every_process() -> None:
     first, *others = outputs(["-c", LIFE, *SEEDS])
-    reports = [msgspec.json.decode(line, type=LifeReport[Plan]) for line in first.splitlines()]
+    reports = [msgspec.json.decode(line, type=RunReport[Plan]) for line in first.splitlines()]
 
     assert [report.plan.seed for report in reports] == SEEDS
     assert all(report.checker is None for report in reports)
@@ -93,7 +93,7 @@ def test_a_seed_is_one_life_in_every_process() -> None:
 
 
 def test_a_seed_is_one_life_whatever_was_before_it_in_this_process() -> None:
-    reports = [live(draw_plan(seed, 2.0)) for seed in (4, 5, 4)]
+    reports = [run(draw_plan(seed, 2.0)) for seed in (4, 5, 4)]
 
     assert reports[0] == reports[2]
     assert reports[0].fingerprint != reports[1].fingerprint
@@ -103,9 +103,9 @@ def test_showing_a_life_does_not_change_it() -> None:
     lines: list[str] = []
     plan = draw_plan(6, 2.0)
 
-    shown = live(plan, show=lines.append, shows_steps=True)
+    shown = run(plan, show=lines.append, shows_steps=True)
 
-    assert shown == live(plan)
+    assert shown == run(plan)
     assert lines
 
 

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.simulation.broker.plans import Fault, NetworkPlan, Plan, ProducerPlan
-from tests.simulation.broker.run import live
-from tests.simulation.report import LifeReport
+from tests.simulation.broker.run import run
+from tests.simulation.report import RunReport
 
 
-def life_with(*faults: Fault, lines: list[str] | None = None) -> LifeReport[Plan]:
+def life_with(*faults: Fault, lines: list[str] | None = None) -> RunReport[Plan]:
     """Live two seconds in which nothing is wrong but these faults."""
     producer = ProducerPlan(
         kind="library",
@@ -35,7 +35,7 @@ def life_with(*faults: Fault, lines: list[str] | None = None) -> LifeReport[Plan
         faults=list(faults),
         is_killed_at_end=False,
     )
-    return live(plan, show=None if lines is None else lines.append)
+    return run(plan, show=None if lines is None else lines.append)
 
 
 @pytest.mark.parametrize("kind", ["pause", "stall_loop", "stall_disk"])

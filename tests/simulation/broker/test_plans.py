@@ -16,7 +16,7 @@ from tests.simulation.broker.plans import (
     load_plan,
     to_json,
 )
-from tests.simulation.broker.run import live
+from tests.simulation.broker.run import run
 from tests.simulation.broker.sometimes import PROBES
 from tests.simulation.kinds import BROKER
 from tidelog.broker.config.broker_config import BrokerConfig
@@ -96,7 +96,7 @@ def test_a_fault_that_is_taken_out_leaves_the_others_as_they_were() -> None:
 def test_a_life_is_a_function_of_its_plan() -> None:
     plan = draw_plan(4, 4.0)
 
-    one, other = live(plan), live(plan)
+    one, other = run(plan), run(plan)
 
     assert one == other
     assert one.checker is None
@@ -106,7 +106,7 @@ def test_a_life_is_a_function_of_its_plan() -> None:
 def test_another_seed_gives_the_same_plan_another_life() -> None:
     plan = draw_plan(4, 2.0)
 
-    one, other = live(plan), live(msgspec.structs.replace(plan, seed="other"))
+    one, other = run(plan), run(msgspec.structs.replace(plan, seed="other"))
 
     assert one.fingerprint != other.fingerprint
 
@@ -115,6 +115,6 @@ def test_another_seed_gives_the_same_plan_another_life() -> None:
 def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
     plan: Plan = load_plan(path)
 
-    report = live(plan)
+    report = run(plan)
 
     assert report.checker is None, report.problem

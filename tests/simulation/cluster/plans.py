@@ -7,9 +7,9 @@ import msgspec
 
 from tests.simulation.broker.plans import (
     Fault,
-    LifePlan,
     NetworkPlan,
     ProducerPlan,
+    RunPlan,
     draw_cleanup,
     draw_producer,
     is_compacted,
@@ -89,7 +89,7 @@ _HAS_FAULT = 0.3
 """There are many kinds, and a cluster that never comes to itself shows little."""
 
 
-class ClusterPlan(LifePlan, frozen=True):
+class ClusterPlan(RunPlan[Fault], frozen=True):
     """One life of a cluster."""
 
     node_count: int

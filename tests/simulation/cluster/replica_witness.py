@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from tests.simulation.mutations.mutant import Mutant, Patch
+from tests.simulation.mutations.mutation import Mutation, Patch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.broker.replication.fetcher import Fetcher
 from tidelog.broker.replication.isr_updater import InSyncKeeper, _Wish
@@ -60,7 +60,7 @@ class ReplicaListener(Protocol):
 @contextmanager
 def watching_replicas(listener: ReplicaListener) -> Generator[None]:
     """Tell `listener` of all replicas while the block runs."""
-    # As they are now: there may be planted bugs in them.
+    # As they are now: there may be mutations in them.
     begin, lead, progress = Partition.__init__, Partition.lead, Partition.progressed
     wait_for_ack = Partition.wait_for_ack
     begin_repair, submit = Fetcher._begin_repair, InSyncKeeper._submit
@@ -107,7 +107,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         (Fetcher, "_begin_repair", begin_repair_watched),
         (InSyncKeeper, "_submit", submit_watched),
     ]
-    with Mutant("replica witness", "somebody watches", *patches).planted():
+    with Mutation("replica witness", "somebody watches", *patches).applied():
         yield
 
 

@@ -87,7 +87,7 @@ from tests.simulation.defects import no_defect_unheard
 from tests.simulation.machine.broker_host import TOPIC
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
-from tests.simulation.report import LifeReport, judged
+from tests.simulation.report import RunReport, judged
 from tidelog.client.client import connect
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.wire.errors import TidelogError
@@ -415,14 +415,14 @@ def _node_checkers() -> Sequence[NodeChecker]:
     ]
 
 
-def live(
+def run(
     plan: PlanType,
     *,
     show: Callable[[str], None] | None = None,
     shows_steps: bool = False,
     goes_on: bool = False,
     setting: LifeSetting = LifeSetting(),  # noqa: B008  (it never changes)
-) -> LifeReport[PlanType]:
+) -> RunReport[PlanType]:
     """Live one life and return what there is to say of it; the same for the same plan.
 
     Args:
@@ -455,7 +455,7 @@ def live(
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
     if objections:
         checker, problem = objections[0].checker, str(objections[0])
-    return LifeReport(
+    return RunReport(
         plan=plan,
         checker=checker,
         problem=problem,

@@ -1,4 +1,4 @@
-"""A few lives of clusters, always the same; `make cluster-lives` looks for others."""
+"""A few lives of clusters, always the same; `make swarm KIND=cluster` looks for others."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.simulation.cluster.plans import FAULT_GAPS_S, ClusterPlan, draw_plan
-from tests.simulation.cluster.run import live
+from tests.simulation.cluster.run import run
 from tests.simulation.cluster.sometimes import PROBES
 from tests.simulation.kinds import CLUSTER
 from tests.simulation.mutations.measure import is_objection
@@ -22,7 +22,7 @@ def test_no_life_of_a_cluster_breaks_a_promise(seed: int) -> None:
     plan = draw_plan(seed, SECONDS)
     if seed == 0:
         plan = msgspec.structs.replace(plan, grow_pause_s=1.0)
-    report = live(plan)
+    report = run(plan)
 
     assert report.checker is None, (
         f"seed {seed} breaks a promise: {report.problem}\n"
@@ -36,7 +36,7 @@ def test_no_life_of_a_cluster_breaks_a_promise(seed: int) -> None:
 def test_a_plan_is_one_life_whatever_was_before_it_in_this_process() -> None:
     plan = draw_plan(7, 4.0)
 
-    reports = [live(plan), live(msgspec.structs.replace(plan, seed="other")), live(plan)]
+    reports = [run(plan), run(msgspec.structs.replace(plan, seed="other")), run(plan)]
 
     assert reports[0] == reports[2]
     assert reports[0].fingerprint != reports[1].fingerprint
@@ -46,19 +46,19 @@ def test_showing_a_life_does_not_change_it() -> None:
     lines: list[str] = []
     plan = draw_plan(8, 2.0)
 
-    assert live(plan, show=lines.append, shows_steps=True) == live(plan)
+    assert run(plan, show=lines.append, shows_steps=True) == run(plan)
     assert lines
 
 
 @pytest.mark.parametrize("name", ["commits-alone", "name-given-twice", "commit-alone"])
-def test_a_planted_bug_is_caught(name: str) -> None:
-    lives = (CLUSTER.live_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
+def test_a_mutation_is_found(name: str) -> None:
+    lives = (CLUSTER.run_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
 
     assert any(is_objection(life) for life in lives)
 
 
-def test_planted_bugs_have_names_that_say_what_is_wrong() -> None:
-    assert len({mutant.name for mutant in CLUSTER.mutants}) == len(CLUSTER.mutants) >= 24
+def test_mutations_have_names_that_say_what_is_wrong() -> None:
+    assert len({mutation.name for mutation in CLUSTER.mutations}) == len(CLUSTER.mutations) >= 24
 
 
 def test_all_kinds_of_faults_are_drawn_and_none_is_in_every_plan() -> None:
@@ -78,6 +78,6 @@ def test_a_plan_survives_the_way_through_a_file() -> None:
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
-    report = live(CLUSTER.load_plan(path))
+    report = run(CLUSTER.load_plan(path))
 
     assert report.checker is None, report.problem

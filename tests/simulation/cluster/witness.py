@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.coordinator.raft.messages import Entry, Message, SnapshotMeta
 from tidelog.coordinator.raft.ready import Ready
 from tidelog.coordinator.raft.role import Role
@@ -50,7 +50,7 @@ class Listener(Protocol):
 @contextmanager
 def witnessing(listener: Listener) -> Generator[None]:
     """Tell `listener` of all nodes while the block runs; it may end their processes."""
-    # As they are now: there may be planted bugs in them.
+    # As they are now: there may be mutations in them.
     run, note_role = RaftNode.run, RaftNode._note_role
     send, apply, restore = RaftNode._send, RaftNode._apply, RaftNode._restore
 
@@ -86,7 +86,7 @@ def witnessing(listener: Listener) -> Generator[None]:
         "_restore": restore_watched,
     }
     patches = [(RaftNode, name, function) for name, function in wrapped.items()]
-    with Mutant("witness", "somebody watches", *patches).planted():
+    with Mutation("witness", "somebody watches", *patches).applied():
         yield
 
 

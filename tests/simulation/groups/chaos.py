@@ -1,5 +1,7 @@
 """Random lives of a group in a bad world, then a good one in which it must settle."""
 
+from collections import Counter
+
 from tests.simulation.groups.world import Faults, World
 
 BAD_MS = 120_000
@@ -68,6 +70,23 @@ def quiet(seed: int) -> World:
     world.run(20_000)
     world.checks.converged()
     return world
+
+
+def check_all(seed: int) -> dict[str, int]:
+    """Do all three runs of a seed; return what happened in them.
+
+    Raises:
+        ViolationError: A promise was broken.
+    """
+    counts: Counter[str] = Counter()
+    for act in (quiet, ping_pong, live):
+        checks = act(seed).checks
+        counts["targets"] += checks.target_count
+        counts["moves"] += checks.moved_count
+        counts["members fenced"] += checks.fenced_count
+        counts["commits accepted"] += checks.accepted_count
+        counts["commits refused"] += checks.refused_count
+    return counts
 
 
 def _disturb(world: World, instances: list[str]) -> None:

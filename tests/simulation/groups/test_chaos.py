@@ -1,6 +1,6 @@
 """Members and coordinator together, in worlds good and bad; and whether the checks would notice.
 
-Many more lives: `python -m tests.simulation.groups.swarm --seeds 1000`.
+Many more lives: `make swarm KIND=groups`.
 """
 
 import pytest
@@ -20,8 +20,9 @@ from tests.coordinator.groups.test_reconciliation import (
 from tests.coordinator.groups.test_reconciliation import (
     test_an_old_heartbeat_does_not_let_go_of_what_came_back as an_old_heartbeat,
 )
-from tests.simulation.groups.chaos import live, ping_pong, quiet
-from tests.simulation.groups.mutants import MUTANTS, Mutant
+from tests.simulation.groups.chaos import check_all, live, ping_pong, quiet
+from tests.simulation.mutations.groups import MUTATIONS
+from tests.simulation.mutations.mutation import Mutation
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -48,17 +49,15 @@ def test_the_same_seed_is_the_same_life() -> None:
     assert first.checks.accepted_count == second.checks.accepted_count > 0
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
-    mutant.plant(monkeypatch)
-
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_mutation_is_found(mutation: Mutation) -> None:
     # A violation, a broken invariant, or a story that ends otherwise: all are assertions.
-    with pytest.raises(AssertionError):
+    with mutation.applied(), pytest.raises(AssertionError):
         run_everything()
 
 
 def run_everything() -> None:
-    # Stories for what random lives meet rarely; `swarm --mutants` says how rarely.
+    # Stories for what random lives meet rarely; `make mutants KIND=groups` says how rarely.
     for story in (
         an_old_commit,
         an_old_heartbeat,
@@ -68,6 +67,4 @@ def run_everything() -> None:
     ):
         story()
     for seed in range(20):
-        quiet(seed)
-        ping_pong(seed)
-        live(seed)
+        check_all(seed)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from tests.simulation.isr.replicated_partition import LAG_MAX_MS, ReplicatedPartition
-from tests.simulation.metadata.replicas import NODES
+from tests.simulation.metadata.replicas import NODES, replicate
 from tidelog.coordinator.metadata.commands import AlterPartitions
 from tidelog.isr.followers import JOINING_HOLD_MS
 
@@ -120,3 +120,10 @@ class AimedPartition(ReplicatedPartition):
                 if not self.cluster.broker(node).is_fenced:
                     act(node, random)
                     self.check()
+
+
+def replicate_aimed(seed: int) -> dict[str, int]:
+    """Do the run of a seed; return what happened in it."""
+    partition = replicate(seed, kind=AimedPartition)
+    assert isinstance(partition, AimedPartition)
+    return partition.counts

@@ -1,6 +1,6 @@
-"""Bugs to be planted in the broker: what is acknowledged, what is read, and the catalog."""
+"""Mutations of the broker: what is acknowledged, what is read, and the catalog."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from typing import Any, Final
@@ -11,7 +11,7 @@ import trio
 import tidelog.broker.handlers.produce
 import tidelog.broker.partitions.partition
 import tidelog.coordinator.metadata.topic_commands
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.handlers.fetch import FetchHandler, Found
 from tidelog.broker.handlers.produce import PendingProduce, ProduceHandler
 from tidelog.broker.maintenance.group_commit import Flusher
@@ -160,75 +160,75 @@ async def _do_not_wait(_: Flusher) -> None:
     """Skip what should be done."""
 
 
-MUTANTS: Final = (
-    Mutant(
+MUTATIONS: Final = (
+    Mutation(
         "read-uncommitted",
         "fetches read beyond the high watermark",
         (PartitionLog, "read", _read_uncommitted),
     ),
-    Mutant(
+    Mutation(
         "committed-is-appended",
         "fetches read, and announce, what is only appended",
         (PartitionLog, "read", _read_uncommitted),
         (FetchHandler, "_look", _look_at_the_end),
     ),
-    Mutant(
+    Mutation(
         "damage-is-deletion",
         "who wants to read what is damaged is told that it was deleted",
         (FetchHandler, "_look", _look_as_if_deleted),
     ),
-    Mutant(
+    Mutation(
         "empty-fetch-without-start",
         "a fetch that finds nothing says that the log starts at 0",
         (FetchHandler, "_look", _look_without_start),
     ),
-    Mutant(
+    Mutation(
         "alter-resets-others",
         "an alteration of settings takes back those before it",
         (Catalog, "_alter", _alter_from_scratch),
     ),
-    Mutant(
+    Mutation(
         "tidying-without-rest",
         "a broker looks at its connections again as soon as it has looked at them",
         (Maintenance, "_tidy", _tidy_for_ever),
     ),
-    Mutant(
+    Mutation(
         "wrong-receipt",
         "a reply that had to wait names the offset behind the right one",
         (PendingProduce, "expect", _expect_one_later),
     ),
-    Mutant(
+    Mutation(
         "ack-one-early",
         "a batch is acknowledged when all but its last record is durable",
         (Partition, "wait_for_ack", _wait_for_one_less),
     ),
-    Mutant(
+    Mutation(
         "level-lies",
         "what is in memory is acknowledged as if it were on disk",
         (tidelog.broker.partitions.partition, "ack_level", _say_durable),
         (tidelog.broker.handlers.produce, "ack_level", _say_durable),
     ),
-    Mutant(
+    Mutation(
         "duplicate-acked-early",
         "a batch that is sent again is acknowledged before the first copy is durable",
         (ProduceHandler, "_settle_or_wait", staticmethod(_settle_duplicates)),
     ),
-    Mutant(
+    Mutation(
         "flush-not-repeated",
         "what is appended while a flush runs gets no flush of its own",
         (Flusher, "request", _request_unless_flushing),
     ),
-    Mutant(
+    Mutation(
         "lazy-flush-never",
         "what is to be flushed from time to time never is",
         (Flusher, "flush_lazy", _flush_nothing),
     ),
-    Mutant(
+    Mutation(
         "high-watermark-forgotten",
         "after a start nothing counts as committed before the next append",
         (PartitionLeader, "__init__", _lead_from_zero),
     ),
-    Mutant(
+    Mutation(
         "producer-ids-reused",
         "nobody remembers which producer ids are taken",
         (
@@ -237,15 +237,15 @@ MUTANTS: Final = (
             _take_the_first_producer_ids,
         ),
     ),
-    Mutant(
+    Mutation(
         "catalog-not-flushed",
         "changes of the metadata are answered before they are on disk",
         (RaftStorage, "_flush", _flush_later),
     ),
-    Mutant(
+    Mutation(
         "stop-without-flush",
         "a clean stop does not wait for its flushes",
         (Flusher, "wait_idle", _do_not_wait),
     ),
 )
-"""Planted bugs of the broker."""
+"""Mutations of the broker."""

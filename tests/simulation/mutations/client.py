@@ -1,11 +1,11 @@
-"""Bugs to be planted in the client: what it sends again, what it says, and what it leaves out."""
+"""Mutations of the client: what it sends again, what it says, and what it leaves out."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from typing import Final
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState, PartitionFetchState
 from tidelog.client.consumer.fetch.fetcher import Fetcher
@@ -81,36 +81,36 @@ async def _end_offsets_of_nothing(self: Consumer) -> dict[TopicPartition, int]:
     return dict.fromkeys(await _end_offsets(self), 0)
 
 
-MUTANTS: Final = (
-    Mutant(
+MUTATIONS: Final = (
+    Mutation(
         "retry-as-new",
         "a batch that is sent again gets a new sequence",
         (PartitionBatches, "_insert_unsent", _insert_as_new),
     ),
-    Mutant(
+    Mutation(
         "sequence-of-doubtful-reused",
         "the sequence of a batch that may be in the log is given to the next one",
         (PartitionBatches, "_fail", _fail_without_doubt),
     ),
-    Mutant(
+    Mutation(
         "receipt-for-failed",
         "a batch that failed gets a receipt",
         (ProducerBatch, "settle", _settle_as_done),
     ),
-    Mutant(
+    Mutation(
         "skip-after-reconnect",
         "a consumer leaves out a record after a fetch that failed",
         (FetchState, "_refused", _refused_and_skipped),
     ),
-    Mutant(
+    Mutation(
         "asleep-after-loss",
         "a consumer does not repeat fetches that were lost with their connection",
         (Fetcher, "_on_complete", _complete_or_fall_asleep),
     ),
-    Mutant(
+    Mutation(
         "end-too-early",
         "a consumer is told that logs end at their beginning",
         (Consumer, "end_offsets", _end_offsets_of_nothing),
     ),
 )
-"""Planted bugs of the client."""
+"""Mutations of the client."""

@@ -1,6 +1,6 @@
-"""Bugs to be planted in compaction."""
+"""Mutations of compaction."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import msgspec
 
 import tidelog.logstore.compaction.batch_cleaner
 import tidelog.logstore.compaction.cleaner_run
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.logstore.compaction.batch_cleaner import CleaningRules, KeyRange
 from tidelog.logstore.compaction.policy import CompactionConfig, SealedSegment
 from tidelog.wire.batch.record_batch import BatchHeader, Columns
@@ -51,28 +51,28 @@ def _deleted_stays(header: BatchHeader, columns: Columns, rules: CleaningRules) 
 _living = tidelog.logstore.compaction.batch_cleaner._living
 _newest = KeyRange.newest
 
-MUTANTS: Final = (
-    Mutant(
+MUTATIONS: Final = (
+    Mutation(
         "offsets-counted-anew",
         "what is left of a batch that was cleaned before is numbered from its first offset on",
         (tidelog.logstore.compaction.batch_cleaner, "encode_sparse", _count_offsets_anew),
     ),
-    Mutant(
+    Mutation(
         "no-key-is-a-key",
         "of records without a key the last one of a batch is kept",
         (tidelog.logstore.compaction.batch_cleaner, "_living", _first_of_all_keys),
     ),
-    Mutant(
+    Mutation(
         "newest-goes-too",
         "a record counts as superseded by itself",
         (KeyRange, "newest", _newest_is_superseded),
     ),
-    Mutant(
+    Mutation(
         "deletions-go-at-once",
         "a record that deletes its key goes with the first round, whoever has to read it",
         (tidelog.logstore.compaction.cleaner_run, "drops_tombstones", _always),
     ),
-    Mutant(
+    Mutation(
         "deleted-comes-back",
         "a record that deletes its key goes before all that it deletes",
         (tidelog.logstore.compaction.batch_cleaner, "_living", _deleted_stays),

@@ -1,6 +1,6 @@
-"""Bugs to be planted in the log of a partition: what is on disk, and what a start makes of it."""
+"""Mutations of the log of a partition: what is on disk, and what a start makes of it."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import msgspec
 import tidelog.logstore.segments.batch_scanner
 import tidelog.logstore.segments.segment_list
 from tests.simulation.machine.faulty_disk import FaultyFile
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from tidelog.logstore.disk.availability import Availability
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk, File
@@ -290,169 +290,169 @@ def _require_a_restart(self: Availability, size_bytes: int) -> None:
     _require_room(self, size_bytes)
 
 
-MUTANTS: Final = (
-    Mutant(
+MUTATIONS: Final = (
+    Mutation(
         "ack-before-fsync",
         "the durable end is where the log ends",
         (PartitionLog, "durable_end_offset", property(lambda log: log.log_end_offset)),
     ),
-    Mutant(
+    Mutation(
         "flush-does-nothing", "a flush is done without a sync", (FlushJob, "_run", _claim_to_flush)
     ),
-    Mutant(
+    Mutation(
         "no-directory-sync",
         "names of new segments are not made durable",
         (FlushJob, "_run", _sync_files_only),
     ),
-    Mutant(
+    Mutation(
         "checkpoint-first",
         "the checkpoint is written before what it speaks of is on disk",
         (FlushJob, "_run", _checkpoint_first),
     ),
-    Mutant(
+    Mutation(
         "due-checkpoint-left",
         "nobody waits for a checkpoint that has to say something",
         (FlushState, "_next_work", _defer_due_checkpoint),
     ),
-    Mutant("retry-fsync", "a failed fsync is tried again", (FlushJob, "_run", _flush_with_retry)),
-    Mutant(
+    Mutation("retry-fsync", "a failed fsync is tried again", (FlushJob, "_run", _flush_with_retry)),
+    Mutation(
         "ignore-fsync-error", "a failed fsync counts as done", (PartitionLog, "fail", _fail_never)
     ),
-    Mutant(
+    Mutation(
         "trust-page-cache",
         "a start believes the page cache, also after a failed fsync",
         (FaultyFile, "drop_cache", _do_nothing),
     ),
-    Mutant(
+    Mutation(
         "ack-overtakes-fsync",
         "a flush covers what was appended while it ran",
         (PartitionLog, "end_flush", _end_flush_at_the_end),
     ),
-    Mutant(
+    Mutation(
         "truncate-at-first-bad",
         "whatever is bad is a torn tail",
         (SegmentScan, "_was_durable", _is_torn_always),
     ),
-    Mutant(
+    Mutation(
         "good-behind-bad-is-proof",
         "a valid batch behind a bad one proves damage",
         (SegmentScan, "_was_durable", _is_followed),
     ),
-    Mutant(
+    Mutation(
         "skip-header-crc",
         "recovery and reads do not check the CRC of headers",
         (tidelog.logstore.segments.batch_scanner, "parse_header", _header_without_crc),
     ),
-    Mutant(
+    Mutation(
         "skip-payload-crc",
         "recovery and reads do not check payloads",
         (FileWindow, "_has_payload", _say_yes),
     ),
-    Mutant(
+    Mutation(
         "serve-unchecked",
         "what comes from the disk is sent without a check",
         (LogSlice, "load", _load_without_check),
     ),
-    Mutant(
+    Mutation(
         "trust-index",
         "an index is believed without its CRC",
         (SegmentIndex, "from_bytes", classmethod(_index_without_crc)),
     ),
-    Mutant(
+    Mutation(
         "forget-producers",
         "a start forgets what the checkpoint says of producers",
         (ProducerStates, "__init__", _forget_producers),
     ),
-    Mutant(
+    Mutation(
         "no-dedup",
         "batches that are sent again are appended again",
         (ProducerStates, "check", _do_nothing),
     ),
-    Mutant(
+    Mutation(
         "reuse-offset",
         "cutting off a torn tail takes the last good batch along",
         (SegmentScan, "batches", _batches_but_the_last),
     ),
-    Mutant(
+    Mutation(
         "full-disk-swallowed",
         "an append that found no room counts all the same",
         (Segment, "append", _append_full),
     ),
-    Mutant(
+    Mutation(
         "read-only-until-restart",
         "a log that found the disk full does not look for room again",
         (Availability, "require_room", _require_a_restart),
     ),
-    Mutant(
+    Mutation(
         "roll-forgets-old-segment",
         "what was unsynced in a segment is forgotten when it is rolled",
         (PartitionLog, "_roll", _roll_new_only),
     ),
-    Mutant(
+    Mutation(
         "stamp-lies",
         "batches are stamped with a durable position that is not",
         (FlushState, "durable_position_in", _all_durable),
     ),
-    Mutant(
+    Mutation(
         "torn-tail-left",
         "a torn tail is not cut off the file",
         (Segment, "cut_file", _keep_tail),
     ),
-    Mutant(
+    Mutation(
         "index-off-by-one",
         "a read begins at the index entry behind the one it should begin at",
         (SegmentIndex, "floor", _floor_of_the_next),
     ),
-    Mutant(
+    Mutation(
         "time-off-by-one",
         "a search for a time begins at the index entry behind the one it should begin at",
         (SegmentIndex, "before_time", _before_time_of_the_next),
     ),
-    Mutant(
+    Mutation(
         "times-taken-to-rise",
         "the last timestamp of a segment is taken for its largest",
         (Segment, "take_in", _take_in_last_time),
     ),
-    Mutant(
+    Mutation(
         "stale-producers",
         "a checkpoint leaves out the last batch of every producer",
         (ProducerStates, "snapshot", _snapshot_without_the_last),
     ),
-    Mutant(
+    Mutation(
         "gap-accepted",
         "a batch is appended although one before it is missing",
         (ProducerStates, "check", _check_without_gaps),
     ),
-    Mutant(
+    Mutation(
         "old-epoch-accepted",
         "a batch of a producer's epoch that is over is appended",
         (ProducerStates, "_check_new_epoch", staticmethod(_do_nothing)),
     ),
-    Mutant(
+    Mutation(
         "full-disk-is-broken",
         "a log that finds no room for a batch goes offline",
         (Availability, "write_failed", Availability.failed),
     ),
-    Mutant(
+    Mutation(
         "start-forgotten",
         "a checkpoint does not say where the log starts",
         (PartitionLog, "_make_checkpoint", _checkpoint_without_start),
     ),
-    Mutant(
+    Mutation(
         "no-scan",
         "a start believes that nothing lies behind the checkpoint",
         (SegmentScan, "batches", _no_batches),
     ),
-    Mutant(
+    Mutation(
         "retention-too-eager",
         "retention deletes above the high watermark and the checkpoint",
         (tidelog.logstore.segments.segment_list, "deletable_count", _deletable_anywhere),
     ),
-    Mutant(
+    Mutation(
         "read-deleted",
         "an offset below the log start is answered with what comes next",
         (PartitionLog, "log_start_offset", property(_start_is_zero)),
         (Segments, "read", _read_from_the_start),
     ),
 )
-"""Planted bugs of the log."""
+"""Mutations of the log."""

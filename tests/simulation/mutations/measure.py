@@ -1,6 +1,6 @@
-"""How soon planted bugs are caught, and how small what caught them can be made.
+"""How soon mutations are caught, and how small what caught them can be made.
 
-Every trial of a planted bug has a process of its own, and so has the proof that the plan which
+Every trial of a mutation has a process of its own, and so has the proof that the plan which
 is left replays: nothing that a bug leaves behind in a process can take part.
 """
 
@@ -14,16 +14,30 @@ from typing import Any
 import msgspec
 
 from tests.simulation.children import in_fresh_process
-from tests.simulation.kinds import checker_names, find_mutant, kind_of_mutant
-from tests.simulation.report import LifeReport
+from tests.simulation.kinds import KINDS, checker_names
+from tests.simulation.mutations.registry import find_mutation
+from tests.simulation.report import RunReport
 from tests.simulation.shrink import ShrinkBudget, shrink
 
-SEEDS_MAX = 200
-"""A planted bug that survives so many lives is not caught."""
-LIFE_S = 20.0
-"""How long the faults of each life go on."""
-FAULTS_MAX = 5
-"""A failure with more faults is not understood yet."""
+FEW_FAULTS = 5
+"""So few faults are few enough, and no further failure is made smaller."""
+_RAFT_CHECKERS = (
+    "AppliedInOrder",
+    "CommitNeverFalls",
+    "DurableBeforeSent",
+    "ElectionSafety",
+    "EmptyReadyIsComplete",
+    "HardStateNeverGoesBack",
+    "HealthyLeaderStays",
+    "IsolatedLeaderStepsDown",
+    "LeaderCompleteness",
+    "LogMatching",
+    "MonotoneTerm",
+    "OneVote",
+    "ReadIndexIsLinearizable",
+    "StartsAfterCrash",
+    "StateMachineSafety",
+)
 _OTHER_CHECKERS = (
     "History",
     "Liveness",
@@ -34,20 +48,24 @@ _OTHER_CHECKERS = (
     "StagedOnce",
     "QueuesComeToAnEnd",
     "NobodyWaitsInVain",
+    "Assertion",
+    *_RAFT_CHECKERS,
 )
 _FAILURES_MAX = 4
 """So many lives that fail are tried to be made small."""
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What came of one planted bug."""
+    """What came of one mutation."""
 
+    kind: str
+    """The kind of the runs."""
     name: str
     seed_count: int
     """Lives until it was caught, the one that caught it included; all of them if none did."""
-    failure: LifeReport[Any] | None
+    failure: RunReport[Any] | None
     """The first life in which a checker objected, `None` when it was not caught."""
-    shrunk: LifeReport[Any] | None
+    shrunk: RunReport[Any] | None
     """The same, or a later one, made small; `None` if not asked for."""
     shrink_count: int
     """How many lives that took."""
@@ -70,24 +88,28 @@ class Trial(msgspec.Struct, frozen=True):
         return not self.complaint
 
 
-def is_objection(report: LifeReport[Any]) -> bool:
+def is_objection(report: RunReport[Any]) -> bool:
     """Return whether a promise was found broken: by a checker, not by an accident of the code."""
     return _checker(report.checker) in {*_OTHER_CHECKERS, *checker_names()}
 
 
-def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Trial:
+def try_mutation(
+    kind_name: str, name: str, *, seeds_max: int | None = None, budget: ShrinkBudget | None
+) -> Trial:
     """Plant one bug in life after life until a checker objects; make that life small.
 
     If it cannot be made small enough, the lives behind it are looked at for one that can.
     """
-    kind = kind_of_mutant(name)
+    kind = KINDS[kind_name]
+    seeds_max = seeds_max or kind.mutation_seeds
+    enough = FEW_FAULTS if kind.faults_max is None else kind.faults_max
     began_at = perf_counter()
     others: dict[str, int] = {}
-    first: LifeReport[Any] | None = None
-    smallest: LifeReport[Any] | None = None
+    first: RunReport[Any] | None = None
+    smallest: RunReport[Any] | None = None
     seed_count = shrink_count = failure_count = 0
     for seed in range(seeds_max):
-        report = kind.live_plan(kind.draw_plan(seed, LIFE_S), name)
+        report = kind.run_plan(kind.draw_plan(seed, kind.mutation_seconds), name)
         if first is None:
             seed_count += 1
         else:
@@ -100,25 +122,34 @@ def try_mutant(name: str, *, seeds_max: int, budget: ShrinkBudget | None) -> Tri
         first = first or report
         if budget is None:
             break
-        run = partial(kind.live_plan, mutant=name)
+        run = partial(kind.run_plan, mutation=name)
         result = shrink(report, run, kind.simplifications, budget=budget)
         shrink_count += result.run_count
         if smallest is None or _size(result.report) < _size(smallest):
             smallest = result.report
         failure_count += 1
-        if _size(smallest) <= FAULTS_MAX or failure_count == _FAILURES_MAX:
+        if _size(smallest) <= enough or failure_count == _FAILURES_MAX:
             break
     complaint = "" if first is not None else f"not in {seeds_max} seeds"
     objectors = frozenset[str]()
     if first is not None:
-        objectors = frozenset(kind.live_plan(first.plan, name, goes_on=True).objectors)
+        objectors = frozenset(kind.run_plan(first.plan, name, goes_on=True).objectors)
     wall_s = perf_counter() - began_at
     return Trial(
-        name, seed_count, first, smallest, shrink_count, others, wall_s, objectors, complaint
+        kind_name,
+        name,
+        seed_count,
+        first,
+        smallest,
+        shrink_count,
+        others,
+        wall_s,
+        objectors,
+        complaint,
     )
 
 
-def _size(report: LifeReport[Any]) -> int:
+def _size(report: RunReport[Any]) -> int:
     return len(report.plan.faults)
 
 
@@ -129,30 +160,37 @@ def complaint_about(trial: Trial) -> str:
     """
     if trial.failure is None:
         return trial.complaint
-    kind = kind_of_mutant(trial.name)
+    kind = KINDS[trial.kind]
     for report in (trial.failure, trial.shrunk):
         if report is not None:
-            clean = kind.live_plan(report.plan)
+            clean = kind.run_plan(report.plan)
             if clean.checker is not None:
                 return f"{clean.checker} objects without the bug as well"
     last = trial.shrunk or trial.failure
-    again = kind.live_plan(last.plan, trial.name)
+    again = kind.run_plan(last.plan, trial.name)
     if again.checker != last.checker:
         return f"does not replay: {again.checker} instead of {last.checker}"
     if again.fingerprint != last.fingerprint:
         return "does not replay event by event"
-    if trial.fault_count is not None and trial.fault_count > FAULTS_MAX:
-        return f"more than {FAULTS_MAX} faults are left"
+    most = kind.faults_max
+    if trial.fault_count is not None and most is not None and trial.fault_count > most:
+        return f"more than {most} faults are left"
     return ""
 
 
-def try_mutants(
-    names: Sequence[str], *, seeds_max: int, budget: ShrinkBudget | None, workers: int
+def try_mutations(
+    names: Sequence[tuple[str, str]],
+    *,
+    seeds_max: int | None,
+    budget: ShrinkBudget | None,
+    workers: int,
 ) -> Iterator[Trial]:
-    """Yield the trials of these bugs in their order, so many at a time."""
+    """Yield the trials of these kinds and mutations in their order, so many at a time."""
 
-    def try_one(name: str) -> Trial:
-        trial = in_fresh_process(partial(try_mutant, name, seeds_max=seeds_max, budget=budget))
+    def try_one(kind_and_name: tuple[str, str]) -> Trial:
+        trial = in_fresh_process(
+            partial(try_mutation, *kind_and_name, seeds_max=seeds_max, budget=budget)
+        )
         complaint = in_fresh_process(partial(complaint_about, trial))
         return msgspec.structs.replace(trial, complaint=complaint)
 
@@ -163,21 +201,22 @@ def try_mutants(
 def table_head() -> str:
     """Return the first two lines of the table."""
     return (
-        "| planted bug | seeds until caught | caught by | faults left | what is wrong |\n"
-        "|---|---|---|---|---|"
+        "| kind | mutation | seeds until found | found by | faults left | what is wrong |\n"
+        "|---|---|---|---|---|---|"
     )
 
 
 def table_row(trial: Trial) -> str:
     """Return the line of one trial."""
-    about = find_mutant(trial.name).about
+    about = find_mutation(trial.name).about
     if trial.failure is None:
         others = "".join(f"; {count} times {name}" for name, count in trial.others.items())
-        return f"| {trial.name} | **{trial.complaint}**{others} | | | {about} |"
+        return f"| {trial.kind} | {trial.name} | **{trial.complaint}**{others} | | | {about} |"
     faults = "-" if trial.fault_count is None else str(trial.fault_count)
     doubt = f" **{trial.complaint}**" if trial.complaint else ""
     caught_by = trial.failure.checker
-    return f"| {trial.name} | {trial.seed_count} | {caught_by} | {faults}{doubt} | {about} |"
+    start = f"| {trial.kind} | {trial.name} | {trial.seed_count} | {caught_by}"
+    return f"{start} | {faults}{doubt} | {about} |"
 
 
 def objections(trials: Sequence[Trial]) -> Iterator[str]:
@@ -190,10 +229,10 @@ def objections(trials: Sequence[Trial]) -> Iterator[str]:
         yield f"| `{name}` | {firsts[name]} | {every[name]} |"
 
 
-def score(trials: Sequence[Trial], *, seeds_max: int) -> str:
+def score(trials: Sequence[Trial]) -> str:
     """Return the last line: how many were caught, and whether all are small."""
     good_count = sum(trial.is_good for trial in trials)
-    text = f"{good_count} of {len(trials)} caught within {seeds_max} seeds"
+    text = f"{good_count} of {len(trials)} found"
     if any(trial.shrunk is None for trial in trials if trial.is_good):
         return text
     how = ", all shrunk" if good_count == len(trials) else " and shrunk"

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import trio
 
-from tests.simulation.mutations.mutant import Mutant, Patch
+from tests.simulation.mutations.mutation import Mutation, Patch
 from tests.simulation.queues.book import JournalAppended, JournalLoaded, Moving, QueueBook
 from tests.simulation.queues.journal_model import State
 from tidelog.broker.partitions.log_reader import SliceReader
@@ -29,7 +29,7 @@ from tidelog.wire.messages.queue_journal import Frame
 @contextmanager
 def watching_journals(book: QueueBook) -> Generator[None]:
     """Tell `book` of all journals while the block runs."""
-    # As they are now: there may be planted bugs in them.
+    # As they are now: there may be mutations in them.
     append, load, produce = Journal._append_batch, Journal.load, DeadLetterMover._produce
 
     def append_watched(self: Journal, values: list[bytes], now_ms: int) -> None:
@@ -57,7 +57,7 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         (Journal, "load", load_watched),
         (DeadLetterMover, "_produce", produce_watched),
     ]
-    with Mutant("witness", "somebody watches", *patches).planted():
+    with Mutation("witness", "somebody watches", *patches).applied():
         yield
 
 

@@ -28,7 +28,7 @@ from tests.simulation.queues.promises import (
     StaleIsFenced,
 )
 from tests.simulation.queues.sometimes import PROBES
-from tests.simulation.report import LifeReport
+from tests.simulation.report import RunReport
 
 
 def checkers() -> Sequence[QueueChecker]:
@@ -47,13 +47,13 @@ def checkers() -> Sequence[QueueChecker]:
     ]
 
 
-def live(
+def run(
     plan: QueuePlan,
     *,
     show: Callable[[str], None] | None = None,
     shows_steps: bool = False,
     goes_on: bool = False,
-) -> LifeReport[QueuePlan]:
+) -> RunReport[QueuePlan]:
     """Live one life and return what there is to say of it; the same for the same plan.
 
     Args:
@@ -69,7 +69,7 @@ def live(
         return QueueGuests(host, plan, book)
 
     with watching_journals(book):
-        return cluster_life.live(
+        return cluster_life.run(
             plan,
             show=show,
             shows_steps=shows_steps,

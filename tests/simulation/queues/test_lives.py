@@ -1,4 +1,4 @@
-"""A few lives of clusters with queues, always the same; `make queue-lives` looks for others."""
+"""A few runs of clusters with queues, always the same; `make swarm KIND=queues` tries others."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 from tests.simulation.kinds import QUEUES
 from tests.simulation.mutations.measure import is_objection
 from tests.simulation.queues.plans import QueuePlan, draw_plan
-from tests.simulation.queues.run import live
+from tests.simulation.queues.run import run
 from tests.simulation.queues.sometimes import PROBES
 
 SECONDS = 2.0
@@ -19,7 +19,7 @@ KEPT = sorted(QUEUES.kept_plans.glob("*.json"))
 
 @pytest.mark.parametrize("seed", range(LIFE_COUNT))
 def test_no_life_with_queues_breaks_a_promise(seed: int) -> None:
-    report = live(draw_plan(seed, SECONDS))
+    report = run(draw_plan(seed, SECONDS))
 
     assert report.checker is None, (
         f"seed {seed} breaks a promise: {report.problem}\n"
@@ -32,7 +32,7 @@ def test_no_life_with_queues_breaks_a_promise(seed: int) -> None:
 def test_a_plan_is_one_life_whatever_was_before_it_in_this_process() -> None:
     plan = draw_plan(7, 2.0)
 
-    assert live(plan) == live(plan)
+    assert run(plan) == run(plan)
 
 
 def test_all_kinds_of_queues_are_drawn_and_none_is_in_every_plan() -> None:
@@ -51,18 +51,18 @@ def test_a_plan_survives_the_way_through_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["count-lost-with-leader"])
-def test_a_planted_bug_is_caught(name: str) -> None:
-    lives = (QUEUES.live_plan(draw_plan(seed, SECONDS), name) for seed in CANARY_SEEDS)
+def test_a_mutation_is_found(name: str) -> None:
+    lives = (QUEUES.run_plan(draw_plan(seed, SECONDS), name) for seed in CANARY_SEEDS)
 
     assert any(is_objection(life) for life in lives)
 
 
-def test_planted_bugs_have_names_that_say_what_is_wrong() -> None:
-    assert len({mutant.name for mutant in QUEUES.mutants}) == len(QUEUES.mutants) >= 20
+def test_mutations_have_names_that_say_what_is_wrong() -> None:
+    assert len({mutation.name for mutation in QUEUES.mutations}) == len(QUEUES.mutations) >= 20
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
-    report = live(QUEUES.load_plan(path))
+    report = run(QUEUES.load_plan(path))
 
     assert report.checker is None, report.problem

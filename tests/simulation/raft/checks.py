@@ -8,6 +8,7 @@ Definitions are exact, with their quantifiers; a violation names the checker.
 
 from typing import NamedTuple, final
 
+from tests.simulation.checkers.book import ViolationError
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.membership import Identity
@@ -23,14 +24,6 @@ from tidelog.coordinator.raft.messages import (
 )
 from tidelog.coordinator.raft.ready import HardState, Write
 from tidelog.coordinator.raft.role import Role
-
-
-class ViolationError(Exception):
-    """A promise was broken."""
-
-    def __init__(self, checker: str, problem: str) -> None:
-        super().__init__(f"{checker}: {problem}")
-        self.checker = checker
 
 
 class Committed(NamedTuple):

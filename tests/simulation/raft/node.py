@@ -5,7 +5,8 @@
 from random import Random
 from typing import Protocol, final
 
-from tests.simulation.raft.checks import Checks, ViolationError
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.raft.checks import Checks
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.core import RaftCore

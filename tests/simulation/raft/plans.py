@@ -2,9 +2,11 @@
 
 from random import Random
 
-import msgspec
-
+from tests.simulation.broker.plans import PlannedFault, RunPlan
 from tidelog.coordinator.raft.config import RaftConfig
+
+SECONDS = 6.0
+"""How long the faults of a run go on."""
 
 KINDS = (
     "crash",
@@ -37,25 +39,28 @@ KINDS = (
 """What can happen; `life.py` and `world.py` say what each of them is."""
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Fault(PlannedFault, frozen=True):
     """One thing that happens."""
 
-    at_ms: int
-    kind: str
     node: int
     """A node id; what it means depends on the kind."""
-    duration_ms: int
     mask: int
     """For partitions: the nodes of one side, one bit each."""
 
+    @property
+    def at_ms(self) -> int:
+        """When, in simulated milliseconds."""
+        return round(self.at * 1000)
 
-class Plan(msgspec.Struct, frozen=True):
-    """One life."""
+    @property
+    def duration_ms(self) -> int:
+        """How long it goes on, in milliseconds."""
+        return round(self.duration * 1000)
 
-    seed: str
-    """For the dice that are thrown during the life."""
-    duration_ms: int
-    """How long faults go on."""
+
+class Plan(RunPlan[Fault], frozen=True):
+    """One run."""
+
     voter_count: int
     spare_count: int
     """Nodes that run and are no voters at first."""
@@ -81,7 +86,11 @@ class Plan(msgspec.Struct, frozen=True):
     """Messages go through their bytes."""
     has_return: bool
     """At the end a follower is cut off for a while, and must not depose the leader."""
-    faults: tuple[Fault, ...]
+
+    @property
+    def duration_ms(self) -> int:
+        """How long faults go on, in milliseconds."""
+        return round(self.seconds * 1000)
 
     @property
     def config(self) -> RaftConfig:
@@ -114,12 +123,13 @@ _STYLES: tuple[tuple[str, ...], ...] = (
 )
 
 
-def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
+def draw_plan(seed: int, seconds: float = SECONDS) -> Plan:
     """Return the plan of a seed.
 
     Half of the plans have some of all kinds of fault, the others many of a few that go together.
     """
     dice = Random(f"plan {seed}")
+    duration_ms = round(seconds * 1000)
     entries_max = dice.choice((1, 1, 2, 8, 100))
     is_in_order = False  # otherwise anything may come at any time
     if dice.random() < 0.5:
@@ -140,17 +150,17 @@ def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
         at_ms += dice.randrange(50, 800)
         faults.append(
             Fault(
-                at_ms=at_ms if is_in_order else dice.randrange(500, duration_ms),
+                at=(at_ms if is_in_order else dice.randrange(500, duration_ms)) / 1000,
                 kind=kinds[number % len(kinds)] if is_in_order else dice.choice(kinds),
                 node=dice.randrange(1, node_count + 1),
-                duration_ms=dice.choice((20, 50, 200, 700, 1500, 3000)),
+                duration=dice.choice((20, 50, 200, 700, 1500, 3000)) / 1000,
                 mask=dice.randrange(1 << node_count),
             )
         )
-    faults.sort(key=lambda fault: fault.at_ms)
+    faults.sort(key=lambda fault: fault.at)
     return Plan(
         seed=f"life {seed}",
-        duration_ms=duration_ms,
+        seconds=seconds,
         voter_count=voter_count,
         spare_count=spare_count,
         has_learners=dice.random() < 0.4,
@@ -167,5 +177,5 @@ def draw_plan(seed: int, duration_ms: int = 6000) -> Plan:
         read_ms=dice.choice((30, 150)),
         is_encoded=dice.random() < 0.1,
         has_return=dice.random() < 0.3,
-        faults=tuple(faults),
+        faults=faults,
     )

@@ -1,15 +1,15 @@
 """One life: faults, clients, an operator; then all is healed, and it must come to life."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import final
 
-from tests.simulation.raft.checks import ViolationError
+from tests.simulation.checkers.book import ViolationError
 from tests.simulation.raft.node import RaftNode
 from tests.simulation.raft.plans import Fault, Plan
 from tests.simulation.raft.world import TICK_MS, World
+from tests.simulation.report import RunReport, judged
 from tidelog.coordinator.raft.ready import AddLearner, Promote, Remove
 
 TAIL_ELECTIONS = 60
@@ -17,22 +17,8 @@ TAIL_ELECTIONS = 60
 timeouts. It takes three or four; a slow network loses a few elections more."""
 
 
-@dataclass(frozen=True, slots=True)
-class LifeReport:
-    """What came of a life."""
-
-    plan: Plan
-    checker: str | None
-    """Who objected; `None` if all promises were kept."""
-    problem: str
-    at_ms: float
-    event_count: int
-    committed_count: int
-    sometimes: dict[str, int]
-
-
 @final
-class _Life:
+class _Run:
     def __init__(self, plan: Plan, show: Callable[[str], None] | None) -> None:
         self.world = World(plan, show)
         self._plan = plan
@@ -161,31 +147,33 @@ class _Life:
         return False
 
 
-def live(plan: Plan, show: Callable[[str], None] | None = None) -> LifeReport:
-    """Live a life, and return what came of it.
+def run(
+    plan: Plan,
+    *,
+    show: Callable[[str], None] | None = None,
+    shows_steps: bool = False,
+    goes_on: bool = False,
+) -> RunReport[Plan]:
+    """Do one run, and return what came of it.
 
-    A failed assertion of the core is a broken promise as well.
+    A failed assertion of the core is a broken promise as well. Each event is shown, and a run ends
+    with the first objection, whatever `shows_steps` and `goes_on` say.
     """
-    life = _Life(plan, show)
-    checker: str | None = None
-    problem = ""
-    try:
-        life.run()
-    except ViolationError as violation:
-        checker, problem = violation.checker, str(violation)
-    except AssertionError as error:
-        checker, problem = "Assertion", f"an assertion failed: {error!r}"
-    world = life.world
+    del shows_steps, goes_on
+    one = _Run(plan, show)
+    checker, problem = judged(one.run, asserts=True)
+    world = one.world
     if checker is not None:
         world.say(problem)
-    return LifeReport(
-        plan,
-        checker,
-        problem,
-        world.now_ms,
-        world.event_count,
-        len(world.checks.committed),
-        world.sometimes,
+    return RunReport(
+        plan=plan,
+        checker=checker,
+        problem=problem,
+        sometimes=world.sometimes,
+        counts={"events": world.event_count, "committed": len(world.checks.committed)},
+        simulated_s=world.now_ms / 1000,
+        fingerprint=f"{world.event_count} {len(world.checks.committed)} {world.now_ms}",
+        objectors=[checker] if checker else [],
     )
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.coordinator.raft.samples import THREE, A, B, C, at, entries, entry, snapshot
 from tests.coordinator.raft.single_node import append, leader, node, stored, sync
-from tests.simulation.raft.checks import Checks, ViolationError
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.raft.checks import Checks
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.membership import Membership
 from tidelog.coordinator.raft.messages import AppendReply, VoteReply

@@ -8,24 +8,28 @@ import msgspec
 import pytest
 
 from tests.paths import ROOT
-from tests.simulation.raft.mutants import MUTANTS
-from tests.simulation.raft.plans import Fault, Plan, draw_plan
-from tests.simulation.raft.run import live
-from tests.simulation.raft.shrink import shrink
-from tests.simulation.raft.swarm import SwarmReport, live_plan, live_seeds, swarm
+from tests.simulation.kinds import RAFT
+from tests.simulation.mutations.measure import is_objection
+from tests.simulation.mutations.registry import find_mutation
+from tests.simulation.raft.plans import SECONDS, Fault, Plan, draw_plan
+from tests.simulation.raft.run import run
+from tests.simulation.raft.simplifications import SIMPLIFICATIONS
+from tests.simulation.report import RunReport
+from tests.simulation.shrink import ShrinkBudget, shrink
+from tests.simulation.swarm import Swarm, SwarmReport, SwarmSize, run_seeds
 
 
 def test_a_hundred_short_lives_keep_all_promises() -> None:
-    report = live_seeds(range(100))
+    reports = run_seeds("raft", range(100), SECONDS)
 
-    assert report.failure is None, f"{report.failure.plan.seed}: {report.failure.problem}"
-    assert report.life_count == 100
-    assert report.committed_count > 20 * 100
+    assert reports[-1].checker is None, f"{reports[-1].plan.seed}: {reports[-1].problem}"
+    assert len(reports) == 100
+    assert sum(report.counts["committed"] for report in reports) > 20 * 100
 
 
 def test_messages_that_overtake_each_other_cause_no_storm() -> None:
     """Found by the simulator: each refusal had the whole window sent again."""
-    joins_late = Fault(at_ms=5000, kind="add", node=4, duration_ms=0, mask=0)
+    joins_late = Fault(at=5.0, kind="add", duration=0.0, node=4, mask=0)
     plan = msgspec.structs.replace(
         draw_plan(0),
         voter_count=3,
@@ -39,20 +43,20 @@ def test_messages_that_overtake_each_other_cause_no_storm() -> None:
         delay_ms=2,
         loss=0.0,
         duplication=0.05,
-        faults=(joins_late,),
+        faults=[joins_late],
     )
 
-    report = live(plan)
+    report = run(plan)
 
     assert report.checker is None, report.problem
-    assert report.event_count < 5000
+    assert report.counts["events"] < 5000
 
 
 @pytest.mark.parametrize("seed", [3, 17, 40])
 def test_a_plan_gives_the_same_life_each_time(seed: int) -> None:
     def events() -> list[str]:
         lines: list[str] = []
-        live(draw_plan(seed), lines.append)
+        run(draw_plan(seed), show=lines.append)
         return lines
 
     first = events()
@@ -63,7 +67,7 @@ def test_a_plan_gives_the_same_life_each_time(seed: int) -> None:
 
 def test_a_life_does_not_depend_on_the_hashes_of_the_process() -> None:
     def life(hash_seed: str) -> bytes:
-        command = [sys.executable, "-m", "tests.simulation.raft", "life", "5"]
+        command = [sys.executable, "-m", "tests.simulation", "raft", "--seed", "5"]
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=True).stdout
 
@@ -82,31 +86,38 @@ def test_a_life_does_not_depend_on_the_hashes_of_the_process() -> None:
         "start-leaves-old-log",
     ],
 )
-def test_a_planted_bug_is_caught(name: str) -> None:
-    """The quick ones; `make raft-mutants` plants them all."""
-    report = live_seeds(range(60), name)
-
-    assert report.failure is not None
+def test_a_mutation_is_found(name: str) -> None:
+    """The quick ones; `make mutants KIND=raft` looks for them all."""
+    assert is_objection(first_failure(name, range(60)))
 
 
-def test_every_planted_bug_has_a_name_of_its_own() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+def first_failure(name: str, seeds: range) -> RunReport[Plan]:
+    with find_mutation(name).applied():
+        return run_seeds("raft", seeds, SECONDS)[-1]
 
 
-def test_a_planted_bug_is_gone_when_its_block_is_left() -> None:
+def test_every_mutation_has_a_name_of_its_own() -> None:
+    assert len({mutation.name for mutation in RAFT.mutations}) == len(RAFT.mutations)
+
+
+def test_a_mutation_is_gone_when_its_block_is_left() -> None:
     plan = draw_plan(3)
-    before = live(plan)
+    before = run(plan)
 
-    live_plan(plan, "no-term-start")
+    RAFT.run_plan(plan, "no-term-start")
 
-    assert live(plan) == before
+    assert run(plan) == before
 
 
 def test_the_plan_of_a_failure_is_made_small() -> None:
-    report = live_seeds(range(50), "vote-twice").failure
-    assert report is not None
+    report = first_failure("vote-twice", range(50))
 
-    small = shrink(report, lambda plan: live_plan(plan, "vote-twice"), runs_max=60)
+    small = shrink(
+        report,
+        lambda plan: RAFT.run_plan(plan, "vote-twice"),
+        SIMPLIFICATIONS,
+        budget=ShrinkBudget(lives=60),
+    ).report
 
     assert small.checker == report.checker
     assert len(small.plan.faults) <= min(3, len(report.plan.faults))
@@ -118,19 +129,20 @@ def test_a_plan_survives_its_file() -> None:
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
 
 
-def test_a_swarm_lives_in_several_processes() -> None:
+def test_a_swarm_runs_in_several_processes() -> None:
     counts: list[int] = []
 
-    report = swarm(range(20), 1, counts.append)
+    report = Swarm(RAFT, SwarmSize(seeds=20, workers=1), on_run=counts.append).run()
 
     assert report.failure is None
-    assert counts == [20]
-    assert report.event_count == live_seeds(range(20)).event_count
+    assert counts == [*range(1, 21)]
+    alone = run_seeds("raft", range(20), SECONDS)
+    assert report.counts["events"] == sum(each.counts["events"] for each in alone)
 
 
 def test_a_swarm_says_which_states_it_has_never_seen() -> None:
-    report = SwarmReport()
-    report.lives_by_probe["crash"] = 1
+    report = SwarmReport(RAFT)
+    report.run_counts_by_probe["crash"] = 1
 
     assert "crash" not in report.missed_probes
     assert "snapshot installed" in report.missed_probes

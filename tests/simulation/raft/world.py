@@ -14,7 +14,8 @@ from typing import final
 
 import msgspec
 
-from tests.simulation.raft.checks import Checks, ViolationError
+from tests.simulation.checkers.book import ViolationError
+from tests.simulation.raft.checks import Checks
 from tests.simulation.raft.node import RaftNode
 from tests.simulation.raft.plans import Fault, Plan
 from tidelog.coordinator.raft.errors import DamagedLogError, ProposalRefusedError

@@ -135,7 +135,7 @@ class Enemy:
             self._brokers.start(*down)
 
 
-def live_and_suffer(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
+def run_three_brokers(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
     """Live one life; return what happened in it, and how much was acknowledged."""
     counts: Counter[str] = Counter()
 

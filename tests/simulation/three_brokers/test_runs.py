@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 import trio
 
-from tests.simulation.mutations.mutant import Mutant
-from tests.simulation.three_brokers.mutants import MUTANTS
-from tests.simulation.three_brokers.runs import live_and_suffer
+from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.three_brokers import MUTATIONS
+from tests.simulation.three_brokers.runs import run_three_brokers
 
 SEED_COUNT = 5
 SEEDS_MAX = 25
@@ -19,14 +19,14 @@ SEEDS_MAX = 25
 
 def live_all() -> None:
     for seed in range(SEEDS_MAX):
-        live_and_suffer(seed)
+        run_three_brokers(seed)
 
 
 @pytest.mark.invariant("I2", "I35")
 def test_nothing_acknowledged_is_lost_or_there_twice() -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEEDS_MAX):
-        counts += live_and_suffer(seed)
+        counts += run_three_brokers(seed)
         if seed + 1 >= SEED_COUNT and counts["replica_truncated"]:
             break
 
@@ -36,9 +36,9 @@ def test_nothing_acknowledged_is_lost_or_there_twice() -> None:
     assert counts["replica_append_failed"] == 0
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_caught(mutant: Mutant, defects: list[str]) -> None:
-    with mutant.planted(), pytest.raises(BaseException) as caught:  # noqa: PT011
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_mutation_is_found(mutation: Mutation, defects: list[str]) -> None:
+    with mutation.applied(), pytest.raises(BaseException) as caught:  # noqa: PT011
         live_all()
 
     assert isinstance(caught.value, AssertionError | trio.TooSlowError)

@@ -26,7 +26,7 @@ _BATCHES_AFTER = 2
 _COUNTED = {"replica_truncated", "staged_part_waits", "staged_records_lost"}
 
 
-def live_and_suffer(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
+def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
     """Live one life; return what happened in it, and how many transactions were committed."""
     counts: Counter[str] = Counter()
 

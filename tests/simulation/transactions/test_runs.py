@@ -6,9 +6,9 @@ import pytest
 import trio
 
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.mutations.mutant import Mutant
-from tests.simulation.transactions.mutants import MUTANTS
-from tests.simulation.transactions.runs import live_and_suffer
+from tests.simulation.mutations.mutation import Mutation
+from tests.simulation.mutations.transactions import MUTATIONS
+from tests.simulation.transactions.runs import run_transactions
 
 SEED_COUNT = 2
 SEEDS_MAX = 20
@@ -19,22 +19,22 @@ FIRST_SEEDS = {"staged-appended-again": 4}
 
 def live_all(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + SEEDS_MAX):
-        live_and_suffer(seed)
+        run_transactions(seed)
 
 
 def test_each_committed_batch_is_there_once_and_whole_and_nothing_else_is() -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEED_COUNT):
-        counts += live_and_suffer(seed)
+        counts += run_transactions(seed)
 
     assert counts["committed"] > 20
     assert counts["staged_records_lost"] == 0
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_a_planted_bug_is_caught(mutant: Mutant, defects: list[str]) -> None:
-    first = FIRST_SEEDS.get(mutant.name, 0)
-    with mutant.planted(), pytest.raises(BaseException) as caught:  # noqa: PT011
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_mutation_is_found(mutation: Mutation, defects: list[str]) -> None:
+    first = FIRST_SEEDS.get(mutation.name, 0)
+    with mutation.applied(), pytest.raises(BaseException) as caught:  # noqa: PT011
         live_all(first)
 
     assert isinstance(caught.value, AssertionError | ViolationError | trio.TooSlowError)

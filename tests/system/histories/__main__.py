@@ -12,7 +12,7 @@ import trio
 from tests.simulation.checkers.history import HistoryChecker
 from tests.system.histories.chaos import Fault, Hardship, live_through
 from tests.system.histories.examination import examine
-from tests.system.histories.mutant_broker import mutant_program
+from tests.system.histories.mutated_broker import mutated_program
 from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
 from tests.system.integration.processes import TIDELOG
 
@@ -22,13 +22,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.system.histories", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long things go wrong")
     parser.add_argument("--seed", default="1", help="of the faults")
-    parser.add_argument("--mutant", metavar="NAME", help="a broker with this planted bug")
+    parser.add_argument("--mutation", metavar="NAME", help="a broker with this mutation")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="where to write the history")
     parser.add_argument("--check", type=Path, metavar="FILE", help="only check this one")
     arguments = parser.parse_args()
     if arguments.check is not None:
         return _check(arguments.check)
-    program = TIDELOG if arguments.mutant is None else mutant_program(arguments.mutant)
+    program = TIDELOG if arguments.mutation is None else mutated_program(arguments.mutation)
     hardship = Hardship(arguments.seconds, Random(arguments.seed), program)
     with tempfile.TemporaryDirectory(prefix="tidelog-history-") as made:
         file = arguments.keep or Path(made, "history.jsonl")

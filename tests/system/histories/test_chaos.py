@@ -9,7 +9,7 @@ import trio
 from tests.simulation.checkers.history import Operation
 from tests.system.histories.chaos import Fault, Hardship, live_through
 from tests.system.histories.examination import examine
-from tests.system.histories.mutant_broker import mutant_program
+from tests.system.histories.mutated_broker import mutated_program
 from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
 from tests.system.integration.processes import TIDELOG
 
@@ -41,7 +41,7 @@ async def test_a_broker_that_forgets_what_it_has_is_found_out(tmp_path: Path) ->
     for number in range(LIVES_MAX):
         directory = tmp_path / str(number)
         directory.mkdir()
-        operations, _ = await a_history(directory, mutant_program("no-dedup"))
+        operations, _ = await a_history(directory, mutated_program("no-dedup"))
         problems, _ = examine(operations)
         found |= {problem.partition(":")[0] for problem in problems}
         if "DUPLICATE" in found:

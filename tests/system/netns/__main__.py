@@ -14,7 +14,7 @@ from pathlib import Path
 
 import trio
 
-from tests.system.histories.mutant_broker import mutant_program
+from tests.system.histories.mutated_broker import mutated_program
 from tests.system.integration.processes import TIDELOG
 from tests.system.netns.life import Life, Report, live
 from tests.system.netns.namespaces import isolated, missing_here
@@ -51,7 +51,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--brokers", type=int, default=3, help="how many, at least 3")
     parser.add_argument("--seed", default="1", help="of the faults, not of a whole run")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="where to keep data and history")
-    parser.add_argument("--mutant", metavar="NAME", help="brokers with this planted bug")
+    parser.add_argument("--mutation", metavar="NAME", help="brokers with this mutation")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -59,7 +59,7 @@ def _parse() -> argparse.Namespace:
 def _live(arguments: argparse.Namespace, workshop: Path) -> int:
     directory = arguments.keep or workshop
     directory.mkdir(parents=True, exist_ok=True)
-    program = TIDELOG if arguments.mutant is None else mutant_program(arguments.mutant)
+    program = TIDELOG if arguments.mutation is None else mutated_program(arguments.mutation)
     life = Life(arguments.minutes * 60, arguments.seed, directory, _say, arguments.brokers, program)
     # What clients of the library warn of is what is meant to happen here.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())

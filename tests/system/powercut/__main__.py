@@ -21,7 +21,7 @@ from random import Random
 
 import trio
 
-from tests.system.histories.mutant_broker import mutant_program
+from tests.system.histories.mutated_broker import mutated_program
 from tests.system.integration.processes import TIDELOG
 from tests.system.powercut.bad_disks import exhaust_pool, fill_disk
 from tests.system.powercut.broken_broker import broken
@@ -106,7 +106,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--without-controls", action="store_true", help="only cut the power, for a short look"
     )
-    parser.add_argument("--mutant", metavar="NAME", help="a broker with this planted bug")
+    parser.add_argument("--mutation", metavar="NAME", help="a broker with this mutation")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -121,7 +121,7 @@ async def _run(workshop: Path, arguments: argparse.Namespace) -> int:
         for refusal in (errno.EIO, errno.ENOSPC):
             problems += await exhaust_pool(workshop, random(), refusal=refusal, show=_say)
         problems += await fill_disk(workshop, random(), show=_say)
-    program = TIDELOG if arguments.mutant is None else mutant_program(arguments.mutant)
+    program = TIDELOG if arguments.mutation is None else mutated_program(arguments.mutation)
     cuts = PowerCuts(workshop, random(), show=_say, program=program)
     report = await cuts.run(arguments.cuts)
     for problem in problems + report.problems:

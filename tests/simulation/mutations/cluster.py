@@ -1,11 +1,11 @@
-"""Bugs to be planted where clusters show them: in consensus, metadata, leadership, and groups."""
+"""Mutations where clusters show them: in consensus, metadata, leadership, and groups."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from typing import Any, Final
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions.partition import Partition
 from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
@@ -151,86 +151,86 @@ def _all_is_committed(self: Partition) -> int:
     return self._high_watermark if self.follower is None else self.log.log_end_offset
 
 
-MUTANTS: Final[tuple[Mutant, ...]] = (
-    Mutant(
+MUTATIONS: Final[tuple[Mutation, ...]] = (
+    Mutation(
         "empty-vote",
         "term and vote are written to the disk as if there had been none",
         (RaftStorage, "save_vote", _save_empty_vote),
     ),
-    Mutant(
+    Mutation(
         "votes-again",
         "whoever asks gets the vote",
         (RaftCore, "_on_vote_request", _on_vote_request_again),
         (HardStateGate, "vote_for", _vote_for_anybody),
     ),
-    Mutant(
+    Mutation(
         "votes-for-less",
         "a vote does not ask for the candidate's log",
         (RaftCore, "_is_up_to_date", _always),
     ),
-    Mutant(
+    Mutation(
         "commits-alone",
         "a leader takes for committed what its own disk has",
         (Leader, "committable_index", _commit_alone),
     ),
-    Mutant(
+    Mutation(
         "acks-from-memory",
         "a follower acknowledges what it has only in memory",
         (Follower, "_report", _report_what_is_received),
     ),
-    Mutant(
+    Mutation(
         "answer-before-commit",
         "the controller answers as soon as it has decided",
         (ReplicatedState, "wait_committed", _do_not_wait),
     ),
-    Mutant(
+    Mutation(
         "image-before-commit",
         "who decides shows what it has decided before that is committed",
         (ReplicatedState, "state", property(_newest_state)),
     ),
-    Mutant(
+    Mutation(
         "old-controller",
         "who leads again goes on with what it knew when it led before",
         (ReplicatedState, "_controller_of_this_term", _controller_for_ever),
         (ReplicatedState, "role_changed", _role_ignored),
     ),
-    Mutant(
+    Mutation(
         "fenced-leads-on",
         "a broker does not look whether it may still lead",
         (BrokerLifecycle, "may_lead", _always),
     ),
-    Mutant(
+    Mutation(
         "fenced-too-early",
         "brokers are fenced before their own session is over",
         (BrokerSessions, "silent", _silent_early),
     ),
-    Mutant(
+    Mutation(
         "session-too-long",
         "a broker believes in its session for longer than the cluster does",
         (OwnSession, "answered", _answered_for_longer),
     ),
-    Mutant(
+    Mutation(
         "follower-shows-too-much",
         "a follower takes all that it has for committed, and shows it to its readers",
         (Partition, "high_watermark", property(_all_is_committed)),
     ),
-    Mutant(
+    Mutation(
         "fencing-changes-nothing",
         "what a broker leads stays as it is when it is fenced, and when it is let in again",
         (broker_commands, "_changed", _changed_alone),
     ),
-    Mutant(
+    Mutation(
         "name-given-twice",
         "a topic is created though there is one of its name",
         (Catalog, "_create", _create_again),
     ),
-    Mutant(
+    Mutation(
         "two-owners",
         "a member is given partitions that others have",
         (Group, "change_assignment", _change_assignment_anyway),
         (heartbeats, "next_step", _next_step_without_owners),
     ),
-    Mutant(
+    Mutation(
         "members-told-early",
         "members are answered before what they are told is committed",
         (GroupLeadership, "settled", _do_not_wait),

@@ -1,17 +1,17 @@
-"""Planted bugs: what lives must catch, to show that they would.
+"""Mutations: what lives must catch, to show that they would.
 
 Each replaces a function of the core for the length of a block; nothing of this is in the core
 itself. Bugs about durability also switch off the checks that compare what is sent with the disk:
 those would object at once, and what is to be shown is that the consequences are caught as well.
 """
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.simulation.mutations.mutant import Mutant, Patch
+from tests.simulation.mutations.mutation import Mutation, Patch
 from tests.simulation.raft.checks import Checks
 from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.follower import Follower
@@ -222,8 +222,8 @@ def _voters_only(self: RaftLog) -> tuple[Identity, ...]:
     return self.membership.voters
 
 
-MUTANTS: tuple[Mutant, ...] = (
-    Mutant(
+MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(
         "vote-not-saved",
         "votes are sent at once, and the disk never learns for whom",
         (HardStateGate, "post", _post_at_once),
@@ -231,128 +231,119 @@ MUTANTS: tuple[Mutant, ...] = (
         (HardStateGate, "is_durable", property(_always)),
         _NO_PROMISE_CHECK,
     ),
-    Mutant(
+    Mutation(
         "sent-before-saved",
         "messages do not wait for term and vote",
         (HardStateGate, "post", _post_at_once),
     ),
-    Mutant(
+    Mutation(
         "vote-twice",
         "whoever asks gets the vote",
         (RaftCore, "_on_vote_request", _on_vote_request_again),
         (HardStateGate, "vote_for", _vote_for_anybody),
     ),
-    Mutant(
+    Mutation(
         "any-log-is-up-to-date",
         "a vote does not ask for the candidate's log",
         (RaftCore, "_is_up_to_date", _always),
     ),
-    Mutant(
+    Mutation(
         "commit-old-term",
         "entries of earlier terms are counted (figure 8)",
         (Leader, "committable_index", _commit_any_term),
     ),
-    Mutant(
+    Mutation(
         "no-term-start",
         "a leader appends no entry of its own",
         (RaftCore, "_append", _append_no_term_start),
     ),
-    Mutant(
+    Mutation(
         "ack-before-sync",
         "a follower acknowledges what it has only in memory",
         (Follower, "_report", _report_what_is_received),
         _NO_CLAIM_CHECK,
     ),
-    Mutant(
+    Mutation(
         "count-own-before-sync",
         "a leader counts what its own disk does not have",
         (Leader, "committable_index", _commit_before_own_sync),
     ),
-    Mutant(
+    Mutation(
         "stale-ack",
         "the own disk's acknowledgement is matched by index only",
         (RaftLog, "synced", _synced_by_index),
         _NO_CLAIM_CHECK,
     ),
-    Mutant(
+    Mutation(
         "truncate-always",
         "every append cuts what is behind it",
         (RaftLog, "accept", _accept_and_truncate),
     ),
-    Mutant(
+    Mutation(
         "commit-unmatched",
         "a follower takes the commit index for what it has not compared",
         (Follower, "take_entries", _take_entries_and_commit),
     ),
-    Mutant(
+    Mutation(
         "snapshot-truncates",
         "a stale snapshot replaces a log that agrees with it",
         (RaftLog, "install", _install_always),
     ),
-    Mutant(
+    Mutation(
         "snapshot-keeps-conflict",
         "a snapshot leaves entries that conflict with it (rule 7)",
         (RaftLog, "install", _install_and_keep),
     ),
-    Mutant(
+    Mutation(
         "start-leaves-old-log",
         "a start leaves on the disk what does not belong to the snapshot",
         (RaftLog, "__init__", _begin_with_old_log),
     ),
-    Mutant(
+    Mutation(
         "no-lease-check",
         "who has a live leader votes all the same",
         (RaftCore, "_has_live_leader", _never),
     ),
-    Mutant(
+    Mutation(
         "no-pre-vote",
         "a node stands without asking first",
         (RaftCore, "_pre_campaign", _campaign_at_once),
     ),
-    Mutant(
+    Mutation(
         "no-check-quorum",
         "an isolated leader leads on",
         (Leader, "is_quorum_active", _always),
     ),
-    Mutant(
+    Mutation(
         "two-changes",
         "a second change of the membership is taken while one is uncommitted",
         (Leader, "changed_membership", _change_without_look),
     ),
-    Mutant(
+    Mutation(
         "learner-counts",
         "learners are counted for commits",
         (Leader, "committable_index", _commit_by_learners),
     ),
-    Mutant(
+    Mutation(
         "identity-is-node-id",
         "a node with another disk counts as the same one",
         (RaftCore, "step", _step_by_node_id),
     ),
-    Mutant(
+    Mutation(
         "damaged-takes-part",
         "a node goes on with what is left of its log",
         (RaftCore, "step", _step_although_damaged),
         _NO_CLAIM_CHECK,
     ),
-    Mutant(
+    Mutation(
         "removed-never-stands",
         "a voter whose removal is not committed does not stand",
         (RaftLog, "promotable_voters", property(_voters_only)),
     ),
-    Mutant(
+    Mutation(
         "read-unconfirmed",
         "a read is served without asking a majority",
         (ReadQueue, "take_confirmed", _confirmed_at_once),
     ),
 )
-"""All planted bugs."""
-
-
-def find_mutant(name: str) -> Mutant:
-    """Return the mutant of a name.
-
-    Raises:
-        KeyError: There is none.
-    """
-    return {mutant.name: mutant for mutant in MUTANTS}[name]
+"""All mutations."""

@@ -1,4 +1,4 @@
-"""One planted bug: some attributes of the code under test, and what to put there instead.
+"""One mutation: some attributes of the code under test, and what to put there instead.
 
 Nothing of this is in the code itself.
 """
@@ -12,7 +12,7 @@ Patch = tuple[Any, str, Any]
 
 
 @final
-class Mutant:
+class Mutation:
     """A bug, with a name and a sentence that says what is wrong."""
 
     def __init__(self, name: str, about: str, *patches: Patch, shows: tuple[str, ...] = ()) -> None:
@@ -23,7 +23,7 @@ class Mutant:
         self.shows = shows
 
     @contextmanager
-    def planted(self) -> Generator[None]:
+    def applied(self) -> Generator[None]:
         """Have the bug while the block runs."""
         with ExitStack() as stack:
             for owner, name, value in self.patches:

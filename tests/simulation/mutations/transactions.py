@@ -1,9 +1,9 @@
-"""Bugs planted into transactions, for their lives to catch."""
+"""Mutations of transactions."""
 
 from collections.abc import Collection
 from typing import Final
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.transactions import append as appending
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.logstore.producer_state import ProducerStates
@@ -32,15 +32,15 @@ def _ends_with_the_log(
     return log_end_offset
 
 
-APPENDED_AGAIN: Final = Mutant(
+APPENDED_AGAIN: Final = Mutation(
     "staged-appended-again",
     "who leads anew appends all of a commit, whatever the log has of it",
     (appending, "appended_count", _nothing_done),
     (ProducerStates, "check", _check_but_what_was_staged),
 )
-DROPPED_EARLY: Final = Mutant(
+DROPPED_EARLY: Final = Mutation(
     "staged-dropped-early",
     "what is staged is dropped though its transaction is open",
     (StagingLowWatermark, "floor", _ends_with_the_log),
 )
-MUTANTS: Final = (APPENDED_AGAIN, DROPPED_EARLY)
+MUTATIONS: Final = (APPENDED_AGAIN, DROPPED_EARLY)

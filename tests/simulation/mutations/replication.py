@@ -1,17 +1,12 @@
-"""Bugs to be planted where replicas show them: in the ISR, in the logs of followers, in elections.
+"""Mutations that replicas show: in the ISR, in the logs of followers, in elections."""
 
-What is wrong in the cores is planted as in their own random lives (`tests.simulation.isr.mutants`).
-"""
-
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
 from typing import Final
 
-from tests.simulation.isr import mutants as planted_in_cores
-from tests.simulation.mutations.mutant import Mutant
-from tests.simulation.three_brokers import mutants as planted_in_shells
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions import replica_manager as partitions
 from tidelog.broker.replication.fetcher import Fetcher
 from tidelog.coordinator.metadata import broker_commands, partition_commands
@@ -27,38 +22,6 @@ from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.recovery.log_presence import Remains
 from tidelog.wire.batch.record_batch import BatchHeader
-
-_FIT_FOR_CLUSTERS: Final = (
-    "truncate by high watermark",
-    "truncate only what is too long",
-    "high watermark before truncation",
-    "epoch lookup off by one",
-    "high watermark over the committed ISR",
-    "high watermark over the wished ISR",
-    "join with a stale broker epoch",
-    "join below the leader epoch",
-    "join wherever it is",
-    "commit with too few in sync",
-    "commit alone",
-    "the leader's memory is its disk",
-    "logs are not compared",
-    "acknowledged by the leader alone",
-)
-
-
-_KNOWN: Final = {
-    mutant.name: mutant
-    for mutant in (
-        planted_in_cores.BY_HIGH_WATERMARK,
-        *planted_in_cores.MUTANTS,
-        *planted_in_shells.MUTANTS,
-    )
-}
-
-
-def _hurried(name: str) -> Mutant:
-    mutant = _KNOWN[name]
-    return Mutant(name.replace(" ", "-"), mutant.about, *mutant.patches)
 
 
 def _always(*_: object) -> bool:
@@ -135,54 +98,53 @@ def _eligible_for_ever(
     )
 
 
-MUTANTS: Final[tuple[Mutant, ...]] = (
-    *map(_hurried, _FIT_FOR_CLUSTERS),
-    Mutant(
+MUTATIONS: Final[tuple[Mutation, ...]] = (
+    Mutation(
         "ready-gate-skipped",
         "a new leader says what is latest before it knows what is committed",
         (PartitionLeader, "has_caught_up", property(_always)),
     ),
-    Mutant(
+    Mutation(
         "durable-before-it-is",
         "a follower says that all in its log is on its disk",
         (Fetcher, "_place_of", _place_in_memory),
     ),
-    Mutant(
+    Mutation(
         "producers-not-carried-over",
         "a follower takes no note of the producers of what it appends",
         (PartitionLog, "append_replicated", _append_without_producers),
     ),
-    Mutant(
+    Mutation(
         "produce-below-minimum",
         "records are appended though too few replicas are in sync",
         (PartitionLeader, "require_enough_in_sync", _nothing),
     ),
-    Mutant(
+    Mutation(
         "unclean-stop-forgiven",
         "who may have lost its memory stays in sync and eligible",
         (ClusterState, "may_lose_committed", _never),
     ),
-    Mutant(
+    Mutation(
         "lost-disk-forgiven",
         "a replica on a new disk stays in sync and eligible",
         (broker_commands, "Happening", _nothing_lost),
     ),
-    Mutant(
+    Mutation(
         "lost-files-forgiven",
         "a replica whose files are gone stays eligible, and may lead",
         (partitions, "remains_of", _all_is_there),
     ),
-    Mutant(
+    Mutation(
         "anybody-leads",
         "if nobody in sync or eligible is alive, any live replica leads",
         (leader_choice, "_clean_leader", _any_live_leader),
     ),
-    Mutant(
+    Mutation(
         "eligible-for-ever",
         "who was eligible stays so when others commit without it",
         (leader_choice, "_eligible", _eligible_for_ever),
     ),
-    Mutant(
+    Mutation(
         "join-unchecked",
         "the cluster does not look at who is to join: which process it is, and whether it is alive",
         (partition_commands, "_check_in_sync", _nothing),

@@ -1,12 +1,12 @@
-"""Bugs that were planted on purpose: a test of the tests."""
+"""Mutations of consumer groups: coordinator and member."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
-from typing import NamedTuple
+from typing import Final
 
 import msgspec
-import pytest
 
+from tests.simulation.mutations.mutation import Mutation, Patch
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
     MembershipEvent,
@@ -31,30 +31,23 @@ from tidelog.coordinator.groups.sessions import MemberKey, Sessions, Sign
 from tidelog.wire.messages.groups import HeartbeatReply, HeartbeatRequest
 
 
-class Mutant(NamedTuple):
-    """One bug."""
-
-    name: str
-    plant: Callable[[pytest.MonkeyPatch], None]
-
-
-def given_before_it_was_revoked(patch: pytest.MonkeyPatch) -> None:
+def _given_before_it_was_revoked() -> Iterator[Patch]:
     def released(member: Member, request: HeartbeatRequest) -> set[Partition]:
         return set(member.revoking) if request.group_id else set()
 
-    patch.setattr(reconciliation, "_released", released)
+    yield reconciliation, "_released", released
 
 
-def released_by_a_heartbeat_from_before(patch: pytest.MonkeyPatch) -> None:
+def _released_by_a_heartbeat_from_before() -> Iterator[Patch]:
     def released(member: Member, request: HeartbeatRequest) -> set[Partition]:
         if request.owned is None:
             return set()
         return member.revoking.difference(unpack(request.owned))
 
-    patch.setattr(reconciliation, "_released", released)
+    yield reconciliation, "_released", released
 
 
-def given_although_held(patch: pytest.MonkeyPatch) -> None:
+def _given_although_held() -> Iterator[Patch]:
     change = Group.change_assignment
 
     def change_assignment(self: Group, record: AssignmentChanged) -> None:
@@ -71,30 +64,30 @@ def given_although_held(patch: pytest.MonkeyPatch) -> None:
         finally:
             group.owner = owner
 
-    patch.setattr(Group, "change_assignment", change_assignment)
-    patch.setattr(heartbeats, "next_step", next_step)
+    yield Group, "change_assignment", change_assignment
+    yield heartbeats, "next_step", next_step
 
 
-def commit_of_an_old_epoch(patch: pytest.MonkeyPatch) -> None:
+def _commit_of_an_old_epoch() -> Iterator[Patch]:
     check = commits.check_holding
 
     def check_without_epoch(member: Member, partition: Partition, member_epoch: int) -> None:
         check(member, partition, max(member_epoch, 1 << 60))
 
-    patch.setattr(commits, "check_holding", check_without_epoch)
+    yield commits, "check_holding", check_without_epoch
 
 
-def commit_of_somebody_else(patch: pytest.MonkeyPatch) -> None:
+def _commit_of_somebody_else() -> Iterator[Patch]:
     check = commits.check_holding
 
     def check_without_holding(member: Member, partition: Partition, member_epoch: int) -> None:
         if partition in member.held:
             check(member, partition, member_epoch)
 
-    patch.setattr(commits, "check_holding", check_without_holding)
+    yield commits, "check_holding", check_without_holding
 
 
-def commit_that_was_overtaken(patch: pytest.MonkeyPatch) -> None:
+def _commit_that_was_overtaken() -> Iterator[Patch]:
     commit = Group.commit
 
     def commit_and_forget(self: Group, record: OffsetsCommitted | OffsetsReset) -> None:
@@ -102,10 +95,10 @@ def commit_that_was_overtaken(patch: pytest.MonkeyPatch) -> None:
         for member in self.members.values():
             member.commit_sequence = 0
 
-    patch.setattr(Group, "commit", commit_and_forget)
+    yield Group, "commit", commit_and_forget
 
 
-def taken_over_but_not_fenced(patch: pytest.MonkeyPatch) -> None:
+def _taken_over_but_not_fenced() -> Iterator[Patch]:
     take_over = Group.take_over
 
     def take_over_beside(self: Group, record: MemberTookOver) -> None:
@@ -113,10 +106,10 @@ def taken_over_but_not_fenced(patch: pytest.MonkeyPatch) -> None:
         take_over(self, record)
         self.members[record.old_member_id] = former
 
-    patch.setattr(Group, "take_over", take_over_beside)
+    yield Group, "take_over", take_over_beside
 
 
-def epoch_not_bumped(patch: pytest.MonkeyPatch) -> None:
+def _epoch_not_bumped() -> Iterator[Patch]:
     join = Group.join
 
     def join_in_the_old_epoch(self: Group, record: MemberJoined) -> None:
@@ -124,10 +117,10 @@ def epoch_not_bumped(patch: pytest.MonkeyPatch) -> None:
         join(self, record)
         self.group_epoch = before
 
-    patch.setattr(Group, "join", join_in_the_old_epoch)
+    yield Group, "join", join_in_the_old_epoch
 
 
-def offset_forgotten_in_a_failover(patch: pytest.MonkeyPatch) -> None:
+def _offset_forgotten_in_a_failover() -> Iterator[Patch]:
     restore = Group.restore
 
     def restore_some(snapshot: GroupSnapshot) -> Group:
@@ -137,36 +130,36 @@ def offset_forgotten_in_a_failover(patch: pytest.MonkeyPatch) -> None:
                 offsets.popitem()
         return group
 
-    patch.setattr(Group, "restore", restore_some)
+    yield Group, "restore", restore_some
 
 
-def not_sticky(patch: pytest.MonkeyPatch) -> None:
+def _not_sticky() -> Iterator[Patch]:
     def reader(topic_ids: list[bytes], held: object) -> Reader:
         del held
         return Reader(topic_ids, ())
 
-    patch.setattr(targets, "Reader", reader)
+    yield targets, "Reader", reader
 
 
-def target_at_every_change(patch: pytest.MonkeyPatch) -> None:
+def _target_at_every_change() -> Iterator[Patch]:
     def schedule(self: Damping, group_id: str, pending: _Pending, now_ms: int) -> None:
         pending.due_ms = now_ms
         self._queue.append((now_ms, group_id))  # pyright: ignore[reportPrivateUsage]
 
-    patch.setattr(Damping, "_schedule", schedule)
+    yield Damping, "_schedule", schedule
 
 
-def session_not_renewed(patch: pytest.MonkeyPatch) -> None:
+def _session_not_renewed() -> Iterator[Patch]:
     heard = Sessions.heard
 
     def heard_once(self: Sessions, key: MemberKey, sign: Sign, now_ms: int) -> None:
         if key not in self._sessions:  # pyright: ignore[reportPrivateUsage]
             heard(self, key, sign, now_ms)
 
-    patch.setattr(Sessions, "heard", heard_once)
+    yield Sessions, "heard", heard_once
 
 
-def partitions_of_a_leaver_kept(patch: pytest.MonkeyPatch) -> None:
+def _partitions_of_a_leaver_kept() -> Iterator[Patch]:
     leave = Group.leave
 
     def leave_and_keep(self: Group, member_id: str, group_epoch: int, time_ms: int) -> None:
@@ -174,10 +167,10 @@ def partitions_of_a_leaver_kept(patch: pytest.MonkeyPatch) -> None:
         leave(self, member_id, group_epoch, time_ms)
         self.owner = owner
 
-    patch.setattr(Group, "leave", leave_and_keep)
+    yield Group, "leave", leave_and_keep
 
 
-def what_comes_free_later_is_not_given(patch: pytest.MonkeyPatch) -> None:
+def _what_comes_free_later_is_not_given() -> Iterator[Patch]:
     def next_step(
         group: Group, member: Member, request: HeartbeatRequest
     ) -> AssignmentChanged | None:
@@ -185,10 +178,10 @@ def what_comes_free_later_is_not_given(patch: pytest.MonkeyPatch) -> None:
             return None
         return reconciliation.next_step(group, member, request)
 
-    patch.setattr(heartbeats, "next_step", next_step)
+    yield heartbeats, "next_step", next_step
 
 
-def lost_assignment_not_repeated(patch: pytest.MonkeyPatch) -> None:
+def _lost_assignment_not_repeated() -> Iterator[Patch]:
     answer = heartbeats.answer_heartbeat
 
     def answer_once(
@@ -199,10 +192,10 @@ def lost_assignment_not_repeated(patch: pytest.MonkeyPatch) -> None:
             return outcome
         return Outcome([], msgspec.structs.replace(outcome.reply, assignment=None))
 
-    patch.setattr(state_machine, "answer_heartbeat", answer_once)
+    yield state_machine, "answer_heartbeat", answer_once
 
 
-def letting_go_forgotten_beside_a_subscription(patch: pytest.MonkeyPatch) -> None:
+def _letting_go_forgotten_beside_a_subscription() -> Iterator[Patch]:
     def next_step(
         group: Group, member: Member, request: HeartbeatRequest
     ) -> AssignmentChanged | None:
@@ -210,17 +203,17 @@ def letting_go_forgotten_beside_a_subscription(patch: pytest.MonkeyPatch) -> Non
             return None
         return reconciliation.next_step(group, member, request)
 
-    patch.setattr(heartbeats, "next_step", next_step)
+    yield heartbeats, "next_step", next_step
 
 
-def lease_ignored_by_the_client(patch: pytest.MonkeyPatch) -> None:
+def _lease_ignored_by_the_client() -> Iterator[Patch]:
     def may_process(self: MembershipProtocol, now: float) -> bool:
         return self.member_epoch > 0 and now >= 0
 
-    patch.setattr(MembershipProtocol, "may_process", may_process)
+    yield MembershipProtocol, "may_process", may_process
 
 
-def let_go_before_it_is_finished(patch: pytest.MonkeyPatch) -> None:
+def _let_go_before_it_is_finished() -> Iterator[Patch]:
     def let_go(
         self: MembershipProtocol, partitions: Iterable[GroupPartition]
     ) -> list[MembershipEvent]:
@@ -228,10 +221,10 @@ def let_go_before_it_is_finished(patch: pytest.MonkeyPatch) -> None:
         self.owned.difference_update(found)
         return [PartitionsRevoked(found)] if found else []
 
-    patch.setattr(MembershipProtocol, "_revoke", let_go)
+    yield MembershipProtocol, "_revoke", let_go
 
 
-def old_replies_believed(patch: pytest.MonkeyPatch) -> None:
+def _old_replies_believed() -> Iterator[Patch]:
     answered = MembershipProtocol.answered
 
     def answered_whatever(
@@ -242,30 +235,102 @@ def old_replies_believed(patch: pytest.MonkeyPatch) -> None:
             number = under_way.number
         return answered(self, number, reply, now)
 
-    patch.setattr(MembershipProtocol, "answered", answered_whatever)
+    yield MembershipProtocol, "answered", answered_whatever
 
 
-MUTANTS = [
-    Mutant(plant.__name__, plant)
-    for plant in (
-        given_before_it_was_revoked,
-        released_by_a_heartbeat_from_before,
-        given_although_held,
-        commit_of_an_old_epoch,
-        commit_of_somebody_else,
-        commit_that_was_overtaken,
-        taken_over_but_not_fenced,
-        epoch_not_bumped,
-        offset_forgotten_in_a_failover,
-        not_sticky,
-        target_at_every_change,
-        session_not_renewed,
-        partitions_of_a_leaver_kept,
-        what_comes_free_later_is_not_given,
-        lost_assignment_not_repeated,
-        letting_go_forgotten_beside_a_subscription,
-        lease_ignored_by_the_client,
-        let_go_before_it_is_finished,
-        old_replies_believed,
-    )
-]
+MUTATIONS: Final = (
+    Mutation(
+        "given-before-it-was-revoked",
+        "a partition is given to the next member before the old one has revoked it",
+        *_given_before_it_was_revoked(),
+    ),
+    Mutation(
+        "released-by-a-heartbeat-from-before",
+        "a heartbeat that was sent before the revocation counts as its confirmation",
+        *_released_by_a_heartbeat_from_before(),
+    ),
+    Mutation(
+        "given-although-held",
+        "a partition is given to a member while another one owns it",
+        *_given_although_held(),
+    ),
+    Mutation(
+        "commit-of-an-old-epoch",
+        "a commit of an old member epoch is accepted",
+        *_commit_of_an_old_epoch(),
+    ),
+    Mutation(
+        "commit-of-somebody-else",
+        "a member commits for a partition that it does not hold",
+        *_commit_of_somebody_else(),
+    ),
+    Mutation(
+        "commit-that-was-overtaken",
+        "a late commit overwrites a later one",
+        *_commit_that_was_overtaken(),
+    ),
+    Mutation(
+        "taken-over-but-not-fenced",
+        "a static member is replaced, and the old process goes on",
+        *_taken_over_but_not_fenced(),
+    ),
+    Mutation(
+        "epoch-not-bumped",
+        "a member joins, and the group epoch stays",
+        *_epoch_not_bumped(),
+    ),
+    Mutation(
+        "offset-forgotten-in-a-failover",
+        "a snapshot loses an offset",
+        *_offset_forgotten_in_a_failover(),
+    ),
+    Mutation(
+        "not-sticky",
+        "an assignment does not consider what members have",
+        *_not_sticky(),
+    ),
+    Mutation(
+        "target-at-every-change",
+        "a target assignment is computed at once, without the rebalance delay",
+        *_target_at_every_change(),
+    ),
+    Mutation(
+        "session-not-renewed", "a heartbeat does not renew a session", *_session_not_renewed()
+    ),
+    Mutation(
+        "partitions-of-a-leaver-kept",
+        "partitions of a member that left stay owned",
+        *_partitions_of_a_leaver_kept(),
+    ),
+    Mutation(
+        "what-comes-free-later-is-not-given",
+        "a member that waits for a partition does not get it when it is free",
+        *_what_comes_free_later_is_not_given(),
+    ),
+    Mutation(
+        "lost-assignment-not-repeated",
+        "an assignment whose reply was lost is not sent again",
+        *_lost_assignment_not_repeated(),
+    ),
+    Mutation(
+        "letting-go-forgotten-beside-a-subscription",
+        "a heartbeat with a new subscription does not confirm a revocation",
+        *_letting_go_forgotten_beside_a_subscription(),
+    ),
+    Mutation(
+        "lease-ignored-by-the-client",
+        "a member processes on when its lease is over",
+        *_lease_ignored_by_the_client(),
+    ),
+    Mutation(
+        "let-go-before-it-is-finished",
+        "a member reports partitions as revoked while they are in process",
+        *_let_go_before_it_is_finished(),
+    ),
+    Mutation(
+        "old-replies-believed",
+        "a member accepts replies to earlier heartbeats",
+        *_old_replies_believed(),
+    ),
+)
+"""All of them."""

@@ -1,6 +1,6 @@
-"""Bugs to be planted where queues show them: at brokers, in the state of queues, in the client."""
+"""Mutations where queues show them: at brokers, in the state of queues, in the client."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions import mover_ids
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.dead_letters import mover
@@ -248,136 +248,136 @@ def _answer_at_once(
     self.acknowledged(0, AckLevel.DURABLE)
 
 
-MUTANTS: Final = (
-    Mutant(
+MUTATIONS: Final = (
+    Mutation(
         "not-woken-by-time",
         "who waits for messages is not told that leases and delays end",
         (HostedPartition, "next_deadline_ms", property(_never)),
     ),
-    Mutant(
+    Mutation(
         "not-woken-by-records",
         "who waits for messages is not told that there are more",
         (HostedPartition, "_watch", _hear_nothing),
     ),
-    Mutant(
+    Mutation(
         "lease-before-commit",
         "a receive is answered before its lease is committed",
         (PendingReceive, "_add", _add_lazily),
     ),
-    Mutant(
+    Mutation(
         "settled-before-commit",
         "a delete is answered before it is committed",
         (PendingSettle, "expect", _expect_appended),
     ),
-    Mutant(
+    Mutation(
         "count-lost-with-leader",
         "a broker that takes over does not know of the last deliveries",
         (QueueState, "_received", _received_without_count),
     ),
-    Mutant(
+    Mutation(
         "leases-end-with-leader",
         "a broker that takes over hands out what others have",
         (QueueState, "start", _start_without_leases),
     ),
-    Mutant(
+    Mutation(
         "extension-in-memory",
         "a broker that takes over does not know of extensions",
         (QueueState, "_extended", _extend_in_memory),
     ),
-    Mutant(
+    Mutation(
         "lost-lease-deletes-nothing",
         "a delete is answered and not carried out, of a message whose lease was lost",
         (settling, "_pieces", _fresh_is_done),
     ),
-    Mutant(
+    Mutation(
         "any-receipt",
         "a receipt that is void settles whatever somebody else has",
         (settling, "_refusal_of_open", _no_refusal),
     ),
-    Mutant(
+    Mutation(
         "stale-extends-what-is-held",
         "what somebody has is settled by whoever had it before",
         (settling, "_refusal_of_open", _refuse_later),
     ),
-    Mutant(
+    Mutation(
         "snapshot-forgets-a-run",
         "a snapshot lacks the last messages that somebody received",
         (QueuePartition, "snapshot", _snapshot_but_one),
     ),
-    Mutant(
+    Mutation(
         "snapshot-forgets-moves",
         "a snapshot does not say which dead letters are to be moved",
         (PendingMoves, "snapshot", _no_moves),
     ),
-    Mutant(
+    Mutation(
         "snapshot-one-further",
         "a snapshot says that one message more was handed out",
         (QueuePartition, "snapshot", _snapshot_one_further),
     ),
-    Mutant(
+    Mutation(
         "groups-without-order",
         "a FIFO queue hands out messages as any queue does",
         (hosted, "order_for", _order_of_any),
     ),
-    Mutant(
+    Mutation(
         "group-free-when-leased",
         "a group goes on as soon as its first message is handed out",
         (FifoOrder, "on_invisible", _leased_as_dead),
     ),
-    Mutant(
+    Mutation(
         "behind-the-invisible",
         "of a group messages are handed out that stand behind one that somebody has",
         (FifoOrder, "_beginning", _first_invisible_never),
     ),
-    Mutant(
+    Mutation(
         "dead-under-another-id",
         "a dead letter that is moved again is not known again",
         (mover, "producer_id_of", _another_id),
     ),
-    Mutant(
+    Mutation(
         "dead-before-commit",
         "a message is moved before it is committed that it is dead",
         (HostedPartition, "committed", _do_not_wait),
     ),
-    Mutant(
+    Mutation(
         "dead-letter-of-one-delivery",
         "a dead letter says that it was received once",
         (QueueState, "dead_letters", _dead_letters_of_nobody),
     ),
-    Mutant(
+    Mutation(
         "delay-passed-over",
         "a delayed message that others overtake is visible to who takes over",
         (QueueState, "_delayed", _forget_times),
     ),
-    Mutant(
+    Mutation(
         "last-lane-never",
         "the least urgent messages are never handed out",
         (PriorityOrder, "candidates", _last_lane_only_first),
     ),
-    Mutant(
+    Mutation(
         "one-delivery-more",
         "a message is handed out once more than it may be",
         (QueueConfig, "deliveries_max", property(_one_more)),
     ),
-    Mutant(
+    Mutation(
         "failed-is-settled",
         "a client says that a message is settled though nobody answered",
         (QueueSettler, "_failed", _failed_is_done),
     ),
-    Mutant(
+    Mutation(
         "refused-is-settled",
         "a client says that a message is settled though that was refused",
         (QueueSettler, "_answered", _refused_is_done),
     ),
-    Mutant(
+    Mutation(
         "ids-lost-with-leader",
         "a leader that takes over knows of nothing that was sent before",
         (SentWindows, "_read", _read_nothing),
     ),
-    Mutant(
+    Mutation(
         "sent-before-commit",
         "a send is answered before it is committed",
         (PendingSend, "answer", _answer_at_once),
     ),
 )
-"""All planted bugs, but for those that queues once had (`planted_again`)."""
+"""All mutations, but for those that queues once had (`queue_regressions`)."""

@@ -1,6 +1,6 @@
-"""Defects that queues once had, planted again, and some of their kind: what lives come upon."""
+"""Bugs that queues once had, and some of their kind, as mutations."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Callable, Hashable, Sequence
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import trio
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.queues import dead_letter_record as dead_letters
 from tidelog.broker.queues.dead_letter_record import Record
@@ -132,30 +132,30 @@ def _never_look(_: RedriveJob) -> None:
     """Bring nothing back."""
 
 
-MUTANTS: Final = (
-    Mutant(
+MUTATIONS: Final = (
+    Mutation(
         "unknown-producer-anywhere",
         "a producer of which nothing is known may begin with any sequence",
         (ProducerStates, "check", _check_known),
         (PartitionBatches, "retry_or_fail", _duplicate_is_there),
     ),
-    Mutant(
+    Mutation(
         "damage-taken-for-old",
         "retention takes what cannot be read for as old as can be",
         (Segments, "_newest_ms", _as_known),
     ),
-    Mutant(
+    Mutation(
         "dead-and-as-old",
         "a dead letter is as old as the message that it was",
         (mover, "batch_of", _batch_of_old),
     ),
-    Mutant(
+    Mutation(
         "given-up-and-sent",
         "what a sender has given up is appended all the same, when the window was read",
         (PendingSend, "timeout_s", property(_for_ever)),
         (PendingSend, "drop", _go_on_reading),
     ),
-    Mutant(
+    Mutation(
         "dead-told-as-deleted",
         "whoever deletes again what is a dead letter by then is told that it is deleted",
         (
@@ -164,32 +164,32 @@ MUTANTS: Final = (
             {**queue_settler._REFUSED_BECAUSE_DONE, SettleAction.DELETE: (MessageGoneError,)},
         ),
     ),
-    Mutant(
+    Mutation(
         "busy-while-reading",
         "while messages are read a broker looks again and again whether a lease has ended",
         (HostedPartition, "next_deadline_ms", property(_deadline_also_in_a_read)),
     ),
-    Mutant(
+    Mutation(
         "handlers-side-by-side",
         "a worker hands the messages of one group to several handlers at a time",
         (FifoDispatch, "put", _put_in_no_group),
     ),
-    Mutant(
+    Mutation(
         "handlers-go-on",
         "a worker goes on with a group when the message before was given back",
         (QueueWorker, "_end", _end_as_if_done),
     ),
-    Mutant(
+    Mutation(
         "chunks-not-copied",
         "a large message is moved, and its chunks are not",
         (ChunkCopier, "copied", _as_they_are),
     ),
-    Mutant(
+    Mutation(
         "redrive-left-alone",
         "a redrive is decided, and nobody carries it out",
         (RedriveJob, "look", _never_look),
     ),
-    Mutant(
+    Mutation(
         "loaded-as-far-as-committed",
         "a broker that takes over reads the journal as far as it knows it to be committed",
         (HostedPartition, "_wait_until_caught_up", _caught_up),

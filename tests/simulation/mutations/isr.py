@@ -1,10 +1,10 @@
-"""Planted bugs of replication: what random lives of a replicated partition must catch.
+"""Mutations of replication: what random lives of a replicated partition must catch.
 
 Each replaces functions of the code under test for the length of a block. Nothing of this is in the
 code itself.
 """
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from bisect import bisect_left
@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tests.simulation.isr import replicated_partition
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.coordinator.metadata import leader_election as leader_choice
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.leader_election import Assignment, Facts, Happening
@@ -197,118 +197,118 @@ def _in_memory_of_the_leader(self: PartitionLeader) -> int:
     return self._log_end_offset
 
 
-BY_HIGH_WATERMARK: Final = Mutant(
-    "truncate by high watermark",
+TRUNCATE_BY_HIGH_WATERMARK: Final = Mutation(
+    "truncate-by-high-watermark",
     "a follower that parts from its leader keeps only what it knows to be committed (KIP-101)",
     (PartitionFollower, "answered", _truncate_by_high_watermark),
+    shows=("I48",),
 )
-"""A bug that lives seldom show and a story shows at once; see `test_lineages`."""
+"""A bug that random runs seldom show and a story shows at once; see `test_lineages`."""
 
-MUTANTS: Final = (
-    Mutant(
-        "truncate only what is too long",
+MUTATIONS: Final = (
+    Mutation(
+        "truncate-only-what-is-too-long",
         "a follower keeps what is not longer than the leader's log",
         (PartitionFollower, "answered", _keep_all_up_to_the_leaders_end),
-        shows=("I48",),
     ),
-    Mutant(
-        "high watermark before truncation",
+    Mutation(
+        "high-watermark-before-truncation",
         "a follower believes the leader's high watermark before it truncates (KAFKA-14704)",
         (PartitionFollower, "answered", _high_watermark_before_truncation),
         shows=("I52",),
     ),
-    Mutant(
-        "old answers count",
+    Mutation(
+        "old-answers-count",
         "a follower takes answers to questions that were overtaken",
         (PartitionFollower, "answered", _take_old_answers),
         shows=("I57",),
     ),
-    Mutant(
-        "epoch lookup off by one",
+    Mutation(
+        "epoch-lookup-off-by-one",
         "an unknown epoch is taken for the next later one (KIP-279)",
         (LeaderEpochs, "end_offset_for", _off_by_one),
         shows=("I49",),
     ),
-    Mutant(
-        "compare offsets only",
+    Mutation(
+        "compare-offsets-only",
         "the leader does not look at epochs while a follower is not ahead of it",
         (replicated_partition, "find_divergence", _compare_offsets_only),
     ),
-    Mutant(
-        "high watermark over the committed ISR",
+    Mutation(
+        "high-watermark-over-the-committed-ISR",
         "who was asked for does not count as in sync until the leader hears of it (KIP-497)",
         (Followers, "_gather_members", _members_that_are_committed),
         shows=("I39",),
     ),
-    Mutant(
-        "high watermark over the wished ISR",
+    Mutation(
+        "high-watermark-over-the-wished-ISR",
         "who shall leave does not count any more, though the cluster has not agreed yet",
         (Followers, "_gather_members", _members_as_wished),
         shows=("I39",),
     ),
-    Mutant(
-        "a lost answer is never settled",
+    Mutation(
+        "a-lost-answer-is-never-settled",
         "who was asked for and is then gone for good is waited for",
         (Followers, "next_wish", _settle_nothing),
     ),
-    Mutant(
-        "no answer is a refusal",
+    Mutation(
+        "no-answer-is-a-refusal",
         "who was asked for counts no more when no answer comes; the request may still arrive",
         (Followers, "refused", _no_answer_is_a_refusal),
         shows=("I39",),
     ),
-    Mutant(
-        "settled without another partition epoch",
+    Mutation(
+        "settled-without-another-partition-epoch",
         "a leader that asks for what is so is told that it is, and an old request still arrives",
         (PartitionChanges, "raise_epoch", _same_epoch),
     ),
-    Mutant(
-        "join with a stale broker epoch",
+    Mutation(
+        "join-with-a-stale-broker-epoch",
         "the leader asks for a process whose reports it has not seen (KIP-903)",
         (Followers, "_may_join", _whoever_it_is),
         (Followers, "_broker_epoch", _epoch_of_the_metadata),
         shows=("I42",),
     ),
-    Mutant(
-        "join below the leader epoch",
+    Mutation(
+        "join-below-the-leader-epoch",
         "a follower joins that lacks what earlier leaders may have acknowledged",
         (Followers, "_wanted", _wanted_below_the_epoch),
         shows=("I41",),
     ),
-    Mutant(
-        "join wherever it is",
+    Mutation(
+        "join-wherever-it-is",
         "a follower joins that lacks what is committed",
         (Followers, "_wanted", _wanted_wherever_they_are),
         shows=("I41",),
     ),
-    Mutant(
-        "commit with too few in sync",
+    Mutation(
+        "commit-with-too-few-in-sync",
         "the high watermark moves while fewer than min_insync_replicas are in sync",
         (PartitionLeader, "_advance", _advance_with_too_few),
         shows=("I38",),
     ),
-    Mutant(
-        "commit alone",
+    Mutation(
+        "commit-alone",
         "the leader waits for nobody",
         (PartitionLeader, "_advance", _advance_alone),
     ),
-    Mutant(
-        "the leader's memory is its disk",
+    Mutation(
+        "the-leader-memory-is-its-disk",
         "under fsync what the leader has in memory counts",
         (PartitionLeader, "_position", _in_memory_of_the_leader),
     ),
-    Mutant(
-        "a damaged replica joins",
+    Mutation(
+        "a-damaged-replica-joins",
         "the leader does not mind that a follower says that it is damaged",
         (FollowerProgress, "reported", _whatever_it_says_of_itself),
     ),
-    Mutant(
-        "a damaged replica stays eligible",
+    Mutation(
+        "a-damaged-replica-stays-eligible",
         "who may lack committed records becomes eligible like everybody who leaves",
         (leader_choice, "_eligible", _eligible_though_lost),
     ),
-    Mutant(
-        "refill without comparing",
+    Mutation(
+        "refill-without-comparing",
         "a follower takes its leader's records for its own before it knows where the logs part",
         (PartitionFollower, "__init__", _refill_without_comparing),
     ),

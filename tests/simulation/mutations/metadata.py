@@ -1,10 +1,10 @@
-"""Planted bugs: what random lives must catch, to show that they would.
+"""Mutations: what random lives must catch, to show that they would.
 
 Each replaces functions of the code under test for the length of a block. Nothing of this is in the
 code itself.
 """
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.coordinator.metadata import (
     broker_commands,
     catalog,
@@ -240,150 +240,150 @@ def _happen_here_and_now(
     return after
 
 
-MUTANTS: Final = (
-    Mutant(
+MUTATIONS: Final = (
+    Mutation(
         "fenced-in-sync",
         "a late change of in-sync replicas brings a fenced broker back (KIP-841)",
         (partition_commands, "_check_in_sync", _nothing),
         (leader_choice, "_in_sync", _in_sync_though_fenced),
     ),
-    Mutant(
+    Mutation(
         "another-life-in-sync",
         "a late change brings a broker in sync that has started anew, perhaps empty (KIP-903)",
         (partition_commands, "_check_in_sync", _check_without_broker_epochs),
     ),
-    Mutant(
+    Mutation(
         "stale-partition-epoch",
         "a change is taken from a leader that did not see the last one (KIP-497)",
         (partition_commands, "_check_partition_epoch", _nothing),
     ),
-    Mutant(
+    Mutation(
         "created-twice",
         "a creation that is given again brings a deleted topic back",
         (Catalog, "knows", _knows_only_what_is_there),
     ),
-    Mutant(
+    Mutation(
         "unclean-stays-eligible",
         "a replica that lost its memory stays eligible under `replicated`",
         (ClusterState, "may_lose_committed", _never),
     ),
-    Mutant(
+    Mutation(
         "empty-disk-stays-eligible",
         "a replica on another disk stays eligible",
         (broker_commands, "_after_restart", _same_disk),
     ),
-    Mutant(
+    Mutation(
         "everybody-eligible",
         "whoever is not in sync is eligible while too few are",
         (leader_choice, "_eligible", _all_that_are_not_in_sync),
     ),
-    Mutant(
+    Mutation(
         "eligible-forgotten",
         "who became eligible is forgotten at the next change",
         (leader_choice, "_eligible", _only_those_who_leave_now),
     ),
-    Mutant(
+    Mutation(
         "eligible-under-a-lower-minimum",
         "eligible replicas stay so when fewer are enough to commit",
         (topic_commands, "_settle", _nothing),
     ),
-    Mutant(
+    Mutation(
         "epoch-of-nobody",
         "the leader epoch does not rise when the leader goes and nobody follows",
         (changes, "next_partition", _epoch_of_leaders_only),
     ),
-    Mutant(
+    Mutation(
         "complete-at-once",
         "a reassignment is complete before the new replicas are in sync",
         (leader_choice, "_completed", _complete_at_once),
     ),
-    Mutant(
+    Mutation(
         "copies-given-up",
         "a cancelled reassignment drops replicas that have the only copies",
         (partition_commands, "_check_no_copy_is_given_up", _nothing),
     ),
-    Mutant(
+    Mutation(
         "words-of-an-earlier-process",
         "a broker's process is heard although a newer one has registered",
         (broker_commands, "current_broker", _whoever_it_is),
         (partition_commands, "current_broker", _whoever_it_is),
     ),
-    Mutant(
+    Mutation(
         "fenced-by-mistake",
         "a broker that has just registered is fenced for the silence of the process before",
         (broker_commands, "_fence", _fence_whoever_it_is),
     ),
-    Mutant(
+    Mutation(
         "registered-twice",
         "a registration that is given again is another one",
         (broker_commands, "_register", _register_every_time),
     ),
-    Mutant(
+    Mutation(
         "deleted-forgotten",
         "a snapshot does not know which topics were deleted",
         (ClusterState, "snapshot", _snapshot_without_deleted_ids),
     ),
-    Mutant(
+    Mutation(
         "durability-forgotten",
         "a snapshot does not know since when a topic is on disk",
         (ClusterState, "snapshot", _snapshot_without_durability),
     ),
-    Mutant(
+    Mutation(
         "given-up-without-need",
         "a damaged replica is given up though nobody else can lead",
         (partition_commands, "should_be_given_up", _give_up_in_any_case),
     ),
-    Mutant(
+    Mutation(
         "given-up-stays-eligible",
         "a replica that may lack records leaves those in sync, and stays eligible",
         (partition_commands, "_give_up", _give_up_as_if_it_were_only_full),
     ),
-    Mutant(
+    Mutation(
         "offline-forgotten",
         "a replica whose log is offline is not eligible though all that is durable is there",
         (partition_commands, "_give_up", _give_up_for_good_when_offline),
     ),
-    Mutant(
+    Mutation(
         "offline-leads",
         "a replica whose log is offline leads before its broker is started anew",
         (leader_choice, "_clean_leader", _lead_though_offline),
     ),
-    Mutant(
+    Mutation(
         "offline-for-ever",
         "a replica whose log was offline cannot lead after a start of its broker either",
         (broker_commands, "Happening", _happening_without_starts),
     ),
-    Mutant(
+    Mutation(
         "journal-left-behind",
         "a topic is moved without the journals of its queues",
         (PartitionChanges, "_in_the_same_places", _alone),
     ),
-    Mutant(
+    Mutation(
         "journal-goes-ahead",
         "a journal has left for other brokers before the messages are there",
         (PartitionChanges, "foresee", _complete_when_it_is_ready_itself),
     ),
-    Mutant(
+    Mutation(
         "journal-holds-up",
         "a move waits for the journal of a queue that is deleted",
         (queue_commands, "_no_longer_held_up", _no_records),
     ),
-    Mutant(
+    Mutation(
         "journal-promises-less",
         "durability of a topic is raised, that of its journals is not",
         (topic_commands, "_altered_companions", _no_records),
     ),
-    Mutant(
+    Mutation(
         "dead-letters-come-back",
         "a dead-letter queue stands on the topic from which the dead letters come",
         (queue_commands, "check_dead_letter_queue", _nothing),
     ),
-    Mutant(
+    Mutation(
         "queue-settings-forgotten",
         "a snapshot does not know the settings of queues",
         (Catalog, "snapshot", _catalog_snapshot_without_settings_of_queues),
     ),
-    Mutant(
+    Mutation(
         "changed-while-deciding",
         "a command changes the state before its records are agreed on",
         (PartitionChanges, "happen", _happen_here_and_now),

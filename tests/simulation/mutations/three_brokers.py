@@ -1,11 +1,11 @@
-"""Bugs planted into the shells of replication, for lives of three brokers to catch."""
+"""Mutations of the shells of replication."""
 
-# A planted bug sits inside of what it breaks.
+# A mutation sits inside of what it breaks.
 # pyright: reportPrivateUsage=false
 
 from typing import Final
 
-from tests.simulation.mutations.mutant import Mutant
+from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.replication import fetch_server as serving
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.messages.produce import Acks
@@ -20,14 +20,14 @@ def _position_of_the_leader(self: PartitionLeader, acks: Acks) -> int:
     return self._position()
 
 
-MUTANTS: Final = (
-    Mutant(
-        "logs are not compared",
+MUTATIONS: Final = (
+    Mutation(
+        "logs-are-not-compared",
         "a leader sends what comes behind a follower's end, whatever the follower has",
         (serving, "find_divergence", _no_divergence),
     ),
-    Mutant(
-        "acknowledged by the leader alone",
+    Mutation(
+        "acknowledged-by-the-leader-alone",
         "acks=all waits for the leader's own disk only",
         (PartitionLeader, "acknowledged_offset", _position_of_the_leader),
     ),

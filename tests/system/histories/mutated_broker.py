@@ -1,0 +1,23 @@
+"""`tidelog serve` with one of the simulator's mutations: does a history show it?
+
+python -m tests.system.histories.mutated_broker NAME serve ...
+"""
+
+import sys
+
+from tests.simulation.mutations.registry import find_mutation
+from tidelog.cli.main import main
+
+
+def mutated_program(name: str) -> list[str]:
+    """Return the command for a broker with this bug.
+
+    Raises:
+        KeyError: There is no such bug.
+    """
+    return [sys.executable, "-m", "tests.system.histories.mutated_broker", find_mutation(name).name]
+
+
+if __name__ == "__main__":
+    with find_mutation(sys.argv.pop(1)).applied():
+        main()
