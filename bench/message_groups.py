@@ -13,16 +13,15 @@ from typing import Final, final
 from bench.figures import Row, Settings, Spread, ratios
 from tidelog.queue_layer.commands.deduplication import (
     DeduplicationRule,
-    DeduplicationScope,
     DeduplicationWindow,
 )
 from tidelog.queue_layer.commands.receive import ReceiveCommand
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.outcome import Outcome, Reply
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.config.queue_config import DeduplicationScope, QueueConfig
 from tidelog.wire.messages.queue_journal import encode
 from tidelog.wire.messages.queues import (
     VISIBILITY_TIMEOUT_MS_MAX,

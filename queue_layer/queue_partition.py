@@ -29,13 +29,13 @@ from tidelog.queue_layer.commands import browse, receive, redrive, remove, settl
 from tidelog.queue_layer.commands.receive import Lease, ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.commands.remove import Cancelled
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.receipts import Receipts
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
 from tidelog.queue_layer.state.queue_state import QueueState
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.queue_journal import (
     NO_TARGET,

@@ -15,11 +15,10 @@ from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.metadata.topic_config import (
     REPLICATION_FACTOR_MAX,
     check_settings,
-    parse_duration_ms,
-    parse_size_bytes,
     topic_config,
 )
 from tidelog.coordinator.raft.config import RaftConfig
+from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
 from tidelog.wire.errors import ConfigError, InvalidConfigError
 
 DEFAULT_PORT = 8433

@@ -17,8 +17,8 @@ from itertools import pairwise
 from tidelog.broker.config import broker_config as config
 from tidelog.broker.config.broker_config import FIELDS, BrokerConfig
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
-from tidelog.coordinator.metadata.queue_config import QUEUE_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
+from tidelog.wire.config.queue_config import QUEUE_SETTINGS
 
 _BYTE_UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _MS_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))

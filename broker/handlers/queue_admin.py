@@ -14,9 +14,9 @@ from tidelog.coordinator.metadata.commands import (
     QueueCommand,
 )
 from tidelog.coordinator.metadata.dead_letter_graph import users_of_dead_letter_queues
-from tidelog.coordinator.metadata.queue_config import effective_queue_settings
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.config.queue_config import effective_queue_settings
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
 from tidelog.wire.messages.queue_admin import (

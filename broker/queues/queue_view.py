@@ -1,29 +1,17 @@
-"""What the metadata says of a queue, in the terms of `queue_layer`.
+"""What the metadata says about a queue.
 
 Pure: no clock, no I/O.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import dataclass, replace
+from typing import final
 
-from tidelog.coordinator.metadata import queue_config as settings
-from tidelog.coordinator.metadata import retry_backoff
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
-from tidelog.queue_layer.commands.deduplication import DeduplicationRule, DeduplicationScope
-from tidelog.queue_layer.config import (
-    NO_BACKOFF,
-    ExponentialBackoff,
-    FixedBackoff,
-    QueueConfig,
-    ReceiveAcks,
-    RetryBackoff,
-)
+from tidelog.queue_layer.commands.deduplication import DeduplicationRule
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import UnknownQueueError
 from tidelog.wire.messages.queue_journal import Target
-
-_NO_RETENTION_MS: Final = 1 << 61
-"""As good as for ever, and still a time of day when it is added to one."""
 
 
 @final
@@ -86,8 +74,7 @@ class QueueView:
         config = self.journal.queue_config
         assert config is not None
         return DeduplicationRule(
-            DeduplicationScope(config.deduplication_scope),
-            is_content_based=config.content_based_deduplication,
+            config.deduplication_scope, is_content_based=config.content_based_deduplication
         )
 
     @property
@@ -109,24 +96,9 @@ class QueueView:
     def config(self, number: int) -> QueueConfig:
         """Return the settings of one partition."""
         config = self.journal.queue_config
-        spec = self.journal.queue
         assert config is not None
-        assert spec is not None
-        is_leader_only = config.receive_acks is settings.ReceiveAcks.LEADER
-        return QueueConfig(
-            visibility_timeout_ms=config.visibility_timeout_ms,
-            delivery_delay_ms=config.delivery_delay_ms,
-            retention_ms=_NO_RETENTION_MS if config.retention_ms is None else config.retention_ms,
-            max_receive_count=config.max_receive_count,
-            dead_letter_target=self._target(number),
-            retry_backoff=_backoff(config.retry_backoff),
-            receive_acks=ReceiveAcks.LEADER if is_leader_only else ReceiveAcks.ALL,
-            is_fifo=spec.is_fifo,
-            require_latest_receipt=config.require_latest_receipt,
-            max_in_flight=config.max_in_flight,
-            priority_weights=config.priority_weights,
-            fair_delivery=config.fair_delivery,
-        )
+        target = self._target(number)
+        return config if target is None else replace(config, dead_letter_target=target)
 
     def _target(self, number: int) -> Target | None:
         """Return where dead letters go: always the same place, so that groups stay in order."""
@@ -165,19 +137,8 @@ def is_current(catalog: Catalog, view: QueueView) -> bool:
     )
 
 
-def _dead_letters(catalog: Catalog, config: settings.QueueConfig) -> Topic | None:
+def _dead_letters(catalog: Catalog, config: QueueConfig) -> Topic | None:
     name = config.dead_letter_queue
     if name is None or not catalog.has_queue(name):
         return None
     return catalog.topic_by_id(catalog.journal(name).source_id)
-
-
-def _backoff(backoff: retry_backoff.RetryBackoff) -> RetryBackoff:
-    if isinstance(backoff, retry_backoff.ExponentialBackoff):
-        return ExponentialBackoff(
-            base_ms=backoff.first_ms,
-            factor=backoff.factor,
-            cap_ms=backoff.longest_ms,
-            jitter=backoff.jitter,
-        )
-    return FixedBackoff(backoff.delays_ms) if backoff.delays_ms else NO_BACKOFF

@@ -10,13 +10,13 @@ from typing import final
 
 import msgspec
 
-from tidelog.coordinator.metadata.queue_config import QueueConfig, queue_config
 from tidelog.coordinator.metadata.topic_config import (
     TopicConfig,
     check_setting_name,
     check_settings,
     topic_config,
 )
+from tidelog.wire.config.queue_config import QueueConfig, queue_config
 from tidelog.wire.errors import (
     InvalidConfigError,
     InvalidTopicError,

@@ -13,6 +13,8 @@ from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.topic_config import (
     REPLICATION_FACTOR_MAX,
     SETTINGS,
+)
+from tidelog.wire.config.settings import (
     Setting,
     parse_bounded_duration,
     parse_bounded_size,
@@ -143,7 +145,7 @@ def cluster_config(overrides: Mapping[str, str]) -> ClusterConfig:
     for full_name, text in overrides.items():
         name, node_id = setting_and_node(full_name)
         value = CLUSTER_SETTINGS[name].parse(full_name, text)
-        assert not isinstance(value, str)
+        assert value is None or isinstance(value, int)
         if node_id is None:
             values[name] = value
         else:

@@ -36,7 +36,11 @@ from tidelog.coordinator.metadata.dead_letter_graph import (
     users_of_dead_letter_queues,
 )
 from tidelog.coordinator.metadata.partition_changes import PartitionChanges
-from tidelog.coordinator.metadata.queue_config import (
+from tidelog.coordinator.metadata.records import Partition, PartitionsAdded, Record
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.topic_commands import create_topic
+from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.wire.config.queue_config import (
     FROZEN_SETTINGS,
     check_queue_name,
     check_queue_setting_name,
@@ -45,10 +49,6 @@ from tidelog.coordinator.metadata.queue_config import (
     frozen_settings,
     queue_config,
 )
-from tidelog.coordinator.metadata.records import Partition, PartitionsAdded, Record
-from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.topic_commands import create_topic
-from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.wire.errors import (
     InvalidConfigError,
     InvalidRequestError,

@@ -4,7 +4,7 @@ Pure: no clock, no I/O.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -12,39 +12,25 @@ from typing import Final
 from tidelog.isr.durability import Durability
 from tidelog.logstore.compaction.policy import CompactionConfig
 from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, LogConfig
+from tidelog.wire.config.settings import (
+    UNLIMITED,
+    Setting,
+    Value,
+    parse_bounded,
+    parse_bounded_duration,
+    parse_bytes_or_unlimited,
+    parse_choice,
+    parse_count_up_to,
+    parse_or_unlimited,
+    parse_size_bytes,
+)
 from tidelog.wire.errors import InvalidConfigError
 
-_UNLIMITED = "unlimited"
-_MS_UNITS = {
-    "": 1,
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
-_BYTE_UNITS = {
-    "": 1,
-    "b": 1,
-    "kib": 1 << 10,
-    "mib": 1 << 20,
-    "gib": 1 << 30,
-    "tib": 1 << 40,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-}
-_QUANTITY = re.compile(r"([0-9]{1,18}) ?([a-z]*)", re.IGNORECASE)
-_COUNT = re.compile(r"[0-9]{1,18}")
 _RATIO = re.compile(r"[01]|[01]?\.[0-9]{1,9}")
 _DELETE, _COMPACT, _BOTH = "delete", "compact", "delete,compact"
 
 REPLICATION_FACTOR_MAX = 15
 """More copies cost more than they save; a typing error costs most."""
-
-Value = int | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,114 +47,10 @@ class TopicConfig:
     """Whether no limit on time or size takes records: compaction alone does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting: how it is read, what it means when it is not set."""
-
-    name: str
-    parse: Callable[[str, str], Value]
-    default: str
-    allowed: str
-    """What may be written, for people."""
-    about: str
-    """One sentence for help texts and `docs/configuration.md`."""
-
-
-def parse_duration_ms(name: str, text: str) -> int:
-    """Return milliseconds for `7d`, `12h`, `30min`, `5s`, `250ms` or a plain number of them.
-
-    Raises:
-        InvalidConfigError: The text is none of these.
-    """
-    return _parse_quantity(name, text, _MS_UNITS, wanted="a duration such as 7d, 12h, 5s or 250ms")
-
-
-def parse_size_bytes(name: str, text: str) -> int:
-    """Return bytes for `256MiB`, `1GB` or a plain number of them.
-
-    Raises:
-        InvalidConfigError: The text is none of these.
-    """
-    return _parse_quantity(name, text, _BYTE_UNITS, wanted="a size such as 256MiB, 1GB or 4096")
-
-
-def _parse_quantity(name: str, text: str, units: Mapping[str, int], *, wanted: str) -> int:
-    match = _QUANTITY.fullmatch(text.strip())
-    unit = None if match is None else units.get(match[2].lower())
-    if match is None or unit is None:
-        raise InvalidConfigError(f"{name} is {text!r}, it must be {wanted}")
-    return int(match[1]) * unit
-
-
-def _bounded(
-    parse: Callable[[str, str], int], *, low: int, high: int | None = None
-) -> Callable[[str, str], Value]:
-    def parse_bounded(name: str, text: str) -> int:
-        value = parse(name, text)
-        if value < low:
-            raise InvalidConfigError(f"{name} is {text!r}, it must be at least {low}")
-        if high is not None and value > high:
-            raise InvalidConfigError(f"{name} is {text!r}, it must be at most {high}")
-        return value
-
-    return parse_bounded
-
-
-def parse_or_unlimited(parse: Callable[[str, str], Value]) -> Callable[[str, str], Value]:
-    """Return a parser of what `parse` reads, and of `unlimited`, which is `None`."""
-
-    def parse_either(name: str, text: str) -> Value:
-        return None if text.strip().lower() == _UNLIMITED else parse(name, text)
-
-    return parse_either
-
-
-def _parse_count(name: str, text: str) -> int:
-    if _COUNT.fullmatch(text.strip()) is None:
-        raise InvalidConfigError(f"{name} is {text!r}, it must be a number")
-    return int(text)
-
-
-def parse_count_up_to(high: int) -> Callable[[str, str], Value]:
-    """Return a parser of numbers from 1 to `high`."""
-    return parse_bounded_count(low=1, high=high)
-
-
-def parse_bounded_count(*, low: int, high: int) -> Callable[[str, str], Value]:
-    """Return a parser of numbers from `low` to `high`."""
-    return _bounded(_parse_count, low=low, high=high)
-
-
-def parse_bounded_duration(*, low: int, high: int | None = None) -> Callable[[str, str], Value]:
-    """Return a parser of durations from `low` to `high` milliseconds."""
-    return _bounded(parse_duration_ms, low=low, high=high)
-
-
-def parse_bounded_size(*, low: int, high: int) -> Callable[[str, str], Value]:
-    """Return a parser of sizes from `low` to `high` bytes."""
-    return _bounded(parse_size_bytes, low=low, high=high)
-
-
-def parse_bytes_or_unlimited(*, low: int) -> Callable[[str, str], Value]:
-    """Return a parser of sizes from `low` on, and of `unlimited`, which is `None`."""
-    return parse_or_unlimited(_bounded(parse_size_bytes, low=low))
-
-
 def _parse_ratio(name: str, text: str) -> str:
     if _RATIO.fullmatch(text.strip()) is None or float(text) > 1:
         raise InvalidConfigError(f"{name} is {text!r}, it must be a number from 0 to 1, as 0.5")
     return text
-
-
-def parse_choice(*allowed: str) -> Callable[[str, str], Value]:
-    """Return a parser of one of some words."""
-
-    def parse_word(name: str, text: str) -> str:
-        if text not in allowed:
-            raise InvalidConfigError(f"{name} is {text!r}, it must be one of {', '.join(allowed)}")
-        return text
-
-    return parse_word
 
 
 SETTINGS: Final = {
@@ -199,7 +81,7 @@ SETTINGS: Final = {
         ),
         Setting(
             "index_interval_bytes",
-            _bounded(parse_size_bytes, low=256, high=64 << 20),
+            parse_bounded(parse_size_bytes, low=256, high=64 << 20),
             "4KiB",
             "256 to 64MiB",
             "Distance of entries in the offset and time index.",
@@ -207,14 +89,14 @@ SETTINGS: Final = {
         Setting(
             "max_compaction_lag_ms",
             parse_or_unlimited(parse_bounded_duration(low=1000)),
-            _UNLIMITED,
+            UNLIMITED,
             "1s or more, unlimited",
             "Compaction: a segment is sealed when its first record is this old, and cleaned when it"
             " has been sealed for so long, however little there is to clean.",
         ),
         Setting(
             "max_message_bytes",
-            _bounded(parse_size_bytes, low=1024, high=64 << 20),
+            parse_bounded(parse_size_bytes, low=1024, high=64 << 20),
             "1MiB",
             "1KiB to 64MiB",
             "Larger record batches, and so larger records, are refused.",
@@ -222,7 +104,7 @@ SETTINGS: Final = {
         Setting(
             "max_partition_bytes",
             parse_bytes_or_unlimited(low=8192),
-            _UNLIMITED,
+            UNLIMITED,
             "8KiB or more, unlimited",
             "Refuse records before the segments of a partition would take more than this; at least"
             " twice segment_bytes.",
@@ -251,7 +133,7 @@ SETTINGS: Final = {
         Setting(
             "retention_bytes",
             parse_bytes_or_unlimited(low=0),
-            _UNLIMITED,
+            UNLIMITED,
             "a size, unlimited",
             "Delete the oldest segments of a partition as long as at least this much stays.",
         ),
@@ -264,7 +146,7 @@ SETTINGS: Final = {
         ),
         Setting(
             "segment_bytes",
-            _bounded(parse_size_bytes, low=4096, high=SEGMENT_BYTES_LIMIT),
+            parse_bounded(parse_size_bytes, low=4096, high=SEGMENT_BYTES_LIMIT),
             "256MiB",
             "4KiB to 2GiB",
             "Begin a new segment file before this size would be passed.",

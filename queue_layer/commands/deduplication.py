@@ -21,13 +21,11 @@ of the ids of up to two windows.
 """
 
 from collections import deque
-from enum import StrEnum
 from hashlib import blake2b, sha256
 from typing import Final, final
 
 from tidelog.queue_layer.collections.hash_table import KEY_SIZE, HashTable
-
-WINDOW_MS_MAX: Final = 7 * 24 * 60 * 60 * 1000
+from tidelog.wire.config.queue_config import DEDUPLICATION_WINDOW_MS_MAX, DeduplicationScope
 
 _TIME_BITS = 30
 """Enough for the longest window, in milliseconds."""
@@ -36,16 +34,7 @@ IDS_MAX: Final = 4_000_000
 """Ids of one partition, up to 260 MB of them; beyond it, better no send than one sent twice."""
 GENERATION_OFFSETS_MAX: Final = 1 << (63 - _TIME_BITS)
 """Offsets that a generation can span."""
-assert 1 << _TIME_BITS > WINDOW_MS_MAX
-
-
-class DeduplicationScope(StrEnum):
-    """Among which messages an id is one and the same."""
-
-    QUEUE = "queue"
-    """All of the partition."""
-    GROUP = "group"
-    """Those of one message group."""
+assert 1 << _TIME_BITS > DEDUPLICATION_WINDOW_MS_MAX
 
 
 @final
@@ -120,7 +109,7 @@ class DeduplicationWindow:
 
     def __init__(self, window_ms: int) -> None:
         """Know nothing yet."""
-        assert 0 < window_ms <= WINDOW_MS_MAX, window_ms
+        assert 0 < window_ms <= DEDUPLICATION_WINDOW_MS_MAX, window_ms
         self._window_ms = window_ms
         self._floor = 0
         self._now_ms = 0

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, final
 from msgspec.structs import replace
 
 from tidelog.queue_layer.commands.unreceived_entries import passed
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.receive_attempts import ATTEMPT_ID_SIZE_MAX
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,

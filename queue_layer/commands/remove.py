@@ -133,12 +133,14 @@ def _why_not(found_in: MessageState | None) -> BrokerError:
             )
 
 
-def expire(state: QueueState, before: int, retention_ms: int) -> list[AnyEntry]:
+def expire(state: QueueState, before: int, retention_ms: int | None) -> list[AnyEntry]:
     """Return what to write about messages below an offset, all of which are too old.
 
     What was to be delivered at a time of its own, and was never received, is kept for as long
     from that time on. Dead letters stay: they are on their way.
     """
+    if retention_ms is None:
+        return []
     expired: list[Run] = []
     for first, end, status in state.runs.pieces(state.low_water_mark, min(before, state.cursor)):
         if status.stored is not StoredState.DEAD and not _has_time(state, status, retention_ms):

@@ -25,10 +25,10 @@ from typing import Final
 
 from tidelog.queue_layer.commands.receive import dead_lettered, joined
 from tidelog.queue_layer.commands.unreceived_entries import passed
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.receipts import Receipt
 from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, StoredState
 from tidelog.queue_layer.state.queue_state import QueueState
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import (
     BrokerError,
     ErrorDetail,

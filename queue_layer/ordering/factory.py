@@ -3,12 +3,12 @@
 Pure: no clock, no I/O.
 """
 
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.fair_order import FairOrder
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.priority_order import priority_order
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.wire.config.queue_config import QueueConfig
 
 
 def order_for(config: QueueConfig) -> MakeOrder:

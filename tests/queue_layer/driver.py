@@ -5,13 +5,13 @@ from typing import Final
 
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.commands.remove import removal_end
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.frames import FRAME_BYTES_MAX
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.outcome import Outcome, Reply
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queue_journal import Frame, decode, encode
 from tidelog.wire.messages.queues import (
     MessageState,

@@ -1,9 +1,9 @@
 """FIFO queues to which messages of groups are sent, each group by one letter."""
 
 from tests.queue_layer.driver import Driver, offsets_of
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import PartitionReceived
 
 FIFO = QueueConfig(is_fifo=True)

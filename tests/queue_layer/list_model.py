@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tidelog.queue_layer.config import QueueConfig
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queue_journal import NO_TARGET, Target
 from tidelog.wire.messages.queues import (

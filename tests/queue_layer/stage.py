@@ -23,12 +23,12 @@ from functools import partial
 from typing import Final, final
 
 from tidelog.queue_layer.commands.receive import ReceiveCommand
-from tidelog.queue_layer.config import QueueConfig, ReceiveAcks
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.outcome import Outcome, Reply
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.config.queue_config import QueueConfig, ReceiveAcks
 from tidelog.wire.messages.queue_journal import Target, decode, encode
 from tidelog.wire.messages.queues import MessageState, SettleAction, Settlement
 

@@ -21,9 +21,9 @@ from tests.queue_layer.list_model import ListModel, Message
 from tidelog.client.queue.inspect.history import QueueHistory
 from tidelog.queue_layer.commands.receive import ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.commands.redrive import RedriveCommand
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queue_journal import Target, decode
 from tidelog.wire.messages.queues import MessageState, PartitionReceived, Run, SettleAction
@@ -242,7 +242,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
     def old_messages_expire(self, part: float) -> None:
         before = int(len(self.model.messages) * part)
         self.driver.do(self.driver.queue.expire(before, now_ms=self.driver.now_ms))
-        limit_ms = self.model.now_ms - self.model.config.retention_ms
+        limit_ms = self.model.now_ms - (self.model.config.retention_ms or 0)
         self.model.finish(
             offset
             for offset, message in enumerate(self.model.messages[:before])

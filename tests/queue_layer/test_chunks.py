@@ -3,11 +3,11 @@
 import pytest
 
 from tests.queue_layer.driver import SECOND, Driver
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queues import MessageState
 

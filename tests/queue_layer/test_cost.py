@@ -12,10 +12,10 @@ from types import FrameType
 import pytest
 
 from tests.queue_layer.driver import KEY, QUEUE_ID, SECOND, START_MS, Driver
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queue_journal import Frame, Seeked
 from tidelog.wire.messages.queues import SettleAction
 

@@ -5,9 +5,9 @@ import pytest
 from tests.queue_layer.counting_links import CountingLinks
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tests.queue_layer.fifo_driver import FIFO, fifo, send
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queue_journal import decode
 from tidelog.wire.messages.queues import (

@@ -8,9 +8,9 @@ import pytest
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tests.queue_layer.fifo_model import FifoModel
 from tidelog.queue_layer.commands.receive import ReceiveCommand
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queue_journal import encode
 from tidelog.wire.messages.queues import PartitionReceived, SettleAction
 

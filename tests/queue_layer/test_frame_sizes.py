@@ -10,13 +10,14 @@ from tidelog.logstore.config import LogConfig
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.commands.settle import REASON_LENGTH_MAX
-from tidelog.queue_layer.config import ExponentialBackoff, QueueConfig
 from tidelog.queue_layer.frames import FRAME_BYTES_MAX
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.batch.record_batch import Columns, encode_batch
+from tidelog.wire.config.queue_config import QueueConfig
+from tidelog.wire.config.retry_backoff import ExponentialBackoff
 from tidelog.wire.messages.queue_journal import NO_TARGET, DeadLettered, Deleted, Frame, encode
 from tidelog.wire.messages.queues import SettleAction
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, Driver
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queue_journal import decode
 from tidelog.wire.messages.queues import SettleAction
 

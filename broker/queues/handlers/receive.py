@@ -16,7 +16,7 @@ from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.broker.requests.response import Replier
 from tidelog.queue_layer.commands.receive import ReceiveCommand
-from tidelog.queue_layer.config import ReceiveAcks
+from tidelog.wire.config.queue_config import ReceiveAcks
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import (
     BrokerError,

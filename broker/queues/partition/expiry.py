@@ -60,9 +60,10 @@ class Expiry:
             BrokerError: The log cannot be read.
         """
         source = self._records.partition()
-        oldest_ms = now_ms - self._core.config.retention_ms
-        if oldest_ms <= 0:
+        retention_ms = self._core.config.retention_ms
+        if retention_ms is None or retention_ms >= now_ms:
             return None
+        oldest_ms = now_ms - retention_ms
         try:
             found = await self._offsets.find_time(source, oldest_ms)
         except CorruptRecordError as error:

@@ -6,8 +6,8 @@ from tests.paths import ROOT
 from tidelog.broker.config.broker_config import FIELDS
 from tidelog.broker.config.config_docs import describe
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
-from tidelog.coordinator.metadata.queue_config import QUEUE_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
+from tidelog.wire.config.queue_config import QUEUE_SETTINGS
 
 PAGE = ROOT / "docs" / "configuration.md"
 

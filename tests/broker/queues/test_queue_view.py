@@ -10,7 +10,8 @@ from tidelog.coordinator.metadata.catalog import (
     TopicCreated,
     TopicDeleted,
 )
-from tidelog.queue_layer.config import ExponentialBackoff, FixedBackoff, ReceiveAcks
+from tidelog.wire.config.queue_config import ReceiveAcks
+from tidelog.wire.config.retry_backoff import ExponentialBackoff, FixedBackoff
 from tidelog.wire.errors import UnknownQueueError
 
 QUEUE_ID = b"q" * 16

@@ -13,8 +13,8 @@ from tidelog.coordinator.metadata.commands import (
     Outcome,
     QueueAnswer,
 )
-from tidelog.coordinator.metadata.queue_config import ReceiveAcks
 from tidelog.isr.durability import Durability
+from tidelog.wire.config.queue_config import ReceiveAcks
 from tidelog.wire.errors import (
     InvalidConfigError,
     InvalidRequestError,

@@ -6,13 +6,12 @@ from tidelog.coordinator.metadata.topic_config import (
     SETTINGS,
     check_settings,
     effective_settings,
-    parse_duration_ms,
-    parse_size_bytes,
     topic_config,
 )
 from tidelog.isr.durability import Durability
 from tidelog.logstore.compaction.policy import CompactionConfig
 from tidelog.logstore.config import LogConfig
+from tidelog.wire.config.settings import parse_duration_ms, parse_size_bytes
 from tidelog.wire.errors import InvalidConfigError
 
 

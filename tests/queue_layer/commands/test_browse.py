@@ -2,7 +2,7 @@
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tidelog.queue_layer.commands import browse as looking
-from tidelog.queue_layer.config import QueueConfig
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import MessageState, SeenRun, SettleAction
 
 LATER = START_MS + 90 * SECOND

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tidelog.queue_layer.commands.deduplication import (
     GENERATION_OFFSETS_MAX,
-    WINDOW_MS_MAX,
     DeduplicationRule,
-    DeduplicationScope,
     DeduplicationWindow,
 )
+from tidelog.wire.config.queue_config import DEDUPLICATION_WINDOW_MS_MAX as WINDOW_MS_MAX
+from tidelog.wire.config.queue_config import DeduplicationScope
 
 WINDOW_MS = 300_000
 QUEUE = DeduplicationRule(DeduplicationScope.QUEUE, is_content_based=False)

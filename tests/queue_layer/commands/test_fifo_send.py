@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tidelog.queue_layer.commands import deduplication
 from tidelog.queue_layer.commands.deduplication import (
     DeduplicationRule,
-    DeduplicationScope,
     DeduplicationWindow,
 )
 from tidelog.queue_layer.commands.fifo_send import (
@@ -23,6 +22,7 @@ from tidelog.queue_layer.commands.fifo_send import (
     places_in,
 )
 from tidelog.wire.batch.record_batch import Columns
+from tidelog.wire.config.queue_config import DeduplicationScope
 from tidelog.wire.errors import InvalidRequestError, OverloadedError
 from tidelog.wire.messages.queues import (
     DEDUPLICATION_ID_BYTES_MAX,

@@ -4,8 +4,8 @@ import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tidelog.queue_layer.commands.receive import ReceiveCommand, dead_lettered, joined
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queue_journal import DeadLettered, Delayed, Received
 from tidelog.wire.messages.queues import ReceivedRun, SettleAction

@@ -5,12 +5,13 @@ import pytest
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
 from tidelog.queue_layer.commands import remove as removing
 from tidelog.queue_layer.commands.remove import expiry_end, removal_end
-from tidelog.queue_layer.config import MINUTE_MS, QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.queues import Refused, Run, SettleAction
 
+MINUTE_MS = 60_000
 SHORT = QueueConfig(retention_ms=MINUTE_MS, dead_letter_target=TARGET)
 
 

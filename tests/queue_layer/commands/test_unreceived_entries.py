@@ -12,9 +12,9 @@ from tidelog.queue_layer import frames
 from tidelog.queue_layer.commands import unreceived_entries as passing
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.commands.redrive import RedriveCommand
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.outcome import Outcome
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queue_journal import AnyEntry, Delayed, Deleted, Received, encode
 from tidelog.wire.messages.queues import MessageState, Run
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fair_order import FairOrder
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.priority_order import PriorityOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.wire.config.queue_config import QueueConfig
 
 
 @pytest.mark.parametrize(

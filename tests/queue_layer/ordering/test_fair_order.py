@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from tests.queue_layer.driver import SECOND, Driver
 from tests.queue_layer.order_model import RECORDS, Change, changes, check_order, chosen
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fair_order import NOISY_LEASED_MIN, SET_ASIDE_MAX, FairOrder
+from tidelog.wire.config.queue_config import QueueConfig
 
 FAIR = QueueConfig(fair_delivery=True)
 

@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from tests.queue_layer.driver import SECOND, Driver
 from tests.queue_layer.order_model import RECORDS, Change, changes, check_order, chosen
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.priority_order import PriorityOrder, priority_order
+from tidelog.wire.config.queue_config import QueueConfig
 
 
 def order(*lanes: int, weights: tuple[int, ...] = (3, 1)) -> PriorityOrder:

@@ -3,11 +3,11 @@
 import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.fair_order import FairOrder
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import SettleAction
 
 DYING = QueueConfig(max_receive_count=1, dead_letter_target=TARGET)

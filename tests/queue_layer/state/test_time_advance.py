@@ -4,11 +4,11 @@ import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, Driver
 from tidelog.queue_layer.collections import visibility_timers as deadlines
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.state import queue_state
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX, SettleAction
 
 

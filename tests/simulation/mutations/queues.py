@@ -24,7 +24,6 @@ from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Operati
 from tidelog.queue_layer.commands import settle as settling
 from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
 from tidelog.queue_layer.commands.fifo_send import SentMessages
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.ordering import factory as orders
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, FifoOrder
@@ -34,6 +33,7 @@ from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
 from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
 from tidelog.queue_layer.state.queue_state import QueueState
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queue_journal import Delayed, Extended, Received

@@ -6,9 +6,9 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.partition.batch_cache import Batch, BatchCache, EmptyCache
 from tidelog.logstore.disk.disk import File
 from tidelog.queue_layer.commands.receive import ReceiveCommand
-from tidelog.queue_layer.config import QueueConfig
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queue_journal import Frame
 
 

@@ -15,7 +15,7 @@ from tests.broker.world import START_MS, World
 from tests.queue_layer.driver import TARGET, Driver
 from tidelog.broker.queues.partition import expiry as outdated
 from tidelog.queue_layer.commands import remove as removing
-from tidelog.queue_layer.config import QueueConfig
+from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import SettleAction
 
 

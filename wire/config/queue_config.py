@@ -1,41 +1,42 @@
-"""Settings of a queue: names, values as people write them, defaults.
+"""Settings of a queue: names, values as people write them, ranges, defaults.
 
-Pure: no clock, no I/O. What is FIFO and what is not is no setting: it is said when a queue is made,
-and some settings and defaults depend on it.
+Pure: no clock, no I/O. Coordinator and queue layer share them. Whether a queue is FIFO is no
+setting: it is fixed when a queue is created, and some settings and defaults depend on it.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, final
 
-from tidelog.coordinator.metadata.retry_backoff import BACKOFFS, RetryBackoff, parse_backoff
-from tidelog.coordinator.metadata.topic_config import (
+from tidelog.wire.config.retry_backoff import BACKOFFS, NO_BACKOFF, RetryBackoff, parse_backoff
+from tidelog.wire.config.settings import (
     Setting,
-    Value,
     parse_bounded_count,
     parse_bounded_duration,
     parse_choice,
     parse_or_unlimited,
 )
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
+from tidelog.wire.messages.queue_journal import Target
 from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
-MAX_IN_FLIGHT_DEFAULT = 120_000
 PRIORITY_COUNT_MAX = 16
 NO_QUEUE = "none"
 """What stands for no dead-letter queue."""
 
 _AUTO = "auto"
 _ON, _OFF = "on", "off"
+_SWITCH = {_ON: True, "true": True, _OFF: False, "false": False}
 _MINUTE_MS = 60_000
 _DAY_MS = 86_400_000
 _HORIZON_MS = 36_500 * _DAY_MS
 """Delays that are longer are typing errors, and would not fit into a timestamp for ever."""
 _QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _WEIGHT = re.compile(r"[1-9][0-9]{0,2}")
+DEDUPLICATION_WINDOW_MS_MAX = 7 * _DAY_MS
 
 
 class ReceiveAcks(StrEnum):
@@ -48,39 +49,85 @@ class ReceiveAcks(StrEnum):
 
 
 class DeduplicationScope(StrEnum):
-    """Within what an id is given once."""
+    """Among which messages a deduplication id is unique."""
 
     QUEUE = "queue"
+    """Those of one partition."""
     GROUP = "group"
+    """Those of one message group."""
 
 
+RANGES: Final = {
+    "deduplication_window_ms": (1000, DEDUPLICATION_WINDOW_MS_MAX),
+    "delivery_delay_ms": (0, _HORIZON_MS),
+    "history_retention_ms": (0, _HORIZON_MS),
+    "max_in_flight": (1, 10_000_000),
+    "max_receive_count": (1, 1000),
+    "receive_message_wait_time_ms": (0, 10 * _MINUTE_MS),
+    "retention_ms": (_MINUTE_MS, _HORIZON_MS),
+    "send_rate": (1, 1_000_000_000),
+    "visibility_timeout_ms": (0, VISIBILITY_TIMEOUT_MS_MAX),
+}
+"""The smallest and the largest value of each setting that is a number."""
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueConfig:
-    """What is in force for one queue; names and meanings are those of `QUEUE_SETTINGS`."""
+    """The values in force for one queue; `QUEUE_SETTINGS` says what each setting means."""
 
-    visibility_timeout_ms: int
-    delivery_delay_ms: int
-    retention_ms: int | None
+    is_fifo: bool = False
+    """No setting: groups are in order, and receipts count only while their lease lasts."""
+    visibility_timeout_ms: int = 30_000
+    delivery_delay_ms: int = 0
+    retention_ms: int | None = 4 * _DAY_MS
     """`None`: as long as the topic keeps them."""
-    max_receive_count: int | None
-    """`None` for no limit."""
-    dead_letter_queue: str | None
-    retry_backoff: RetryBackoff
-    receive_acks: ReceiveAcks
-    require_latest_receipt: bool
-    """Whether only the last receipt of a message may settle it."""
-    max_in_flight: int
-    deduplication_window_ms: int
-    deduplication_scope: DeduplicationScope
-    content_based_deduplication: bool
-    priority_weights: tuple[int, ...]
-    """Weights of the priorities, most urgent first; empty if there are none."""
-    fair_delivery: bool
-    send_rate: int | None
-    """`None` for no limit."""
-    receive_message_wait_time_ms: int
-    history_retention_ms: int
-    """For how long it can be read what happened to messages; 0: as long as that is needed."""
+    max_receive_count: int | None = None
+    """`None` for no limit. Of no effect without a target for dead letters."""
+    dead_letter_queue: str | None = None
+    dead_letter_target: Target | None = None
+    """No setting: topic id and partition of `dead_letter_queue` for one partition."""
+    retry_backoff: RetryBackoff = NO_BACKOFF
+    receive_acks: ReceiveAcks = ReceiveAcks.LEADER
+    require_latest_receipt: bool = False
+    max_in_flight: int = 120_000
+    deduplication_window_ms: int = 5 * _MINUTE_MS
+    deduplication_scope: DeduplicationScope = DeduplicationScope.QUEUE
+    content_based_deduplication: bool = False
+    priority_weights: tuple[int, ...] = ()
+    """Weights of the priorities, the most urgent first; empty if there are none."""
+    fair_delivery: bool = False
+    send_rate: int | None = None
+    """Messages a second; `None` for no limit."""
+    receive_message_wait_time_ms: int = 0
+    history_retention_ms: int = _DAY_MS
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not low <= value <= high:
+                raise InvalidConfigError(f"{name} is {value}, it must be from {low} to {high}")
+        if any(weight < 1 for weight in self.priority_weights):
+            raise InvalidConfigError("a weight of priority_weights is at least 1")
+        if self.is_fifo and (self.priority_weights or self.fair_delivery):
+            name = "priority_weights" if self.priority_weights else "fair_delivery"
+            raise InvalidConfigError(
+                f"{name} is not for FIFO queues: their messages do not overtake"
+            )
+        if self.priority_weights and self.fair_delivery:
+            raise InvalidConfigError(
+                "a queue has either priority_weights or fair_delivery; reset one of them"
+            )
+
+    @property
+    def deliveries_max(self) -> int | None:
+        """After how many receives a message is dead-lettered, `None` if it is not."""
+        return None if self.dead_letter_target is None else self.max_receive_count
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether only the latest receipt of a message settles it."""
+        return self.is_fifo or self.require_latest_receipt
 
 
 def check_queue_name(name: str) -> None:
@@ -100,11 +147,6 @@ def _is_queue_name(name: str) -> bool:
     return _QUEUE_NAME.fullmatch(name) is not None and name not in {".", "..", NO_QUEUE}
 
 
-def _parse_backoff_text(name: str, text: str) -> str:
-    """Return a backoff such that equal ones are equal texts."""
-    return repr(parse_backoff(name, text))
-
-
 def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:
     """Return the weights of priorities, none for `none`.
 
@@ -122,11 +164,7 @@ def parse_priority_weights(name: str, text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def _parse_priority_weights_text(name: str, text: str) -> str:
-    return repr(parse_priority_weights(name, text))
-
-
-def _parse_dead_letter_queue(name: str, text: str) -> Value:
+def _parse_dead_letter_queue(name: str, text: str) -> str | None:
     wanted = text.strip()
     if wanted.lower() == NO_QUEUE:
         return None
@@ -135,12 +173,22 @@ def _parse_dead_letter_queue(name: str, text: str) -> Value:
     return wanted
 
 
-def _parse_switch(name: str, text: str) -> str:
-    """Return `on` or `off`; programs may say `true` or `false`."""
-    wanted = {"true": _ON, "false": _OFF}.get(text.strip().lower(), text.strip().lower())
-    if wanted not in {_ON, _OFF}:
+def _parse_switch(name: str, text: str) -> bool:
+    """Return whether it is `on`, or `off`; programs may say `true` or `false`."""
+    wanted = text.strip().lower()
+    if wanted not in _SWITCH:
         raise InvalidConfigError(f"{name} is {text!r}, it must be on or off")
-    return wanted
+    return _SWITCH[wanted]
+
+
+def _parse_duration(name: str) -> Callable[[str, str], int]:
+    low, high = RANGES[name]
+    return parse_bounded_duration(low=low, high=high)
+
+
+def _parse_count(name: str) -> Callable[[str, str], int]:
+    low, high = RANGES[name]
+    return parse_bounded_count(low=low, high=high)
 
 
 QUEUE_SETTINGS: Final = {
@@ -172,14 +220,14 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "deduplication_window_ms",
-            parse_bounded_duration(low=1000, high=7 * _DAY_MS),
+            _parse_duration("deduplication_window_ms"),
             "5min",
             "1s to 7d",
             "FIFO: how long after a message another one with its deduplication id is not kept.",
         ),
         Setting(
             "delivery_delay_ms",
-            parse_bounded_duration(low=0, high=_HORIZON_MS),
+            _parse_duration("delivery_delay_ms"),
             "0",
             "0 to 36500d",
             "How long a message is invisible at first, if its sender does not say.",
@@ -194,7 +242,7 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "history_retention_ms",
-            parse_bounded_duration(low=0, high=_HORIZON_MS),
+            _parse_duration("history_retention_ms"),
             "1d",
             "0 or more",
             "For how long at least it can be read what happened to messages (`tidelog queue"
@@ -202,14 +250,14 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "max_in_flight",
-            parse_bounded_count(low=1, high=10_000_000),
-            str(MAX_IN_FLIGHT_DEFAULT),
+            _parse_count("max_in_flight"),
+            "120000",
             "1 to 10000000",
             "Messages of one partition that may be received and not settled at a time.",
         ),
         Setting(
             "max_receive_count",
-            parse_or_unlimited(parse_bounded_count(low=1, high=1000)),
+            parse_or_unlimited(_parse_count("max_receive_count")),
             "unlimited",
             "1 to 1000, unlimited",
             "How often a message is handed out before it is a dead letter; without a dead-letter"
@@ -217,7 +265,7 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "priority_weights",
-            _parse_priority_weights_text,
+            parse_priority_weights,
             "none",
             f"none, up to {PRIORITY_COUNT_MAX} weights",
             "Priorities, the most urgent (0) first: how many messages of each are handed out in"
@@ -234,7 +282,7 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "receive_message_wait_time_ms",
-            parse_bounded_duration(low=0, high=10 * _MINUTE_MS),
+            _parse_duration("receive_message_wait_time_ms"),
             "0",
             "0 to 10min",
             "How long a receive that does not say waits for messages when there are none.",
@@ -249,7 +297,7 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "retention_ms",
-            parse_or_unlimited(parse_bounded_duration(low=_MINUTE_MS, high=_HORIZON_MS)),
+            parse_or_unlimited(_parse_duration("retention_ms")),
             "4d",
             "1min or more, unlimited",
             "How long after it was sent (or, if it was delayed, became visible) a message is handed"
@@ -257,7 +305,7 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "retry_backoff",
-            _parse_backoff_text,
+            parse_backoff,
             "none",
             BACKOFFS.replace("`", ""),
             "How long a message that was released without a delay is invisible, by its deliveries;"
@@ -265,14 +313,14 @@ QUEUE_SETTINGS: Final = {
         ),
         Setting(
             "send_rate",
-            parse_or_unlimited(parse_bounded_count(low=1, high=1_000_000_000)),
+            parse_or_unlimited(_parse_count("send_rate")),
             "unlimited",
             "1 or more, unlimited",
             "Messages a second that may be sent to the queue, shared equally by its partitions.",
         ),
         Setting(
             "visibility_timeout_ms",
-            parse_bounded_duration(low=0, high=VISIBILITY_TIMEOUT_MS_MAX),
+            _parse_duration("visibility_timeout_ms"),
             "30s",
             "0 to 12h",
             "How long a message that was received is invisible, if the receive does not say.",
@@ -316,13 +364,6 @@ def check_queue_settings(overrides: Mapping[str, str], *, is_fifo: bool) -> None
     if is_fifo and not config.require_latest_receipt:
         raise InvalidConfigError(
             "require_latest_receipt is off, it must be on: a FIFO queue keeps no order else"
-        )
-    if is_fifo and (config.priority_weights or config.fair_delivery):
-        name = "priority_weights" if config.priority_weights else "fair_delivery"
-        raise InvalidConfigError(f"{name} is not for FIFO queues: their messages do not overtake")
-    if config.priority_weights and config.fair_delivery:
-        raise InvalidConfigError(
-            "a queue has either priority_weights or fair_delivery; reset one of them"
         )
 
 
@@ -398,37 +439,9 @@ def _queue_config(overrides: tuple[tuple[str, str], ...], is_fifo: bool) -> Queu
         texts.setdefault(name, QUEUE_SETTINGS[name].default)
     if texts["deduplication_scope"] == _AUTO:
         texts["deduplication_scope"] = DeduplicationScope.QUEUE
-    values = {name: QUEUE_SETTINGS[name].parse(name, text) for name, text in texts.items()}
-    return QueueConfig(
-        visibility_timeout_ms=_number(values["visibility_timeout_ms"]),
-        delivery_delay_ms=_number(values["delivery_delay_ms"]),
-        retention_ms=_limit(values["retention_ms"]),
-        max_receive_count=_limit(values["max_receive_count"]),
-        dead_letter_queue=_name(values["dead_letter_queue"]),
-        retry_backoff=parse_backoff("retry_backoff", texts["retry_backoff"]),
-        receive_acks=ReceiveAcks(str(values["receive_acks"])),
-        require_latest_receipt=values["require_latest_receipt"] == _ON,
-        max_in_flight=_number(values["max_in_flight"]),
-        deduplication_window_ms=_number(values["deduplication_window_ms"]),
-        deduplication_scope=DeduplicationScope(str(values["deduplication_scope"])),
-        content_based_deduplication=values["content_based_deduplication"] == _ON,
-        priority_weights=parse_priority_weights("priority_weights", texts["priority_weights"]),
-        fair_delivery=values["fair_delivery"] == _ON,
-        send_rate=_limit(values["send_rate"]),
-        receive_message_wait_time_ms=_number(values["receive_message_wait_time_ms"]),
-        history_retention_ms=_number(values["history_retention_ms"]),
-    )
-
-
-def _number(value: Value) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _limit(value: Value) -> int | None:
-    return None if value is None else _number(value)
-
-
-def _name(value: Value) -> str | None:
-    assert not isinstance(value, int)
-    return value
+    values: dict[str, Any] = {
+        name: QUEUE_SETTINGS[name].parse(name, text) for name, text in texts.items()
+    }
+    values["receive_acks"] = ReceiveAcks(values["receive_acks"])
+    values["deduplication_scope"] = DeduplicationScope(values["deduplication_scope"])
+    return QueueConfig(is_fifo=is_fifo, **values)

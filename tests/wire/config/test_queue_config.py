@@ -2,10 +2,12 @@
 
 import pytest
 
-from tidelog.coordinator.metadata.queue_config import (
+from tidelog.wire.config.queue_config import (
     FIFO_SETTINGS,
     QUEUE_SETTINGS,
+    RANGES,
     DeduplicationScope,
+    QueueConfig,
     ReceiveAcks,
     check_queue_name,
     check_queue_setting_name,
@@ -15,10 +17,12 @@ from tidelog.coordinator.metadata.queue_config import (
     frozen_settings,
     queue_config,
 )
-from tidelog.coordinator.metadata.retry_backoff import DelayList
+from tidelog.wire.config.retry_backoff import NO_BACKOFF
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError
+from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 HOUR_MS = 3_600_000
+TARGET = (b"dead letter topic", 3)
 
 
 def test_a_queue_that_was_told_nothing_has_the_defaults() -> None:
@@ -28,7 +32,7 @@ def test_a_queue_that_was_told_nothing_has_the_defaults() -> None:
     assert config.delivery_delay_ms == 0
     assert config.retention_ms == 4 * 24 * HOUR_MS
     assert (config.max_receive_count, config.dead_letter_queue) == (None, None)
-    assert config.retry_backoff == DelayList()
+    assert config.retry_backoff == NO_BACKOFF
     assert config.receive_acks is ReceiveAcks.LEADER
     assert not config.require_latest_receipt
     assert (config.max_in_flight, config.priority_weights, config.send_rate) == (120_000, (), None)
@@ -196,3 +200,57 @@ def test_an_unknown_setting_is_refused_by_name_alone() -> None:
 
     with pytest.raises(InvalidConfigError, match="no queue setting 'lane'"):
         check_queue_setting_name("lane")
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"visibility_timeout_ms": -1}, "visibility_timeout_ms is"),
+        ({"visibility_timeout_ms": VISIBILITY_TIMEOUT_MS_MAX + 1}, "visibility_timeout_ms is"),
+        ({"delivery_delay_ms": -1}, "delivery_delay_ms is -1"),
+        ({"retention_ms": 59_999}, "from 60000 to"),
+        ({"max_receive_count": 0}, "max_receive_count is 0, it must be from 1"),
+        ({"max_in_flight": 0}, "max_in_flight is 0"),
+        ({"priority_weights": (4, 0)}, "weight"),
+        ({"priority_weights": (4, 1), "is_fifo": True}, "FIFO"),
+        ({"fair_delivery": True, "is_fifo": True}, "FIFO"),
+        ({"priority_weights": (4, 1), "fair_delivery": True}, "either"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(
+    settings: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(InvalidConfigError, match=complaint):
+        QueueConfig(**settings)  # type: ignore[arg-type]
+
+
+def test_messages_do_not_die_where_there_is_no_place_for_the_dead() -> None:
+    assert QueueConfig(max_receive_count=3).deliveries_max is None
+    assert QueueConfig(max_receive_count=3, dead_letter_target=TARGET).deliveries_max == 3
+
+
+def test_a_fifo_queue_is_always_fenced() -> None:
+    assert QueueConfig(is_fifo=True).is_fenced
+    assert QueueConfig(require_latest_receipt=True).is_fenced
+    assert not QueueConfig().is_fenced
+
+
+@pytest.mark.parametrize("is_fifo", [False, True])
+def test_a_config_without_texts_has_the_defaults_of_the_texts(*, is_fifo: bool) -> None:
+    config = QueueConfig(is_fifo=is_fifo)
+    auto = {"receive_acks", "require_latest_receipt"} if is_fifo else set[str]()
+
+    assert {
+        name
+        for name in QUEUE_SETTINGS
+        if getattr(config, name) != getattr(queue_config({}, is_fifo=is_fifo), name)
+    } == auto
+
+
+def test_ranges_are_those_of_settings() -> None:
+    assert set(RANGES) <= set(QUEUE_SETTINGS)
+    for name, (low, high) in RANGES.items():
+        setting = QUEUE_SETTINGS[name]
+        assert (setting.parse(name, str(low)), setting.parse(name, str(high))) == (low, high)
+        with pytest.raises(InvalidConfigError, match="at most"):
+            setting.parse(name, str(high + 1))

@@ -1,46 +1,62 @@
-"""Settings of a queue are checked, and delays follow from them."""
+"""Retry backoff: delay lists, exponential rules, and texts that are neither."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.queue_layer.driver import TARGET
-from tidelog.queue_layer.config import ExponentialBackoff, FixedBackoff, QueueConfig
+from tidelog.wire.config.queue_config import queue_config
+from tidelog.wire.config.retry_backoff import (
+    NO_BACKOFF,
+    ExponentialBackoff,
+    FixedBackoff,
+    RetryBackoff,
+    parse_backoff,
+)
 from tidelog.wire.errors import InvalidConfigError
-from tidelog.wire.messages.queues import VISIBILITY_TIMEOUT_MS_MAX
 
 
 @pytest.mark.parametrize(
-    ("settings", "complaint"),
+    ("text", "backoff"),
     [
-        ({"visibility_timeout_ms": -1}, "visibility timeout"),
-        ({"visibility_timeout_ms": VISIBILITY_TIMEOUT_MS_MAX + 1}, "visibility timeout"),
-        ({"delivery_delay_ms": -1}, "delay"),
-        ({"retention_ms": 59_999}, "at least a minute"),
-        ({"max_receive_count": 0}, "at least once"),
-        ({"max_in_flight": 0}, "at least one"),
-        ({"priority_weights": (4, 0)}, "weight"),
-        ({"priority_weights": (4, 1), "is_fifo": True}, "FIFO"),
-        ({"fair_delivery": True, "is_fifo": True}, "FIFO"),
-        ({"priority_weights": (4, 1), "fair_delivery": True}, "either"),
+        ("none", NO_BACKOFF),
+        ("1s", FixedBackoff((1000,))),
+        ("1s, 10s,1min", FixedBackoff((1000, 10_000, 60_000))),
+        ("250", FixedBackoff((250,))),
+        (
+            "exponential(1s,2,5s)",
+            ExponentialBackoff(base_ms=1000, factor=2.0, cap_ms=5000, jitter=0.0),
+        ),
+        (
+            "Exponential(1s, 1.5, 3s, jitter)",
+            ExponentialBackoff(base_ms=1000, factor=1.5, cap_ms=3000, jitter=0.5),
+        ),
     ],
 )
-def test_a_setting_that_makes_no_sense_is_refused(
-    settings: dict[str, object], complaint: str
-) -> None:
-    with pytest.raises(InvalidConfigError, match=complaint):
-        QueueConfig(**settings)  # type: ignore[arg-type]
+def test_a_backoff_is_a_list_of_delays_or_a_rule(text: str, backoff: RetryBackoff) -> None:
+    assert parse_backoff("retry_backoff", text) == backoff
+    assert queue_config({"retry_backoff": text}, is_fifo=False).retry_backoff == backoff
 
 
-def test_messages_do_not_die_where_there_is_no_place_for_the_dead() -> None:
-    assert QueueConfig(max_receive_count=3).deliveries_max is None
-    assert QueueConfig(max_receive_count=3, dead_letter_target=TARGET).deliveries_max == 3
-
-
-def test_a_fifo_queue_is_always_fenced() -> None:
-    assert QueueConfig(is_fifo=True).is_fenced
-    assert QueueConfig(require_latest_receipt=True).is_fenced
-    assert not QueueConfig().is_fenced
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it must be"),
+        ("1s,,2s", "it must be"),
+        ("exponential(1s,2)", "takes the first delay, a factor and the longest"),
+        ("exponential()", "takes the first delay"),
+        ("exponential(jitter)", "takes the first delay"),
+        ("exponential(1s,-2,5min)", "takes the first delay"),
+        ("exponential(1s,1,5min)", "the factor from 1.1 to 100"),
+        ("exponential(0,2,5min)", "at least 1ms"),
+        ("exponential(5min,2,1s)", "the longest at least as long"),
+        ("exponential(1s,2,13h)", "longer than 12h"),
+        ("13h", "longer than 12h"),
+        (",".join(["1s"] * 101), "100 are the most"),
+    ],
+)
+def test_a_backoff_that_makes_no_sense_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        parse_backoff("retry_backoff", text)
 
 
 def test_the_last_delay_of_a_list_is_that_of_all_further_receives() -> None:
@@ -95,7 +111,7 @@ def test_jitter_spreads_what_failed_together() -> None:
         {"base_ms": 1, "jitter": 1.5},
     ],
 )
-def test_a_backoff_that_makes_no_sense_is_refused(settings: dict[str, float]) -> None:
+def test_a_rule_that_makes_no_sense_is_refused(settings: dict[str, float]) -> None:
     with pytest.raises(InvalidConfigError):
         ExponentialBackoff(**settings)  # type: ignore[arg-type]
 

@@ -1,0 +1,1 @@
+"""Settings that coordinator and queue layer share."""
