@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from bench.spark_records import SHAPES, Records
-from tidelog.spark_connector.arrow.arrow import ArrowRows, arrow_schema
-from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX
+from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
+from tidelog.spark_connector.arrow.record_batch_builder import RecordBatchBuilder, arrow_schema
 from tidelog.spark_connector.arrow.record_columns import GivenRecords
 from tidelog.spark_connector.read.columns import COLUMN_TYPES, RECORD_COLUMNS, ddl
 
@@ -32,7 +32,7 @@ _FIRST_MS: Final = 1_700_000_000_000
 @cache  # Of a worker process: it is made once.
 def one_batch(topic: str, columns: tuple[str, ...]) -> pa.RecordBatch:
     """Return a batch as the connector makes them of the records of a topic."""
-    rows = ArrowRows(arrow_schema(columns, [COLUMN_TYPES[name] for name in columns]))
+    rows = RecordBatchBuilder(arrow_schema(columns, [COLUMN_TYPES[name] for name in columns]))
     (shape,) = (each for each in SHAPES if each.topic == topic)
     count = ROWS_MAX
     made = Records(shape).take(count)

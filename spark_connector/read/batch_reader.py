@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from tidelog.spark_connector.arrow.arrow import arrow_schema
+from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import plan
 from tidelog.spark_connector.read.columns import COLUMN_TYPES

@@ -10,7 +10,7 @@ from typing import Final, final
 import pyarrow as pa
 
 from tidelog.client.queue.inspect.history import QueueHistory
-from tidelog.spark_connector.arrow.history_columns import HistoryRows
+from tidelog.spark_connector.arrow.history_batch_builder import HistoryBatchBuilder
 from tidelog.spark_connector.connection.journals import queue_of
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.fetcher import RangeFetcher
@@ -34,7 +34,9 @@ def read_history(
         CorruptRecordError: It is damaged, or a newer version wrote it.
         TidelogError: Nobody could be asked in time.
     """
-    rows = HistoryRows(schema, queue_of(wanted.topic), wanted.partition, name_of=_Names(options))
+    rows = HistoryBatchBuilder(
+        schema, queue_of(wanted.topic), wanted.partition, name_of=_Names(options)
+    )
     history = QueueHistory()
     for _, frame in _frames(options, _before(options, wanted), fail_on_data_loss=False):
         history.pass_over(frame)

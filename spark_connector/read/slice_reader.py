@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidelog.spark_connector.arrow.arrow import ArrowRows
+from tidelog.spark_connector.arrow.record_batch_builder import RecordBatchBuilder
 from tidelog.spark_connector.arrow.record_columns import of_origin
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.columns import RECORD_COLUMNS
@@ -28,7 +28,7 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
         CorruptRecordError: A batch is damaged; the error names topic, partition and offset.
         TidelogError: Nobody could be asked in time.
     """
-    rows = ArrowRows(schema)
+    rows = RecordBatchBuilder(schema)
     decoder = _decoder(schema.names)
     queue = options.selection.dead_letters_of
     joiner = LargeJoiner(options, wanted) if options.large_messages == "join" else None

@@ -33,7 +33,7 @@ _KEYS_MAX: Final = 100_000
 Label = TypeVar("Label", str, int)
 
 
-class Outgoing(NamedTuple):
+class RowBatch(NamedTuple):
     """Records for one partition."""
 
     topic: str
@@ -65,7 +65,7 @@ def check_columns(fields: Iterable[tuple[str, str]], options: WriteOptions) -> N
 
 
 @final
-class KeyPartitions:
+class KeyPartitioner:
     """The partitions of keys that a task has met; to hash a key takes longer than to look it up."""
 
     def __init__(self) -> None:
@@ -129,14 +129,14 @@ class _Rows:
             )
 
 
-def outgoing(
+def row_batches(
     batch: pa.RecordBatch,
     options: WriteOptions,
     partition_counts: Mapping[str, int],
     *,
     sticky: int,
-    known_keys: KeyPartitions,
-) -> Iterator[Outgoing]:
+    known_keys: KeyPartitioner,
+) -> Iterator[RowBatch]:
     """Yield the records of a batch of rows, for each partition in their order.
 
     Args:
@@ -163,7 +163,7 @@ def outgoing(
             )
         for partition, of_partition in places.items():
             for columns in part.only(of_partition).batches():
-                yield Outgoing(topic, partition, columns)
+                yield RowBatch(topic, partition, columns)
 
 
 def topics_of(batch: pa.RecordBatch, options: WriteOptions) -> list[str]:
@@ -193,7 +193,7 @@ def _partitions(
     wanted_and_keys: tuple[Sequence[int | None] | None, Sequence[bytes | None] | None],
     *,
     sticky: int,
-    known_keys: KeyPartitions,
+    known_keys: KeyPartitioner,
 ) -> Sequence[int]:
     """Return the partition of each row of a topic."""
     wanted, keys = wanted_and_keys

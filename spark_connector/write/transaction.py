@@ -15,7 +15,7 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.connection.link import Link
-from tidelog.spark_connector.write.rows import Outgoing
+from tidelog.spark_connector.write.rows import RowBatch
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import encode_batch
 from tidelog.wire.env.env import BytesLike
@@ -161,7 +161,7 @@ class TransactionTask:
                 self._counts[topic] = len(known.partitions)
         return self._counts
 
-    def stage(self, records: Iterable[Outgoing]) -> None:
+    def stage(self, records: Iterable[RowBatch]) -> None:
         """Stage records; when this returns the last of them may wait, or be on their way.
 
         So the next ones are made while brokers make these safe.
@@ -198,7 +198,7 @@ class TransactionTask:
         self._end_round()
         self._under_way = self._begin_round(batches)
 
-    def _encoded(self, at: TopicPartition, part: Outgoing, now_ms: int) -> _Batch:
+    def _encoded(self, at: TopicPartition, part: RowBatch, now_ms: int) -> _Batch:
         if not self._producer_id:
             granted = self._brokers.call_any(api.INIT_PRODUCER, InitProducerRequest())
             self._producer_id = granted.producer_id

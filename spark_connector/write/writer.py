@@ -22,7 +22,7 @@ from tidelog.client.transactions.staged_places import StagedPlace
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.write import transaction
-from tidelog.spark_connector.write.rows import KeyPartitions, outgoing, topics_of
+from tidelog.spark_connector.write.rows import KeyPartitioner, row_batches, topics_of
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.errors import ConfigError, TransactionGoneError
 
@@ -32,7 +32,7 @@ _BATCH_ID = "streaming.sql.batchId"
 
 @final
 @dataclass(frozen=True)
-class Staged(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """What one task has staged."""
 
     name: str
@@ -51,7 +51,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = options
         self._name = options.transactional_id or f"spark-{uuid.uuid4()}"
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:  # type: ignore[override]
         """Stage the rows of one task."""
         return stage(self._options, self._name, 0, batches=iterator)
 
@@ -71,7 +71,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Travel to the tasks; another one commits."""
         self._options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:  # type: ignore[override]
         """Stage the rows of one task."""
         query_id, batch_id = self._query_and_batch()
         return stage(
@@ -100,7 +100,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 def stage(
     options: WriteOptions, name: str, batch_id: int, *, batches: Iterator[pa.RecordBatch]
-) -> Staged:
+) -> TaskCommitMessage:
     """Stage rows for a batch, and return where they are.
 
     Raises:
@@ -114,17 +114,17 @@ def stage(
             codec=CODEC_NAMES[options.compression],
             stage_timeout_ms=options.stage_timeout_ms,
         )
-        row_count, known_keys = 0, KeyPartitions()
+        row_count, known_keys = 0, KeyPartitioner()
         context = TaskContext.get()
         sticky = 0 if context is None else context.partitionId()
         for batch in batches:
             if not task.number or not batch.num_rows:
                 continue  # What was committed before is not written again.
             counts = task.partition_counts(topics_of(batch, options))
-            task.stage(outgoing(batch, options, counts, sticky=sticky, known_keys=known_keys))
+            task.stage(row_batches(batch, options, counts, sticky=sticky, known_keys=known_keys))
             row_count += batch.num_rows
             sticky += 1
-        return Staged(name, batch_id, task.number, task.finish(), row_count)
+        return TaskCommitMessage(name, batch_id, task.number, task.finish(), row_count)
 
 
 def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -161,5 +161,5 @@ def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None])
                 transaction.abort(brokers, name, batch_id, number=number)
 
 
-def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    return [each for each in messages if isinstance(each, Staged)]
+def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommitMessage]:
+    return [each for each in messages if isinstance(each, TaskCommitMessage)]

@@ -1,11 +1,14 @@
 """Queues are administered through the client, by a real broker."""
 
 import pytest
+from msgspec.structs import replace
 from trio.testing import MockClock
 
 from tests.broker.world import START_MS, World
 from tests.client.worlds import client_of
+from tidelog.client.admin.queue_counts import MessageCounts, count_messages, sum_of
 from tidelog.client.admin.queues import Setting, name_of_setting, settings_as_text
+from tidelog.client.admin.redrive_status import report_of
 from tidelog.wire.errors import (
     InvalidConfigError,
     InvalidRequestError,
@@ -14,6 +17,8 @@ from tidelog.wire.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from tidelog.wire.messages.queues import QueueCounts
+from tidelog.wire.messages.redrives import RedriveDescription, RedriveStatus
 
 
 async def test_a_queue_from_its_creation_to_its_end(autojump_clock: MockClock) -> None:
@@ -176,3 +181,105 @@ def test_the_same_is_not_said_twice() -> None:
 
     assert name_of_setting("receive_message_wait_time") == "receive_message_wait_time_ms"
     assert name_of_setting("priority_weights") == "priority_weights"
+
+
+STARTED_MS = 1_700_000_000_000
+RUNNING = RedriveDescription(
+    0,
+    RedriveStatus.RUNNING,
+    STARTED_MS,
+    None,
+    to_move=100,
+    moved=40,
+    on_the_way=5,
+    left=50,
+    skipped=3,
+    failed=2,
+    messages_per_s=20,
+    origin_queue="orders",
+)
+DONE = replace(
+    RUNNING, status=RedriveStatus.COMPLETED, ended_ms=STARTED_MS + 4000, on_the_way=0, left=0
+)
+
+
+def test_it_runs_while_it_does_at_one_partition() -> None:
+    report = report_of([DONE, RUNNING, RedriveDescription(2)], STARTED_MS + 8000)
+
+    assert report.status is RedriveStatus.RUNNING
+    assert not report.is_over
+    assert (report.started_ms, report.ended_ms) == (STARTED_MS, None)
+    assert (report.to_move, report.moved, report.left) == (200, 80, 50)
+    assert (report.on_the_way, report.skipped, report.failed) == (5, 6, 4)
+    assert report.messages_per_s == 10
+    assert (report.rate, report.only_from, report.to_topic_id) == (20, "orders", None)
+
+
+def test_it_is_not_over_while_messages_are_on_their_way() -> None:
+    cancelled = replace(RUNNING, status=RedriveStatus.CANCELLED, ended_ms=STARTED_MS + 2000)
+
+    report = report_of([DONE, cancelled], STARTED_MS + 8000)
+    assert report.status is RedriveStatus.CANCELLED
+    assert not report.is_over
+
+    report = report_of([DONE, replace(cancelled, on_the_way=0)], STARTED_MS + 8000)
+    assert report.is_over
+    assert report.ended_ms == STARTED_MS + 4000
+    assert report.messages_per_s == 20
+
+
+def test_a_queue_that_never_had_one_has_nothing_to_tell() -> None:
+    report = report_of([RedriveDescription(0), RedriveDescription(1)], STARTED_MS)
+
+    assert report.status is None
+    assert report.is_over
+
+
+def test_counts_of_partitions_are_added_and_the_oldest_message_is_the_oldest_of_all() -> None:
+    counts = [
+        QueueCounts(0, 1, 2, 3, 4, 100, 5000, oldest_age_ms=2000),
+        QueueCounts(1, 10, 20, 30, 40, 100, 4000, oldest_age_ms=3000),
+        QueueCounts(2, 0, 0, 0, 0, 7),
+    ]
+
+    assert sum_of(counts) == MessageCounts(11, 22, 33, 44, 4000, 3000)
+    assert sum_of(counts[2:]) == MessageCounts(0, 0, 0, 0, None)
+
+
+async def test_queues_are_described_with_their_messages(autojump_clock: MockClock) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        admin = client.admin
+        for number in range(20):
+            await admin.create_queue(f"q{number:02}", partitions=2)
+        queue = client.queue("q07")
+        await queue.send_batch([b"a", b"b", b"c"])
+        await queue.receive(1, wait=5)
+
+        (without,) = await admin.describe_queues(["q07"])
+        queues = await admin.describe_queues(with_counts=True)
+
+        assert without.counts is None
+        counts = {each.name: each.counts for each in queues}
+        assert len(counts) == 20
+        found = counts.pop("q07")
+        assert found is not None
+        assert (found.visible, found.leased, found.delayed, found.dead) == (2, 1, 0, 0)
+        assert found.oldest_timestamp_ms is not None
+        assert found.oldest_timestamp_ms >= START_MS
+        assert set(counts.values()) == {MessageCounts(0, 0, 0, 0, None)}
+
+
+async def test_counts_of_a_queue_that_nobody_serves_are_not_known(
+    autojump_clock: MockClock,
+) -> None:
+    async with client_of(World(autojump_clock)) as client:
+        await client.admin.create_queue("orders")
+        (queue,) = await client.admin.describe_queues(["orders"])
+        (partition,) = queue.partitions
+        nowhere = replace(queue, partitions=[replace(partition, leader_id=None)])
+        elsewhere = replace(queue, partitions=[replace(partition, leader_id=9)])
+        gone = replace(queue, queue_id=bytes(16))
+
+        found = await count_messages(client.admin._cluster, [nowhere, elsewhere, gone, queue])
+
+        assert found == [None, None, None, MessageCounts(0, 0, 0, 0, None)]

@@ -8,7 +8,7 @@ pytest.importorskip("pyarrow")
 
 from tests.spark_connector.town import Town
 from tidelog.queue_layer.state import snapshots
-from tidelog.spark_connector.arrow.arrow import arrow_schema
+from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import plan
 from tidelog.spark_connector.read.columns import HISTORY_COLUMNS

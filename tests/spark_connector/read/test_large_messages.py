@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from tests.spark_connector.town import Town
-from tidelog.spark_connector.arrow.arrow import arrow_schema
+from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.spark_connector.read.slice_reader import read_slice
 from tidelog.wire.errors import RecordTooLargeError

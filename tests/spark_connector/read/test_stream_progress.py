@@ -1,10 +1,15 @@
 """A stream goes forward only, loses nothing in silence, and leaves no partition behind."""
 
+import json
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.lag import lag
 from tidelog.spark_connector.read.extents import Extent
 from tidelog.spark_connector.read.offsets import Position
 from tidelog.spark_connector.read.stream_progress import (
@@ -196,3 +201,34 @@ def test_bytes_are_counted_as_if_all_records_were_as_large() -> None:
 
 def test_a_stream_that_would_go_back_has_nothing() -> None:
     assert slices_between(position({A0: 9}), position({A0: 5})) == []
+
+
+IDS = {"@ids": {"orders": "00" * 16}}
+PROGRESS: dict[str, list[dict[str, Any]]] = {
+    "sources": [
+        {
+            "endOffset": {"orders": {"0": 5, "1": 9}, **IDS},
+            "latestOffset": {"orders": {"0": 7, "1": 9, "2": 3}, **IDS},
+        },
+        {"endOffset": {"logOffset": 3}, "latestOffset": None},
+    ]
+}
+
+
+def test_the_lag_is_what_is_there_and_not_read() -> None:
+    expected = {
+        TopicPartition("orders", 0): 2,
+        TopicPartition("orders", 1): 0,
+        TopicPartition("orders", 2): 3,
+    }
+
+    assert lag(PROGRESS) == expected
+    assert lag(json.dumps(PROGRESS)) == expected
+    assert lag(SimpleNamespace(json=json.dumps(PROGRESS))) == expected
+
+
+def test_offsets_that_are_texts_are_understood() -> None:
+    (source, _) = PROGRESS["sources"]
+    as_text = {"sources": [{name: json.dumps(value) for name, value in source.items()}]}
+
+    assert sum(lag(as_text).values()) == 5

@@ -12,10 +12,10 @@ from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.write.rows import (
     BATCH_BYTES_MAX,
-    KeyPartitions,
-    Outgoing,
+    KeyPartitioner,
+    RowBatch,
     check_columns,
-    outgoing,
+    row_batches,
     topics_of,
 )
 from tidelog.wire.errors import ConfigError, UnknownPartitionError
@@ -28,10 +28,10 @@ def options(**given: str) -> WriteOptions:
     return WriteOptions.parse({"bootstrap.servers": "localhost:1", **given})
 
 
-def rows(batch: pa.RecordBatch, sticky: int = 0, **given: str) -> list[Outgoing]:
+def rows(batch: pa.RecordBatch, sticky: int = 0, **given: str) -> list[RowBatch]:
     return list(
-        outgoing(
-            batch, options(**given), {"a": 4, "b": 2}, sticky=sticky, known_keys=KeyPartitions()
+        row_batches(
+            batch, options(**given), {"a": 4, "b": 2}, sticky=sticky, known_keys=KeyPartitioner()
         )
     )
 
@@ -213,7 +213,7 @@ def test_every_row_goes_to_its_place_once_and_in_order(
 
 
 def test_a_key_that_was_met_keeps_its_partition_however_many_come() -> None:
-    known = KeyPartitions().among(7)
+    known = KeyPartitioner().among(7)
     keys = [b"%d" % number for number in range(100_001)]
 
     found = [known[key] for key in keys]

@@ -6,7 +6,7 @@ from tests.spark_connector.town import Town
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.write import transaction
-from tidelog.spark_connector.write.rows import Outgoing
+from tidelog.spark_connector.write.rows import RowBatch
 from tidelog.spark_connector.write.transaction import TransactionTask
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns
@@ -19,8 +19,8 @@ def task_of(town: Town, brokers: Brokers, transaction_id: int = 0) -> Transactio
     )
 
 
-def outgoing(town: Town, partition: int, *values: bytes) -> Outgoing:
-    return Outgoing(town.topic, partition, Columns(len(values), values=list(values)))
+def row_batch(town: Town, partition: int, *values: bytes) -> RowBatch:
+    return RowBatch(town.topic, partition, Columns(len(values), values=list(values)))
 
 
 def values(town: Town) -> list[bytes | None]:
@@ -35,9 +35,13 @@ def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
         task = task_of(town, brokers)
         assert task.partition_counts([town.topic]) == {town.topic: 2}
         task.stage(
-            [outgoing(town, 0, b"a", b"b"), outgoing(town, 1, b"c"), outgoing(town, 0, b"d")]
+            [
+                row_batch(town, 0, b"a", b"b"),
+                row_batch(town, 1, b"c"),
+                row_batch(town, 0, b"d"),
+            ]
         )
-        task.stage([outgoing(town, 0, b"e")])
+        task.stage([row_batch(town, 0, b"e")])
         task.finish()
         assert values(town) == []
 
@@ -58,11 +62,11 @@ def test_a_batch_that_is_aborted_is_gone(town: Town) -> None:
     with borrowed(town.options().connection) as brokers:
         task = task_of(town, brokers, 3)
         task.partition_counts([town.topic])
-        task.stage([outgoing(town, 0, b"a")])
+        task.stage([row_batch(town, 0, b"a")])
         places = task.finish()
         assert not transaction.abort(brokers, town.topic, 3, number=task.number)
 
-        task.stage([outgoing(town, 0, b"b")])
+        task.stage([row_batch(town, 0, b"b")])
         for _ in range(2):
             with pytest.raises(TransactionGoneError):
                 task.finish()
@@ -86,9 +90,9 @@ def test_a_round_goes_on_after_a_lost_connection(town: Town) -> None:
     with borrowed(town.options().connection) as brokers:
         task = task_of(town, brokers)
         task.partition_counts([town.topic])
-        task.stage([outgoing(town, 0, b"a")])
+        task.stage([row_batch(town, 0, b"a")])
         brokers.close()
-        task.stage([outgoing(town, 0, b"b")])
+        task.stage([row_batch(town, 0, b"b")])
         transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"a", b"b"]
@@ -102,9 +106,9 @@ def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: Town) 
         task = task_of(town, brokers)
         for number in range(5):
             task.partition_counts([town.topic])
-            task.stage([outgoing(town, number % 2, b"%d" % number)])
+            task.stage([row_batch(town, number % 2, b"%d" % number)])
             task.partition_counts([town.topic, other])
-            task.stage([Outgoing(other, 0, Columns(1, values=[b"%d" % number]))])
+            task.stage([RowBatch(other, 0, Columns(1, values=[b"%d" % number]))])
         transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"0", b"2", b"4", b"1", b"3"]
@@ -120,7 +124,7 @@ def test_small_batches_of_many_partitions_go_together_and_in_order(town: Town) -
         task.partition_counts([town.topic])
         sent_before = brokers.sent_count
         for number, value in enumerate(written):
-            task.stage([outgoing(town, number % 4, value)])
+            task.stage([row_batch(town, number % 4, value)])
         places = task.finish()
         sent_count = brokers.sent_count - sent_before
         transaction.commit(brokers, town.topic, 0, number=task.number, places=places)

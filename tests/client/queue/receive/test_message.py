@@ -1,6 +1,8 @@
-"""Messages of queues: names and origins."""
+"""Messages of queues: names, origins, receipt handles, and what a receive brought."""
 
 from collections.abc import Sequence
+
+import pytest
 
 from tidelog.client.queue.receive.message import (
     Lease,
@@ -8,10 +10,16 @@ from tidelog.client.queue.receive.message import (
     Verdict,
     extension,
     giving_up,
+    messages_of,
+    missing_places,
     origin_of,
+    places_of,
 )
-from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, place_of
-from tidelog.wire.messages.queues import SettleAction
+from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of, place_of
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.wire.batch.record_batch import Columns, encode_batch, stamp_leader, stamp_replica
+from tidelog.wire.errors import CorruptRecordError, InvalidReceiptError
+from tidelog.wire.messages.queues import PartitionReceived, ReceivedRun, SettleAction
 
 ORIGIN = (
     ("trace", b"1"),
@@ -68,3 +76,98 @@ def test_a_release_without_a_delay_leaves_it_to_the_queue() -> None:
     assert giving_up(None, "").delay_ms is None
     assert giving_up(0, "").delay_ms == 0
     assert extension(0.0004).delay_ms == 0
+
+
+PLACE = ReceivedPlace(3, 1_000_000, b"receipt \x00\xff\xfe")
+HANDLE = handle_of(PLACE)
+
+
+def test_a_handle_says_again_what_it_was_made_of() -> None:
+    assert place_of(HANDLE) == PLACE
+
+
+def test_a_handle_can_stand_in_an_address_and_in_a_shell() -> None:
+    assert HANDLE.replace("-", "").replace("_", "").isalnum()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "garbage", "käse", "=", HANDLE + "=", " " + HANDLE, HANDLE + "!", "a" * 100, "gA"],
+)
+def test_what_is_no_handle_is_refused_and_shown(text: str) -> None:
+    with pytest.raises(InvalidReceiptError, match="is no receipt handle; use one that a receive"):
+        place_of(text)
+
+
+def test_a_handle_that_was_cut_off_is_refused() -> None:
+    for length in range(len(HANDLE)):
+        with pytest.raises(InvalidReceiptError):
+            place_of(HANDLE[:length])
+
+
+def test_a_changed_character_is_refused_or_means_something_else() -> None:
+    for position in range(len(HANDLE)):
+        for letter in "Aa0-_":
+            changed = HANDLE[:position] + letter + HANDLE[position + 1 :]
+            try:
+                assert changed == HANDLE or place_of(changed) != PLACE
+            except InvalidReceiptError:
+                continue
+
+
+AT = TopicPartition("orders", 2)
+
+
+async def settle(places: object, verdict: Verdict) -> None:
+    """Settle nothing."""
+
+
+LEASE = Lease(b"receipt", 0.0, settle)
+
+
+def batch(first: int, count: int) -> bytes:
+    """Return records whose values are their offsets."""
+    columns = Columns(count, values=[b"%d" % (first + n) for n in range(count)])
+    encoded = encode_batch(columns, first_timestamp_ms=1000)
+    stamp_leader(memoryview(encoded), base_offset=first, leader_epoch=0)
+    stamp_replica(memoryview(encoded), durable_position=0)
+    return bytes(encoded)
+
+
+def received(*runs: tuple[int, int, int]) -> PartitionReceived:
+    found = [ReceivedRun(first, count, times, 500) for first, count, times in runs]
+    return PartitionReceived(2, b"receipt", found)
+
+
+def seen(messages: list[Message]) -> list[tuple[int, bytes | None, int]]:
+    return [(each.offset, each.value, each.receive_count) for each in messages]
+
+
+def test_only_what_was_received_is_taken_from_whole_batches() -> None:
+    content = batch(0, 10) + batch(10, 10)
+    runs = received((3, 2, 1), (8, 4, 2), (19, 1, 1))
+
+    messages = messages_of(AT, runs, content, lease=LEASE)
+
+    expected = [(3, 1), (4, 1), (8, 2), (9, 2), (10, 2), (11, 2), (19, 1)]
+    assert seen(messages) == [(offset, b"%d" % offset, times) for offset, times in expected]
+    assert {each.partition for each in messages} == {2}
+    assert messages[0].first_received_ms == 500
+    assert missing_places(runs, messages) == []
+
+
+def test_records_that_did_not_come_are_known_as_missing() -> None:
+    runs = received((3, 2, 1), (18, 4, 1))
+
+    messages = messages_of(AT, runs, batch(0, 20), lease=LEASE)
+
+    assert [each.offset for each in messages] == [3, 4, 18, 19]
+    assert [each.offset for each in missing_places(runs, messages)] == [20, 21]
+    assert len(places_of(runs)) == 6
+
+
+def test_a_batch_that_is_damaged_is_not_believed() -> None:
+    content = bytearray(batch(0, 10))
+    content[-1] ^= 1
+    with pytest.raises(CorruptRecordError):
+        messages_of(AT, received((3, 2, 1)), bytes(content), lease=LEASE)

@@ -10,6 +10,7 @@ from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive import settler as queue_settler
 from tidelog.client.queue.receive.message import DELETE, Message
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
+from tidelog.client.queue.receive.settled_messages import SettledMessages
 from tidelog.client.queue.receive.settler import QueueSettler, runs_of
 from tidelog.wire.errors import (
     BatchError,
@@ -21,7 +22,7 @@ from tidelog.wire.errors import (
     TidelogError,
     UnknownPartitionError,
 )
-from tidelog.wire.messages.queues import SettleRequest
+from tidelog.wire.messages.queues import SettleAction, SettleRequest
 from tidelog.wire.protocol import api
 
 
@@ -260,3 +261,45 @@ async def test_a_broker_that_does_not_answer_is_called_so_and_each_caller_has_it
                 nursery.start_soon(delete, message)
 
         assert len({id(error) for error in errors}) == 3
+
+
+PLACE = ReceivedPlace(1, 7, b"receipt")
+
+
+def test_what_is_watched_is_remembered_when_it_is_settled() -> None:
+    settled = SettledMessages()
+    settled.watch(PLACE)
+    assert settled.action_of(PLACE) is None
+
+    settled.note(1, b"receipt", range(5, 10), action=SettleAction.RELEASE)
+
+    assert settled.action_of(PLACE) is SettleAction.RELEASE
+
+
+def test_an_extension_settles_nothing() -> None:
+    settled = SettledMessages()
+    settled.watch(PLACE)
+
+    settled.note(1, b"receipt", [7], action=SettleAction.EXTEND)
+
+    assert settled.action_of(PLACE) is None
+
+
+def test_another_delivery_of_a_message_is_another_one() -> None:
+    settled = SettledMessages()
+    settled.watch(PLACE)
+
+    settled.note(1, b"later", [7], action=SettleAction.DELETE)
+    settled.note(2, b"receipt", [7], action=SettleAction.DELETE)
+
+    assert settled.action_of(PLACE) is None
+
+
+def test_nothing_is_remembered_that_nobody_watches() -> None:
+    settled = SettledMessages()
+    settled.note(1, b"receipt", [7], action=SettleAction.DELETE)
+    settled.watch(PLACE)
+    settled.forget(PLACE)
+    settled.note(1, b"receipt", [7], action=SettleAction.DELETE)
+
+    assert settled.action_of(PLACE) is None

@@ -7,17 +7,17 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
-from tidelog.spark_connector.arrow.arrow import arrow_schema
-from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX
-from tidelog.spark_connector.arrow.history_columns import HistoryRows
+from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
+from tidelog.spark_connector.arrow.history_batch_builder import HistoryBatchBuilder
+from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.read.columns import HISTORY_COLUMNS
 
 SCHEMA = arrow_schema(list(HISTORY_COLUMNS), list(HISTORY_COLUMNS.values()))
 TIME_MS = 1_700_000_000_123
 
 
-def history_rows() -> HistoryRows:
-    return HistoryRows(SCHEMA, "orders", 3, name_of=lambda topic_id: topic_id.decode())
+def history_rows() -> HistoryBatchBuilder:
+    return HistoryBatchBuilder(SCHEMA, "orders", 3, name_of=lambda topic_id: topic_id.decode())
 
 
 def test_an_event_of_one_message_fills_its_columns() -> None:

@@ -9,15 +9,15 @@ from typing import Any, Final, final
 
 import pyarrow as pa
 
-from tidelog.spark_connector.arrow.arrow_columns import (
+from tidelog.spark_connector.arrow.column_builders import (
     ROWS_MAX,
     TIME,
-    Binary,
-    Column,
-    Offsets,
-    Pieces,
-    Runs,
-    Times,
+    BinaryBuilder,
+    ChunkedBuilder,
+    ColumnBuilder,
+    OffsetBuilder,
+    RunBuilder,
+    TimestampBuilder,
     times,
 )
 from tidelog.spark_connector.arrow.record_columns import RecordColumns
@@ -59,7 +59,7 @@ def arrow_schema(columns: Sequence[str], types: Sequence[str]) -> pa.Schema:
 
 
 @final
-class ArrowRows:
+class RecordBatchBuilder:
     """Rows that are put together until there are enough for one Arrow batch."""
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -146,20 +146,20 @@ def _text(value: bytes) -> str:
 
 
 def _of_headers(name: str, read: Callable[[bytes], Any], kind: pa.DataType) -> "_Factory":
-    return partial(Pieces, _from_header(name, read, kind))
+    return partial(ChunkedBuilder, _from_header(name, read, kind))
 
 
 _Maker = Callable[[RecordColumns], pa.Array]
-_Factory = Callable[[], Column]
+_Factory = Callable[[], ColumnBuilder]
 _COLUMNS: Final[Mapping[str, _Factory]] = {
-    "key": partial(Binary, "keys", lambda records: records.keys),
-    "value": partial(Binary, "values", lambda records: records.values),
-    "topic": partial(Runs, lambda records: records.topic, pa.string()),
-    "partition": partial(Runs, lambda records: records.partition, pa.int32()),
-    "offset": Offsets,
-    "timestamp": Times,
-    "timestampType": partial(Runs, lambda records: int(records.has_append_time), pa.int32()),
-    "headers": partial(Pieces, _headers),
+    "key": partial(BinaryBuilder, "keys", lambda records: records.keys),
+    "value": partial(BinaryBuilder, "values", lambda records: records.values),
+    "topic": partial(RunBuilder, lambda records: records.topic, pa.string()),
+    "partition": partial(RunBuilder, lambda records: records.partition, pa.int32()),
+    "offset": OffsetBuilder,
+    "timestamp": TimestampBuilder,
+    "timestampType": partial(RunBuilder, lambda records: int(records.has_append_time), pa.int32()),
+    "headers": partial(ChunkedBuilder, _headers),
     "originQueue": _of_headers(ORIGIN_QUEUE_HEADER, _text, pa.string()),
     "originTopic": _of_headers(ORIGIN_TOPIC_HEADER, _text, pa.string()),
     "originPartition": _of_headers(ORIGIN_PARTITION_HEADER, _INT, pa.int32()),

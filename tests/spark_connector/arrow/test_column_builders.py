@@ -10,8 +10,8 @@ pytest.importorskip("pyarrow")
 
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.arrow.arrow import ArrowRows, arrow_schema
-from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX
+from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
+from tidelog.spark_connector.arrow.record_batch_builder import RecordBatchBuilder, arrow_schema
 from tidelog.wire.batch.batch_columns import ColumnDecoder
 from tidelog.wire.batch.record_batch import (
     Columns,
@@ -24,8 +24,8 @@ from tidelog.wire.batch.record_batch import (
 NOTHING = ColumnDecoder(())
 
 
-def rows(**columns: str) -> ArrowRows:
-    return ArrowRows(arrow_schema(list(columns), list(columns.values())))
+def rows(**columns: str) -> RecordBatchBuilder:
+    return RecordBatchBuilder(arrow_schema(list(columns), list(columns.values())))
 
 
 def batch(columns: Columns, base_offset: int = 0) -> RecordBatch:

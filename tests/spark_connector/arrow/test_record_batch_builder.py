@@ -5,16 +5,22 @@ import datetime as dt
 
 import pytest
 
+from tidelog.spark_connector.arrow.record_columns import GivenRecords, of_origin, only
+from tidelog.wire.batch.record_batch import Headers
+
 pa = pytest.importorskip("pyarrow")
 
 from tidelog.client.consumer.fetch.record import RecordBatch  # noqa: E402
 from tidelog.client.topic_partition import TopicPartition  # noqa: E402
-from tidelog.spark_connector.arrow.arrow import BYTES_MAX, ArrowRows, arrow_schema  # noqa: E402
-from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX  # noqa: E402
-from tidelog.spark_connector.arrow.record_columns import GivenRecords  # noqa: E402
+from tidelog.spark_connector.arrow.column_builders import ROWS_MAX  # noqa: E402
+from tidelog.spark_connector.arrow.record_batch_builder import (  # noqa: E402
+    BYTES_MAX,
+    RecordBatchBuilder,
+    arrow_schema,
+)
 from tidelog.spark_connector.read.columns import HEADERS_COLUMN, ORIGIN_COLUMNS, RECORD_COLUMNS  # noqa: E402
 from tidelog.wire.batch.batch_columns import ColumnDecoder  # noqa: E402
-from tidelog.wire.batch.record_batch import Columns, Headers, encode_batch, parse_header  # noqa: E402
+from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header  # noqa: E402
 from tidelog.wire.batch.sparse_batch import encode_empty, encode_sparse  # noqa: E402
 
 ALL = {**RECORD_COLUMNS, **HEADERS_COLUMN}
@@ -31,8 +37,8 @@ DEAD: Headers = (
 )
 
 
-def rows(**columns: str) -> ArrowRows:
-    return ArrowRows(arrow_schema(list(columns), list(columns.values())))
+def rows(**columns: str) -> RecordBatchBuilder:
+    return RecordBatchBuilder(arrow_schema(list(columns), list(columns.values())))
 
 
 def records(count: int, first: int = 0, **given: object) -> GivenRecords:
@@ -217,3 +223,38 @@ def test_a_dead_letter_says_where_it_comes_from_and_others_say_nothing() -> None
         "reason": "no such account",
     }
     assert set(empty.values()) == set(damaged.values()) == {None}
+
+
+def test_there_are_as_many_records_as_offsets() -> None:
+    records = GivenRecords("a", 0, False, [4, 6], 1, [0, 1], [None, b"k"], [b"", None], [(), ()])
+
+    assert len(records) == 2
+
+
+def test_some_of_the_records_are_kept_with_other_values() -> None:
+    records = GivenRecords(
+        "a", 0, True, [4, 6, 7], 1, [0, 1, 2], [None, b"k", None], [b"", None, b"x"], [(), (), ()]
+    )
+
+    kept = only(records, [0, 2], [b"A", b"B", b"C"])
+
+    assert kept == GivenRecords(
+        "a", 0, True, [4, 7], 1, [0, 2], [None, None], [b"A", b"C"], [(), ()]
+    )
+
+
+def test_dead_letters_of_one_queue_are_told_from_those_of_others() -> None:
+    mine: Headers = (("tidelog.origin.queue", b"pay"), ("tidelog.reason", b"?"))
+    other: Headers = (("tidelog.origin.queue", b"ship"),)
+
+    def records(*headers: Headers) -> GivenRecords:
+        count = len(headers)
+        return GivenRecords(
+            "dead", 0, True, range(count), 0, None, [None] * count, [b""] * count, headers
+        )
+
+    assert of_origin(records(mine, mine), "pay") == records(mine, mine)
+    found = of_origin(records(mine, other, (), mine), "pay")
+    assert found is not None
+    assert list(found.offsets) == [0, 3]
+    assert of_origin(records(other, ()), "pay") is None

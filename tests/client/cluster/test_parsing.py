@@ -1,9 +1,10 @@
-"""Addresses as users write them."""
+"""Addresses and lengths of time, as people and brokers write them."""
 
 import pytest
 
 from tidelog.client.cluster.address import Address, parse_addresses
-from tidelog.wire.errors import ConfigError
+from tidelog.client.cluster.durations import milliseconds_of, seconds_of
+from tidelog.wire.errors import ConfigError, WireFormatError
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,23 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
 def test_no_address_at_all_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigError, match="write host:port, for instance localhost:8433"):
         parse_addresses(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("0", 0), ("250ms", 0.25), ("1500", 1.5), ("30s", 30), ("2 min", 120), ("1H", 3600)],
+)
+def test_units_are_those_of_settings(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "none", "1 fortnight", "-1s", "1.5s"])
+def test_what_is_no_length_of_time_is_not_guessed(text: str) -> None:
+    with pytest.raises(WireFormatError, match="is no length of time"):
+        seconds_of(text)
+
+
+@pytest.mark.parametrize("seconds", [-0.001, float("inf"), float("nan")])
+def test_no_length_of_time_is_negative_or_endless(seconds: float) -> None:
+    with pytest.raises(ValueError, match="delay is a number of seconds from 0 on"):
+        milliseconds_of("delay", seconds)

@@ -25,7 +25,7 @@ _COUNTED: Final = pa.array(range(ROWS_MAX), pa.int64())
 _NUMBER_BYTES: Final = 8
 
 
-class Column(Protocol):
+class ColumnBuilder(Protocol):
     """One column of the rows that are put together."""
 
     def add(self, records: RecordColumns) -> int:
@@ -38,7 +38,7 @@ class Column(Protocol):
 
 
 @final
-class Pieces:
+class ChunkedBuilder:
     """A column with a value for each record: an array for each batch of records."""
 
     def __init__(self, make: Callable[[RecordColumns], pa.Array]) -> None:
@@ -47,20 +47,20 @@ class Pieces:
         self._pieces: list[pa.Array] = []
 
     def add(self, records: RecordColumns) -> int:
-        """See `Column.add`."""
+        """See `ColumnBuilder.add`."""
         piece = self._make(records)
         self._pieces.append(piece)
         return piece.nbytes
 
     def take(self) -> pa.Array:
-        """See `Column.take`."""
+        """See `ColumnBuilder.take`."""
         whole = _joined(self._pieces)
         self._pieces = []
         return whole
 
 
 @final
-class Runs:
+class RunBuilder:
     """A column whose value is the same for all records of a batch, and mostly beyond it."""
 
     def __init__(self, value_of: Callable[[RecordColumns], object], kind: pa.DataType) -> None:
@@ -70,7 +70,7 @@ class Runs:
         self._runs: list[tuple[object, int]] = []
 
     def add(self, records: RecordColumns) -> int:
-        """See `Column.add`."""
+        """See `ColumnBuilder.add`."""
         value, count = self._value_of(records), len(records)
         if self._runs and self._runs[-1][0] == value:
             count += self._runs.pop()[1]
@@ -78,7 +78,7 @@ class Runs:
         return 0
 
     def take(self) -> pa.Array:
-        """See `Column.take`."""
+        """See `ColumnBuilder.take`."""
         runs, self._runs = self._runs, []
         if len(runs) == 1:
             ((value, count),) = runs
@@ -90,7 +90,7 @@ class Runs:
 
 
 @final
-class Offsets:
+class OffsetBuilder:
     """Offsets, which nearly always follow each other: then no number is made one by one."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Offsets:
         self._runs: list[Sequence[int]] = []
 
     def add(self, records: RecordColumns) -> int:
-        """See `Column.add`."""
+        """See `ColumnBuilder.add`."""
         offsets = records.offsets
         last = self._runs[-1] if self._runs else None
         if isinstance(offsets, range) and isinstance(last, range) and last.stop == offsets.start:
@@ -108,37 +108,37 @@ class Offsets:
         return len(offsets) * _NUMBER_BYTES
 
     def take(self) -> pa.Array:
-        """See `Column.take`."""
+        """See `ColumnBuilder.take`."""
         runs = [_numbers(run) for run in self._runs]
         self._runs = []
         return _joined(runs)
 
 
 @final
-class Times:
+class TimestampBuilder:
     """The times of records: deltas of a byte or more, to the first times of their batches."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._firsts = Runs(lambda records: records.first_timestamp_ms, pa.int64())
+        self._firsts = RunBuilder(lambda records: records.first_timestamp_ms, pa.int64())
         self._deltas: list[Sequence[int]] = []
 
     def add(self, records: RecordColumns) -> int:
-        """See `Column.add`."""
+        """See `ColumnBuilder.add`."""
         deltas = records.timestamp_deltas
         self._firsts.add(records)
         self._deltas.append(bytes(len(records)) if deltas is None else deltas)
         return len(records) * _NUMBER_BYTES
 
     def take(self) -> pa.Array:
-        """See `Column.take`."""
+        """See `ColumnBuilder.take`."""
         deltas, self._deltas = self._deltas, []
         times = pc.add(self._firsts.take(), _joined([_numbers(run) for run in _merged(deltas)]))
         return times.view(_TIME_IN_MS).cast(TIME)
 
 
 @final
-class Binary:
+class BinaryBuilder:
     """Keys, or values."""
 
     def __init__(self, name: str, of: Callable[[RecordColumns], Sequence[bytes | None]]) -> None:
@@ -153,7 +153,7 @@ class Binary:
         self._pieces: list[pa.Array] = []
 
     def add(self, records: RecordColumns) -> int:
-        """See `Column.add`."""
+        """See `ColumnBuilder.add`."""
         size = records.size_of(self._name)
         if size is None:
             self._begin(self._nulls)
@@ -166,7 +166,7 @@ class Binary:
         return size
 
     def take(self) -> pa.Array:
-        """See `Column.take`."""
+        """See `ColumnBuilder.take`."""
         pieces = [*self._pieces, self._run.take()]
         self._pieces = []
         return _joined(pieces)

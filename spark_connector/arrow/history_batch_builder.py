@@ -10,7 +10,7 @@ from typing import Any, Final, final
 import pyarrow as pa
 
 from tidelog.client.queue.inspect.history import HistoryEvent
-from tidelog.spark_connector.arrow.arrow_columns import ROWS_MAX
+from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
 
 _MS: Final = pa.timestamp("ms", tz="UTC")
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -33,7 +33,7 @@ _READ: Final[dict[str, _Read]] = {
 
 
 @final
-class HistoryRows:
+class HistoryBatchBuilder:
     """Rows that are put together until there are enough for one Arrow batch."""
 
     def __init__(
