@@ -8,7 +8,8 @@ must not end the next broker that serves the partition either.
 import logging
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from typing import Protocol, TypeVarTuple
+from types import TracebackType
+from typing import Protocol, TypeVarTuple, final
 
 import trio
 
@@ -46,15 +47,32 @@ def surviving(work: str) -> Generator[None]:
         _log.error("%s failed unexpectedly", work, exc_info=error)
 
 
-@contextmanager
-def supervising(hosted: Supervised) -> Generator[None]:
+@final
+class supervising:  # noqa: N801  (used as the functions of contextlib are)
     """Catch every exception of the block: put it into the log, and drop the partition for it.
 
-    One of the three supervisors; the others are those of requests and of connections.
+    One of the three supervisors; the others are those of requests and of connections. A class, as
+    the queue server enters it twice for each partition and tick.
     """
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001  (the supervisor)
+
+    __slots__ = ("_hosted",)
+
+    def __init__(self, hosted: Supervised) -> None:
+        self._hosted = hosted
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        """End the block; suppress the exception, unless it is no `Exception`."""
+        if not isinstance(error, Exception):
+            return False
+        hosted = self._hosted
         name, number = hosted.name, hosted.number
         _log.error("partition %d of queue %r failed unexpectedly", number, name, exc_info=error)
         hosted.drop(
@@ -64,6 +82,7 @@ def supervising(hosted: Supervised) -> Generator[None]:
                 " details"
             )
         )
+        return True
 
 
 def start_supervised(

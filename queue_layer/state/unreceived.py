@@ -99,13 +99,15 @@ class UnreceivedRecords:
 
     def pop_due(self, now_ms: int) -> list[tuple[int, int, int]]:
         """Return ranges that have waited enough, and when they had; they are not delayed now."""
+        if now_ms <= self._time_ms:
+            return []
         due: list[tuple[int, int, int]] = []
         for time_ms, first in self._timers.pop_due(now_ms):
             found = self._times.starting_at(first)
             assert found is not None
             self.delayed_count -= found[0] - first
             due.append((first, found[0], time_ms))
-        self._time_ms = max(self._time_ms, now_ms)
+        self._time_ms = now_ms
         return due
 
     def time_of(self, count: int, now_ms: int) -> int:

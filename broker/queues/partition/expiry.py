@@ -12,6 +12,7 @@ from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.queue_layer.commands.remove import expiry_end, removal_end
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
+from tidelog.wire.env.env import Clock
 from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.messages.queues import MessageState
 
@@ -91,7 +92,7 @@ class Expiry:
         """Whether `trim` has more to do, when others had their turn."""
         return self._trimmed_to is not None
 
-    def trim(self, now_ms: int) -> Outcome[None] | None:
+    def trim(self, clock: Clock) -> Outcome[None] | None:
         """Return what to decide about messages that the log has lost; `None` if there are none.
 
         Of very many the first ones; then it `is_trimming`.
@@ -115,4 +116,4 @@ class Expiry:
         self._trimmed_to = end if end < start else None
         if end == start:
             self._trimmed = (start, mark, self._dead_before)
-        return core.trim(end, now_ms=now_ms)
+        return core.trim(end, now_ms=clock.now_ms())

@@ -396,7 +396,7 @@ class HostedPartition:
 
     def trim(self) -> None:
         """Let go of what the log has lost, of very much only of a part."""
-        outcome = self._expiry.trim(self.now_ms())
+        outcome = self._expiry.trim(self._context.env.clock)
         if outcome is None:
             return
         core = self.core

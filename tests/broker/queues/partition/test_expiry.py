@@ -13,7 +13,7 @@ from tests.broker.asking import batch_of, delete_records, produce
 from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
 from tests.broker.world import START_MS, World
 from tests.queue_layer.driver import TARGET, Driver
-from tidelog.broker.queues.partition import expiry as outdated
+from tidelog.broker.queues.partition import expiry
 from tidelog.queue_layer.commands import remove as removing
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import SettleAction
@@ -127,10 +127,11 @@ def test_dead_letters_that_come_back_when_the_log_has_lost_them_are_gone() -> No
     log = SimpleNamespace(log_start_offset=3)
     records: Any = SimpleNamespace(partition=lambda: SimpleNamespace(log=log))
     nothing: Any = None
-    messages = outdated.Expiry(driver.queue, records, nothing, offsets=nothing)
+    clock: Any = SimpleNamespace(now_ms=lambda: driver.now_ms)
+    messages = expiry.Expiry(driver.queue, records, nothing, offsets=nothing)
 
     def trim() -> None:
-        outcome = messages.trim(driver.now_ms)
+        outcome = messages.trim(clock)
         if outcome is not None:
             driver.do(outcome)
 
