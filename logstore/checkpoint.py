@@ -65,8 +65,8 @@ class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     damage: list[DamagedRange]
     high_watermark: int = 0
     """First offset not known to be committed (exclusive end); maybe more is."""
-    marks_deletions: bool = False
-    """Whether segments are missing below `recovery_base_offset` only if that, or a deletion mark,
+    has_deletion_markers: bool = False
+    """Whether segments are missing below `recovery_base_offset` only if that, or a deletion marker,
     says so; versions before removed them without a mark."""
     clean_offset: int = 0
     """Compaction has left no record below it that a later one below it supersedes."""

@@ -14,7 +14,7 @@ from tidelog.logstore.disk.availability import Availability
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS, PASSING_ERRNOS, Disk, File
 from tidelog.logstore.segments.log_position import LogPosition
 from tidelog.logstore.segments.segment import Segment
-from tidelog.logstore.segments.segment_deletion import remove_needless_marks
+from tidelog.logstore.segments.segment_deletion import remove_obsolete_markers
 
 _SMALL_BYTES: Final = 64 << 10
 
@@ -98,7 +98,7 @@ class FlushJob:
             self.had_no_room = True
         else:
             log_start_offset = self.work.checkpoint.log_start_offset
-            remove_needless_marks(self._disk, self._directory, log_start_offset)
+            remove_obsolete_markers(self._disk, self._directory, log_start_offset)
 
 
 @final

@@ -16,12 +16,12 @@ from tidelog.logstore.disk.availability import Availability, LogStatus
 from tidelog.logstore.disk.disk import PASSING_ERRNOS
 from tidelog.logstore.flush import FlushJob, FlushState
 from tidelog.logstore.log_state import Appended, LogState
-from tidelog.logstore.replica_repair import Refill, check_refill
-from tidelog.logstore.retention.retention import LogFacts, require_committed
+from tidelog.logstore.range_repair import RangeRepair, check_repair
+from tidelog.logstore.retention.retention import LogSummary, require_committed
 from tidelog.logstore.segments.batch_run import stamp_run
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.log_slice import LogSlice, out_of_range
-from tidelog.logstore.segments.segment_deletion import Removal, remove_marks_above
+from tidelog.logstore.segments.segment_deletion import SegmentDeletion, remove_markers_above
 from tidelog.logstore.segments.segment_scrub import SegmentScrub
 from tidelog.wire.batch.record_batch import BatchHeader, stamp_leader, stamp_replica
 from tidelog.wire.errors import CorruptRecordError
@@ -99,9 +99,9 @@ class PartitionLog:
         """Number of segments, the active one included."""
         return len(self._segments)
 
-    def facts(self, *, now_ms: int) -> LogFacts:
+    def summary(self, *, now_ms: int) -> LogSummary:
         """Return what is known of its segments, without a look at the disk."""
-        return self._segments.all_facts(now_ms=now_ms)
+        return self._segments.summary(now_ms=now_ms)
 
     @property
     def status(self) -> LogStatus:
@@ -260,7 +260,9 @@ class PartitionLog:
         """Records that are known to be damaged or lost, lowest first."""
         return tuple(self._segments.damage)
 
-    def refill(self, offset: int, end_offset: int, batches: memoryview, *, now_ms: int) -> None:
+    def repair_range(
+        self, offset: int, end_offset: int, batches: memoryview, *, now_ms: int
+    ) -> None:
         """Put `batches` in the place of damage from `offset` to `end_offset`, durably; blocks.
 
         They come from another replica: whole, one after the other, the first may begin below and
@@ -280,23 +282,23 @@ class PartitionLog:
         self.require_online()
         self._require_held(offset)
         self._require_held(end_offset)
-        checked = check_refill(batches, offset=offset, end_offset=end_offset)
+        checked = check_repair(batches, offset=offset, end_offset=end_offset)
         self._require_held(checked.end_offset)
-        refill = Refill(
+        repair = RangeRepair(
             self._segments, self.leader_epochs, self._files, config=self.config, now_ms=now_ms
         )
         try:
-            refill.plan(checked)
-            self._availability.require_room(refill.size_bytes)
+            repair.plan(checked)
+            self._availability.require_room(repair.size_bytes)
             self._flush_all()
             self.cleaner.abort(clean_offset_max=0)  # What comes may be superseded.
-            refill.run(self.directory)
-            refill.settle(checked)
+            repair.run(self.directory)
+            repair.settle(checked)
             self.producers.learn(checked.headers, now_ms=now_ms)
             self._flush_state.request_checkpoint()
             self._flush_all()
         except OSError as error:
-            self._availability.write_failed("refilling", error)
+            self._availability.write_failed("repairing", error)
 
     def begin_scrub(self, *, from_offset: int) -> SegmentScrub | None:
         """Return a walk through what is durable of the first segment at or above `from_offset`.
@@ -381,14 +383,16 @@ class PartitionLog:
         """Take appends while there is room beyond the reserve; `OSError` if the disk failed."""
         self._availability.look_for_room(self.config.max_message_bytes, reserve_bytes=reserve_bytes)
 
-    def apply_retention(self, *, high_watermark: int, now_ms: int, wanted: int = 0) -> Removal:
+    def apply_retention(
+        self, *, high_watermark: int, now_ms: int, wanted: int = 0
+    ) -> SegmentDeletion:
         """Take the oldest segments out of the log, and return what removes their files.
 
         And so many as are `wanted`. Only those below the last checkpoint go: that tells where the
         log had come to.
         """
         if self._availability.failure is not None or self.segment_count == 1:
-            return Removal(self._files.disk, self.directory, [])
+            return SegmentDeletion(self._files.disk, self.directory, [])
         count = self._segments.deletable_count(
             self.config,
             high_watermark=min(high_watermark, self._flush_state.checkpoint_base_offset),
@@ -400,7 +404,7 @@ class PartitionLog:
         if removed:
             self._move_start(max(self._log_start_offset, self._segments.base_offset))
             self._flush_state.request_checkpoint()
-        return Removal(self._files.disk, self.directory, removed)
+        return SegmentDeletion(self._files.disk, self.directory, removed)
 
     def delete_records(self, before_offset: int, *, high_watermark: int) -> None:
         """Make offsets below `before_offset` unreadable; durable after the next flush.
@@ -446,7 +450,7 @@ class PartitionLog:
             self.producers.truncate(self.log_end_offset)
             self._log_start_offset = min(self._log_start_offset, self.log_end_offset)
             self.high_watermark = min(self.high_watermark, self.log_end_offset)
-            remove_marks_above(self._files.disk, self.directory, self._log_start_offset)
+            remove_markers_above(self._files.disk, self.directory, self._log_start_offset)
             path = f"{self.directory}/{CHECKPOINT_NAME}"
             write_small_file(self._files.disk, path, self._make_checkpoint())
             self._segments.cut_files(removed)

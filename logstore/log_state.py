@@ -7,7 +7,7 @@ import msgspec
 
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.producer_state import ProducerStates
-from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_list import SegmentList
 
 
 class Appended(msgspec.Struct, frozen=True, gc=False):
@@ -23,12 +23,12 @@ class Appended(msgspec.Struct, frozen=True, gc=False):
 class LogState(msgspec.Struct, frozen=True):
     """What `logstore.recovery.recovery` hands over to a log; all of it is on disk."""
 
-    segments: Segments
+    segments: SegmentList
     log_start_offset: int
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     checkpoint_base_offset: int
-    """Segments below it are wholly on disk, and the checkpoint on disk says so."""
+    """SegmentList below it are wholly on disk, and the checkpoint on disk says so."""
     is_checkpoint_due: bool
     """Whether the checkpoint on disk does not say all that was found."""
     dir_sync_pending: bool

@@ -11,7 +11,7 @@ from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.compaction.cleaner_run import LogToClean
-from tidelog.logstore.retention.ingest_rate import growth_of
+from tidelog.logstore.retention.ingest_rate import ingest_rate_of
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.topic_usage import (
@@ -80,7 +80,7 @@ class TopicUsageHandler:
         with suppress(BrokerError):  # Damage, or a disk that failed: the rest can be told.
             oldest_ms = await self._offsets.time_at(partition, log.log_start_offset)
         now_ms = self._env.clock.now_ms()
-        growth = growth_of(log.facts(now_ms=now_ms), now_ms=now_ms)
+        rate = ingest_rate_of(log.summary(now_ms=now_ms), now_ms=now_ms)
         compaction = partition.config.compaction
         if compaction is not None and oldest_ms == 0:
             oldest_ms = None  # What compaction leaves of batches without records has no time.
@@ -92,8 +92,8 @@ class TopicUsageHandler:
             log.log_start_offset,
             partition.high_watermark,
             oldest_ms,
-            None if growth is None else growth.bytes_per_day,
-            None if growth is None else growth.offsets_per_day,
+            None if rate is None else rate.bytes_per_day,
+            None if rate is None else rate.offsets_per_day,
             None if compaction is None else LogToClean(log, compaction, now_ms=now_ms).dirty_ratio,
         )
 

@@ -17,7 +17,7 @@ from tidelog.broker.inspection.rows import Line, OffsetRange, bad, named_fields
 from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, read_frame, walk
 from tidelog.broker.inspection.small_files import SMALL_FILES, read_whole, small_file_line
 from tidelog.logstore.disk.disk import File, ReadableDisk
-from tidelog.logstore.segments.gap_scan import Good
+from tidelog.logstore.segments.gap_scan import ValidBatch
 from tidelog.logstore.segments.offset_index import FORMAT_VERSION as INDEX_VERSION
 from tidelog.logstore.segments.offset_index import SegmentIndex, version_of_index
 from tidelog.logstore.segments.segment_format import FORMAT_VERSION, SegmentHeader
@@ -66,7 +66,7 @@ def _dump_file(disk: ReadableDisk, path: str, options: DumpOptions) -> Iterator[
             yield from _SegmentDump(disk, path, file, options=options).lines()
     elif kind is FileKind.INDEX:
         yield from _index_lines(disk, path, options.wanted)
-    elif kind is FileKind.DELETION_MARK:
+    elif kind is FileKind.DELETION_MARKER:
         yield {"file": path, "type": kind.value, "log_start_offset": number_in(path)}
     else:
         yield _other_line(disk, path, kind)
@@ -136,7 +136,7 @@ class _SegmentDump:
             if self._options.with_records or content is not Content.RECORDS:
                 yield from self._content_lines(found, content)
 
-    def _content_lines(self, found: Good, content: Content) -> Iterator[Line]:
+    def _content_lines(self, found: ValidBatch, content: Content) -> Iterator[Line]:
         batch = self._file.read_at(found.position, found.header.size)
         try:
             yield from content_lines(

@@ -21,7 +21,7 @@ class FileKind(Enum):
 
     SEGMENT = "segment"
     INDEX = "index"
-    DELETION_MARK = "deletion_mark"
+    DELETION_MARKER = "deletion_marker"
     CHECKPOINT = "checkpoint"
     VOTE = "vote"
     SNAPSHOT = "snapshot"
@@ -58,7 +58,7 @@ _BY_NAME: Final = {
 _BY_NUMBER: Final = {
     LOG_SUFFIX: FileKind.SEGMENT,
     INDEX_SUFFIX: FileKind.INDEX,
-    DELETION_SUFFIX: FileKind.DELETION_MARK,
+    DELETION_SUFFIX: FileKind.DELETION_MARKER,
 }
 _STAGING: Final = (".tmp", ".cleaned")
 _STALE: Final = ".stale"

@@ -26,7 +26,7 @@ from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint
 from tidelog.logstore.damage import DamagedRanges
 from tidelog.logstore.disk.disk import ReadableDisk
 from tidelog.logstore.leader_epochs import LeaderEpochs
-from tidelog.logstore.segments.gap_scan import Good
+from tidelog.logstore.segments.gap_scan import ValidBatch
 from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
 from tidelog.logstore.segments.segment_format import SegmentHeader
 from tidelog.wire.batch.record_batch import BatchHeader
@@ -51,8 +51,8 @@ class LogCheck:
         self._segments = by_kind[FileKind.SEGMENT]
         self._indexes = frozenset(by_kind[FileKind.INDEX])
         self._paths = paths
-        marks = [number_in(path) for path in by_kind[FileKind.DELETION_MARK]]
-        self._start = max(marks, default=0)
+        markers = [number_in(path) for path in by_kind[FileKind.DELETION_MARKER]]
+        self._start = max(markers, default=0)
         self._checkpoint: LogCheckpoint | None = None
         self._checkpoint_problems = Problems()
         self._epochs = LeaderEpochs()
@@ -242,7 +242,7 @@ class LogCheck:
 
 
 def _check_content(
-    check: SegmentCheck, found: Good, content: Content, *, problems: Problems
+    check: SegmentCheck, found: ValidBatch, content: Content, *, problems: Problems
 ) -> None:
     batch = check.file.read_at(found.position, found.header.size)
     try:

@@ -13,7 +13,7 @@ from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, walk
 from tidelog.broker.inspection.small_files import read_whole
 from tidelog.logstore.checkpoint import LogCheckpoint
 from tidelog.logstore.disk.disk import File, ReadableDisk
-from tidelog.logstore.segments.gap_scan import Good
+from tidelog.logstore.segments.gap_scan import ValidBatch
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
@@ -46,7 +46,7 @@ class SegmentCheck:
         self._index = self._stored_index()
         self._kept_index = self._index_of_checkpoint()
 
-    def run(self) -> Iterator[Good | BadRange]:
+    def run(self) -> Iterator[ValidBatch | BadRange]:
         """Yield what `walk` yields."""
         point = None if self._checkpoint is None else self._checkpoint.recovery_position
         for found in walk(self.file, self._frame, self.base_offset):
@@ -96,7 +96,7 @@ class SegmentCheck:
             if problem is not None:
                 yield f"in its index, {problem}"
 
-    def _compare(self, found: Good) -> None:
+    def _compare(self, found: ValidBatch) -> None:
         for check in (self._index, self._kept_index):
             if check is not None:
                 check.batch(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tidelog.broker.inspection.rows import OFFSET_END
 from tidelog.logstore.disk.disk import File
-from tidelog.logstore.segments.gap_scan import Good, Hole, survey
+from tidelog.logstore.segments.gap_scan import Gap, ValidBatch, scan_for_gaps
 from tidelog.logstore.segments.segment_format import (
     SEGMENT_FOOTER_SIZE,
     SEGMENT_HEADER_SIZE,
@@ -83,7 +83,7 @@ def read_frame(file: File, name: str) -> SegmentFrame:
     return SegmentFrame(header, footer, size)
 
 
-def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[Good | BadRange]:
+def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[ValidBatch | BadRange]:
     """Yield all batches with right checksums that follow on each other, and what lies between.
 
     Raises:
@@ -91,10 +91,10 @@ def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[Good | B
     """
     footer = frame.footer
     end_offset = OFFSET_END if footer is None else footer.end_offset
-    for found in survey(
+    for found in scan_for_gaps(
         file, start=(base_offset, SEGMENT_HEADER_SIZE), end=(end_offset, frame.end_position)
     ):
-        if isinstance(found, Good):
+        if isinstance(found, ValidBatch):
             version = version_problem(found.header)
             yield found if version is None else _newer(found, version)
         elif found.position < found.end_position or found.end_offset != OFFSET_END:
@@ -116,27 +116,27 @@ def version_problem(header: BatchHeader) -> str | None:
     return None
 
 
-def _newer(found: Good, reason: str) -> BadRange:
+def _newer(found: ValidBatch, reason: str) -> BadRange:
     end_position = found.position + found.header.size
     return BadRange(found.position, end_position, found.offset, found.end_offset, reason)
 
 
-def _explained(file: File, hole: Hole, frame: SegmentFrame) -> BadRange:
-    is_open = hole.end_offset == OFFSET_END
+def _explained(file: File, gap: Gap, frame: SegmentFrame) -> BadRange:
+    is_open = gap.end_offset == OFFSET_END
     return BadRange(
-        hole.position,
-        hole.end_position,
-        hole.offset,
-        None if is_open else hole.end_offset,
-        _reason(file, hole, end=frame.end_position),
+        gap.position,
+        gap.end_position,
+        gap.offset,
+        None if is_open else gap.end_offset,
+        _reason(file, gap, end=frame.end_position),
     )
 
 
-def _reason(file: File, hole: Hole, *, end: int) -> str:  # noqa: PLR0911 - one for each thing
+def _reason(file: File, gap: Gap, *, end: int) -> str:  # noqa: PLR0911 - one for each thing
     """Return what is wrong where a batch should begin."""
-    position = hole.position
-    if position == hole.end_position:
-        return f"records are missing: offsets {hole.offset} to {hole.end_offset - 1}"
+    position = gap.position
+    if position == gap.end_position:
+        return f"records are missing: offsets {gap.offset} to {gap.end_offset - 1}"
     head = file.read_at(position, min(HEADER_SIZE, end - position))
     if not any(head):
         return "zeros where a batch should begin"
@@ -155,5 +155,5 @@ def _reason(file: File, hole: Hole, *, end: int) -> str:  # noqa: PLR0911 - one 
         return f"the payload of the batch at offset {header.base_offset} does not match its CRC-32C"
     return (
         f"the batch at offset {header.base_offset}, of leader epoch {header.leader_epoch}, does not"
-        f" follow on offset {hole.offset - 1}, of leader epoch {hole.leader_epoch}"
+        f" follow on offset {gap.offset - 1}, of leader epoch {gap.leader_epoch}"
     )

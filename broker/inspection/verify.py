@@ -57,7 +57,7 @@ def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Itera
                 yield _small_verdict(disk, path, kind)
             elif kind is FileKind.INDEX and number_in(path) not in segments:
                 yield _lonely_index_verdict(disk, path, is_whole=is_whole)
-            elif kind is FileKind.DELETION_MARK:
+            elif kind is FileKind.DELETION_MARKER:
                 yield Verdict(path, note=f"all below offset {number_in(path)} was deleted")
             elif kind in _NOTES:
                 yield Verdict(path, note=_NOTES[kind])

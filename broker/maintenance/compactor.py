@@ -136,9 +136,9 @@ class Compactor:
                 return False
         except RewriteFailedError as error:
             self._failed(partition, str(error))
-            hole = cleaning.hole
-            if hole is not None and cleaning.is_current and hole.end_offset > log.log_start_offset:
-                partition.damage_found(corrupt(hole.offset, hole.end_offset))
+            gap = cleaning.gap
+            if gap is not None and cleaning.is_current and gap.end_offset > log.log_start_offset:
+                partition.damage_found(corrupt(gap.offset, gap.end_offset))
                 self._flusher.request(partition)  # So that the next start knows of it.
             return False
         except OSError as error:

@@ -11,7 +11,7 @@ from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.logstore.retention.disk_retention import surplus_counts
-from tidelog.logstore.segments.segment_deletion import Removal
+from tidelog.logstore.segments.segment_deletion import SegmentDeletion
 from tidelog.wire.env.env import Env
 
 
@@ -47,7 +47,7 @@ class Retention:
             for partition in self.partitions.all()
             if not partition.is_held and _counts(partition)
         ]
-        logs = [partition.log.facts(now_ms=now_ms) for partition in counted]
+        logs = [partition.log.summary(now_ms=now_ms) for partition in counted]
         counts = surplus_counts(logs, bytes_max=bytes_max)
         self._wanted = {
             each.key: count for each, count in zip(counted, counts, strict=True) if count
@@ -63,7 +63,7 @@ class Retention:
         if removal:
             await self._remove(partition, removal)
 
-    async def _remove(self, partition: Partition, removal: Removal) -> None:
+    async def _remove(self, partition: Partition, removal: SegmentDeletion) -> None:
         log = partition.log
         try:
             async with self._flusher.removing(partition):

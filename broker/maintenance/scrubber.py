@@ -14,7 +14,7 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.logstore.segments.gap_scan import Hole
+from tidelog.logstore.segments.gap_scan import Gap
 from tidelog.logstore.segments.segment_scrub import SegmentScrub, is_checkpoint_spoiled
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, CorruptRecordError
@@ -125,12 +125,12 @@ class Scrubber:
     async def _scrub_segment(self, partition: Partition, scrub: SegmentScrub) -> None:
         per_step = self._bytes_per_s // _STEPS_PER_S
         step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
-        holes_seen = 0
+        gaps_seen = 0
         while not scrub.is_done:
             done = await self._env.offload(lambda: scrub.run(step_bytes))
-            for hole in scrub.holes[holes_seen:]:
-                await self._look_closer(partition, hole)
-            holes_seen = len(scrub.holes)
+            for gap in scrub.gaps[gaps_seen:]:
+                await self._look_closer(partition, gap)
+            gaps_seen = len(scrub.gaps)
             self._update(bytes_done=self.progress.bytes_done + done)
             await trio.sleep(done / self._bytes_per_s)
         is_open = self._partitions.replica(*partition.key) is partition
@@ -139,11 +139,11 @@ class Scrubber:
             if scrub.mend():
                 await self._env.offload(scrub.sync)
 
-    async def _look_closer(self, partition: Partition, hole: Hole) -> None:
+    async def _look_closer(self, partition: Partition, gap: Gap) -> None:
         """Read as a consumer would, who takes note of damage; the log may be another one by now."""
         log = partition.log
-        offset = max(hole.offset, log.log_start_offset)
-        if any(each.offset <= offset and hole.end_offset <= each.end_offset for each in log.damage):
+        offset = max(gap.offset, log.log_start_offset)
+        if any(each.offset <= offset and gap.end_offset <= each.end_offset for each in log.damage):
             return
         try:
             part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)

@@ -19,8 +19,8 @@ from tidelog.coordinator.metadata.catalog import Catalog, Topic
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk
 from tidelog.logstore.log import PartitionLog
-from tidelog.logstore.recovery.log_presence import Remains, remains_of
-from tidelog.logstore.recovery.log_reset import restart_log
+from tidelog.logstore.recovery.log_presence import LogPresence, presence_of
+from tidelog.logstore.recovery.log_reset import truncate_fully
 from tidelog.logstore.recovery.recovery import RecoveryReport, open_log
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment_format import SegmentHeader
@@ -252,7 +252,9 @@ class Partitions:
             owner = SegmentHeader(partition.topic_id, partition.number, 0)
             now_ms = self._env.clock.now_ms()
             try:
-                return restart_log(partition.log, offset, owner, files=self._files, now_ms=now_ms)
+                return truncate_fully(
+                    partition.log, offset, owner, files=self._files, now_ms=now_ms
+                )
             except OSError as error:
                 raise LogOfflineError(f"the log could not be begun anew: {error}") from error
 
@@ -349,10 +351,10 @@ class Partitions:
 
     def _look_at(self, topic: Topic, number: int) -> ReplicaInDoubt | None:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
-        remains = remains_of(self.disk, path)
-        if remains is Remains.PROVEN:
+        presence = presence_of(self.disk, path)
+        if presence is LogPresence.INTACT:
             return None
-        return ReplicaInDoubt(topic.topic_id, number, remains is Remains.NOTHING)
+        return ReplicaInDoubt(topic.topic_id, number, presence is LogPresence.MISSING)
 
     def _settle_left_overs(self, catalog: Catalog) -> None:
         for name, topic_id in self._directory.stored_topics():

@@ -10,7 +10,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.surroundings import Surroundings
 from tidelog.broker.requests.response import Replier
 from tidelog.isr.leader import PartitionLeader
-from tidelog.logstore.replica_repair import check_refill
+from tidelog.logstore.range_repair import check_repair
 from tidelog.wire.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
 from tidelog.wire.messages.replication import (
     FollowedPartition,
@@ -81,7 +81,7 @@ class ReplicaReader:
             while remaining > 0 and log.log_start_offset <= offset < log.log_end_offset:
                 data = await self._load(partition, offset, log.log_end_offset, bytes_max=remaining)
                 # What is read ends before damage: whoever begins with it hears of it.
-                offset = check_refill(
+                offset = check_repair(
                     memoryview(data), offset=offset, end_offset=offset + 1
                 ).end_offset
                 remaining -= len(data)

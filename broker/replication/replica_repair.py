@@ -14,7 +14,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.surroundings import Surroundings
 from tidelog.isr.follower import PartitionFollower
 from tidelog.logstore.log import LogStatus
-from tidelog.logstore.replica_repair import check_refill
+from tidelog.logstore.range_repair import check_repair
 from tidelog.wire.errors import (
     BrokerError,
     BrokerNotReadyError,
@@ -79,7 +79,7 @@ class Refiller:
                     await trio.sleep(_AGAIN_S)
 
     async def _mend(self, partition: Partition) -> bool:
-        """Refill one replica as far as possible; return whether nothing is left to be done."""
+        """Repair one replica as far as possible; return whether nothing is left to be done."""
         if not self._surroundings.is_open(partition) or not partition.log.damage:
             self._damaged.pop(partition, None)
             return True
@@ -139,7 +139,7 @@ class Refiller:
     async def _refill_piece(
         self, connection: RpcConnection, partition: Partition, follower: PartitionFollower
     ) -> None:
-        """Refill as much of the lowest damage as comes in one answer.
+        """Repair as much of the lowest damage as comes in one answer.
 
         Raises:
             TidelogError: The leader cannot say what was there, or the disk does not keep it.
@@ -164,7 +164,7 @@ class Refiller:
             log.delete_records(start, high_watermark=log.log_end_offset)
             self._surroundings.flusher.request(partition)
             return
-        checked = check_refill(batches, offset=offset, end_offset=offset + 1)
+        checked = check_repair(batches, offset=offset, end_offset=offset + 1)
         try:
             await self._put(partition, offset, min(end_offset, checked.end_offset), batches=batches)
         except InvalidBatchError:
@@ -207,7 +207,7 @@ class Refiller:
         async with surroundings.flusher.hold(partition):
             try:
                 await surroundings.env.offload(
-                    lambda: log.refill(offset, end_offset, batches, now_ms=now_ms)
+                    lambda: log.repair_range(offset, end_offset, batches, now_ms=now_ms)
                 )
             except BrokerError as error:
                 failure = error

@@ -24,7 +24,7 @@ from tidelog.logstore.checkpoint import DamagedFileError, read_small_file, write
 from tidelog.logstore.config import LogConfig, MiB
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS, Disk
 from tidelog.logstore.log import PartitionLog
-from tidelog.logstore.recovery.log_reset import begin_log, restart_log
+from tidelog.logstore.recovery.log_reset import create_empty_log, truncate_fully
 from tidelog.logstore.recovery.recovery import RecoveryReport, open_log
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment_format import SegmentHeader
@@ -155,7 +155,7 @@ class RaftStorage:
             self._log.truncate(index, may_drop_damage=True)
             self._log.close()
             self._is_log_closed = True
-        self._log = begin_log(
+        self._log = create_empty_log(
             self._directory, index, OWNER, files=self._files, config=CONFIG, now_ms=now_ms
         )
         self._is_log_closed = False
@@ -252,7 +252,7 @@ def open_raft_storage(
         )
     if not _follows(log, snapshot.meta):
         # A crash came between a snapshot of the leader's and the new log (canonical/raft #199).
-        log = restart_log(log, index, OWNER, files=files, now_ms=now_ms)
+        log = truncate_fully(log, index, OWNER, files=files, now_ms=now_ms)
     try:
         entries = list(_read_entries(log, index))
     except CorruptRecordError as error:

@@ -35,7 +35,7 @@ from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.producer_state import ProducerStates
-from tidelog.logstore.segments.gap_scan import Hole, survey
+from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 
@@ -129,7 +129,7 @@ class CleanerRun:
         self.end_offset = self._to_clean.clean_offset
         """How far the log is clean when all is done."""
         self.is_done = False
-        self.hole: Hole | None = None
+        self.gap: Gap | None = None
         """The damage that ended it."""
         self.read_bytes = self.written_bytes = 0
 
@@ -219,9 +219,11 @@ class CleanerRun:
         file = self._disk.open(segment.path)
         try:
             end = (segment.end_offset, segment.end_position)
-            for found in survey(file, start=start, end=end, leader_epochs=self._leader_epochs):
-                if isinstance(found, Hole):
-                    self.hole = found
+            for found in scan_for_gaps(
+                file, start=start, end=end, leader_epochs=self._leader_epochs
+            ):
+                if isinstance(found, Gap):
+                    self.gap = found
                     raise RewriteFailedError(f"{segment.path} is damaged at offset {found.offset}")
                 self.read_bytes += found.header.size
                 if found.end_offset > keys.end_offset:
@@ -236,7 +238,7 @@ class CleanerRun:
             try:
                 yield rewrite.run(1)
             except RewriteFailedError:
-                self.hole = rewrite.hole
+                self.gap = rewrite.gap
                 raise
         self.read_bytes += sum(each.size_bytes for each in group)
         self.written_bytes += rewrite.footer.end_position

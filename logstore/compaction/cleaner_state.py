@@ -14,7 +14,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.logstore.flush import FlushState
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment import Segment
-from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_list import SegmentList
 
 
 @final
@@ -29,7 +29,7 @@ class CleanerState:
         self,
         directory: str,
         files: FileCache,
-        segments: Segments,
+        segments: SegmentList,
         *,
         flush_state: FlushState,
         clean_offset: int,

@@ -15,7 +15,7 @@ from tidelog.logstore.compaction.batch_cleaner import BatchCleaner, CleaningRule
 from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, KiB, MiB
 from tidelog.logstore.disk.disk import Disk, File
 from tidelog.logstore.leader_epochs import LeaderEpochs
-from tidelog.logstore.segments.gap_scan import Hole, survey
+from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import (
@@ -77,7 +77,7 @@ class SegmentRewrite:
         self.is_done = False
         self.has_changed = False
         """Whether what is written is anything else than what is there."""
-        self.hole: Hole | None = None
+        self.gap: Gap | None = None
         """The damage that ended it."""
 
     def run(self, cost_bytes: int) -> int:
@@ -141,14 +141,14 @@ class SegmentRewrite:
         path, base_offset, end = source
         old = self._disk.open(path)
         try:
-            for found in survey(
+            for found in scan_for_gaps(
                 old,
                 start=(base_offset, SEGMENT_HEADER_SIZE),
                 end=end,
                 leader_epochs=self._plan.leader_epochs,
             ):
-                if isinstance(found, Hole):
-                    self.hole = found
+                if isinstance(found, Gap):
+                    self.gap = found
                     raise RewriteFailedError(f"{path} is damaged at offset {found.offset}")
                 batch = old.read_at(found.position, found.header.size)
                 self._old_crc = crc32c(batch, self._old_crc)

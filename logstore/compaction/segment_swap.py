@@ -12,7 +12,7 @@ from tidelog.logstore.compaction.segment_rewrite import SegmentRewrite
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment import Segment
-from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_list import SegmentList
 
 
 @final
@@ -26,7 +26,7 @@ class SegmentSwap:
         self,
         files: FileCache,
         directory: str,
-        segments: Segments,
+        segments: SegmentList,
         *,
         rewrite: SegmentRewrite,
         config: LogConfig,

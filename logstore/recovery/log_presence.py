@@ -19,18 +19,18 @@ from tidelog.logstore.segments.segment import LOG_SUFFIX, base_offset_of
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, parse_segment_header
 
 
-class Remains(Enum):
+class LogPresence(Enum):
     """How much of a log is left; what it has lost behind its last checkpoint nobody can tell."""
 
-    PROVEN = "proven"
+    INTACT = "intact"
     """Its checkpoint tells how far it went at least; what is missing below will be damage."""
-    DOUBTFUL = "doubtful"
+    PARTIAL = "partial"
     """Some is there, but not what tells where it ended."""
-    NOTHING = "nothing"
+    MISSING = "missing"
     """No segment is there that has so much as a beginning, or a whole batch."""
 
 
-def remains_of(disk: Disk, directory: str) -> Remains:
+def presence_of(disk: Disk, directory: str) -> LogPresence:
     """Return what is left in `directory` of a log that once had a checkpoint; blocks.
 
     The segment that a checkpoint names as the active one was on the disk as far as that says.
@@ -52,9 +52,9 @@ def remains_of(disk: Disk, directory: str) -> Remains:
     if known is not None and known.recovery_base_offset in segments:
         size, _ = _look_into(disk, segments[known.recovery_base_offset])
         if size >= known.recovery_position:
-            return Remains.PROVEN
+            return LogPresence.INTACT
     has_beginning = any(_look_into(disk, path)[1] for path in segments.values())
-    return Remains.DOUBTFUL if has_beginning else Remains.NOTHING
+    return LogPresence.PARTIAL if has_beginning else LogPresence.MISSING
 
 
 def _look_into(disk: Disk, path: str) -> tuple[int, bool]:

@@ -15,7 +15,7 @@ from tidelog.logstore.segments.segment_deletion import DELETION_SUFFIX
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 
 
-def restart_log(
+def truncate_fully(
     log: PartitionLog, offset: int, owner: SegmentHeader, *, files: FileCache, now_ms: int
 ) -> PartitionLog:
     """Remove every record of `log`, durably, and return the log that begins and ends at `offset`.
@@ -30,10 +30,12 @@ def restart_log(
     # First the end: a checkpoint that begins in the middle of what is there proves nothing of it.
     log.truncate(offset, may_drop_damage=True)
     log.close()
-    return begin_log(log.directory, offset, owner, files=files, config=log.config, now_ms=now_ms)
+    return create_empty_log(
+        log.directory, offset, owner, files=files, config=log.config, now_ms=now_ms
+    )
 
 
-def begin_log(
+def create_empty_log(
     directory: str,
     offset: int,
     owner: SegmentHeader,
@@ -74,5 +76,5 @@ def _empty_at(offset: int, config: LogConfig) -> LogCheckpoint:
         producers=[],
         damage=[],
         high_watermark=offset,
-        marks_deletions=True,
+        has_deletion_markers=True,
     )

@@ -31,13 +31,13 @@ from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, base_offset_of
-from tidelog.logstore.segments.segment_deletion import deletion_marks
+from tidelog.logstore.segments.segment_deletion import deletion_markers
 from tidelog.logstore.segments.segment_format import (
     SEGMENT_HEADER_SIZE,
     SegmentFooter,
     SegmentHeader,
 )
-from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.logstore.segments.segment_scan import Evidence, SegmentScan
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import DataDirectoryError
@@ -147,7 +147,7 @@ class _Recovery:
         if self._has_changed:
             self._disk.sync_directory(self._directory)
         self.report.damage = list(self._damage)
-        segments = Segments(
+        segments = SegmentList(
             self._owner,
             self._directory,
             self._files,
@@ -213,7 +213,7 @@ class _Recovery:
         """
         known = self._known
         end = known.recovery_base_offset
-        marks = deletion_marks(self._disk, self._directory)
+        marks = deletion_markers(self._disk, self._directory)
         if marks:
             self._has_changed = True  # The next checkpoint makes them needless.
         deleted_to = max(marks, default=0)
@@ -221,7 +221,7 @@ class _Recovery:
             start = end = bases[0] if bases else 0
             if self._is_doubtful and deleted_to < start:
                 start = 0
-        elif known.marks_deletions:
+        elif known.has_deletion_markers:
             start = max(known.log_start_offset, deleted_to if deleted_to <= end else 0)
         else:
             active = max(end, known.log_start_offset)

@@ -6,10 +6,10 @@ Pure: no clock, no I/O.
 import heapq
 from collections.abc import Sequence
 
-from tidelog.logstore.retention.retention import LogFacts
+from tidelog.logstore.retention.retention import LogSummary
 
 
-def surplus_counts(logs: Sequence[LogFacts], *, bytes_max: int) -> list[int]:
+def surplus_counts(logs: Sequence[LogSummary], *, bytes_max: int) -> list[int]:
     """Return of each log how many of its oldest sealed segments go, in the order given.
 
     Of all logs together the oldest ones, by their newest records, until no more than `bytes_max`

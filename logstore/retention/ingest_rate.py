@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.logstore.retention.retention import LogFacts
+from tidelog.logstore.retention.retention import LogSummary
 
 _DAY_MS: Final = 24 * 3600 * 1000
 WINDOW_MS: Final = 7 * _DAY_MS
@@ -16,14 +16,14 @@ SHORTEST_MS: Final = 60_000
 """What came in within less time says nothing of a day."""
 
 
-class Growth(msgspec.Struct, frozen=True, gc=False):
+class IngestRate(msgspec.Struct, frozen=True, gc=False):
     """What comes into a log on a day, if it goes on as it did."""
 
     bytes_per_day: int
     offsets_per_day: int
 
 
-def growth_of(log: LogFacts, *, now_ms: int) -> Growth | None:
+def ingest_rate_of(log: LogSummary, *, now_ms: int) -> IngestRate | None:
     """Return how fast a log grows.
 
     What came in behind the first segment that was sealed within `WINDOW_MS`, by the time since
@@ -54,4 +54,4 @@ def growth_of(log: LogFacts, *, now_ms: int) -> Growth | None:
     if since_ms is None or now_ms - since_ms < SHORTEST_MS:
         return None
     days = (now_ms - since_ms) / _DAY_MS
-    return Growth(round(size_bytes / days), round((active.end_offset - from_offset) / days))
+    return IngestRate(round(size_bytes / days), round((active.end_offset - from_offset) / days))

@@ -12,7 +12,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.wire.errors import OffsetOutOfRangeError
 
 
-class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
+class SegmentInfo(msgspec.Struct, frozen=True, gc=False):
     """What retention needs to know of one sealed segment."""
 
     size_bytes: int
@@ -25,7 +25,7 @@ class SegmentFacts(msgspec.Struct, frozen=True, gc=False):
     """When it was sealed, by the broker's clock; Unix milliseconds."""
 
 
-class ActiveFacts(msgspec.Struct, frozen=True, gc=False):
+class ActiveSegmentInfo(msgspec.Struct, frozen=True, gc=False):
     """What is known of the segment that grows."""
 
     base_offset: int
@@ -35,12 +35,12 @@ class ActiveFacts(msgspec.Struct, frozen=True, gc=False):
     """When it got its first record, by the broker's clock; `None` when it is empty."""
 
 
-class LogFacts(msgspec.Struct, frozen=True):
+class LogSummary(msgspec.Struct, frozen=True):
     """What is known of all segments of a log."""
 
-    sealed: list[SegmentFacts]
+    sealed: list[SegmentInfo]
     """Oldest first."""
-    active: ActiveFacts
+    active: ActiveSegmentInfo
 
     @property
     def size_bytes(self) -> int:
@@ -49,7 +49,7 @@ class LogFacts(msgspec.Struct, frozen=True):
 
 
 def deletable_count(
-    sealed: Sequence[SegmentFacts],
+    sealed: Sequence[SegmentInfo],
     *,
     config: LogConfig,
     active_bytes: int,
@@ -82,7 +82,7 @@ def deletable_count(
     return count
 
 
-def committed_count(sealed: Sequence[SegmentFacts], wanted: int, *, high_watermark: int) -> int:
+def committed_count(sealed: Sequence[SegmentInfo], wanted: int, *, high_watermark: int) -> int:
     """Return how many of the oldest `wanted` sealed segments may go at all."""
     committed = (segment.end_offset <= high_watermark for segment in sealed[:wanted])
     return sum(takewhile(bool, committed))

@@ -15,7 +15,7 @@ from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
 from tidelog.wire.batch.record_batch import BatchHeader
 
 
-class Good(msgspec.Struct, frozen=True, gc=False):
+class ValidBatch(msgspec.Struct, frozen=True, gc=False):
     """A batch whose checksums are right, where it belongs."""
 
     position: int
@@ -32,7 +32,7 @@ class Good(msgspec.Struct, frozen=True, gc=False):
         return self.header.next_offset
 
 
-class Hole(msgspec.Struct, frozen=True, gc=False):
+class Gap(msgspec.Struct, frozen=True, gc=False):
     """Offsets without a good batch, and the bytes where their batches should be."""
 
     offset: int
@@ -46,7 +46,7 @@ class Hole(msgspec.Struct, frozen=True, gc=False):
     """The good batch behind it, `None` when there is none in this segment."""
 
 
-def survey(
+def scan_for_gaps(
     file: File,
     *,
     start: tuple[int, int],
@@ -54,10 +54,10 @@ def survey(
     damage: DamagedRanges | None = None,
     leader_epochs: LeaderEpochs | None = None,
     chunk_bytes: int = 1 << 20,
-) -> Iterator[Good | Hole]:
+) -> Iterator[ValidBatch | Gap]:
     """Yield all that is from `start` to `end`, pairs of an offset and its position, in order.
 
-    Whatever offsets have no good batch are in a hole, be there bytes for them or not; and bytes
+    Whatever offsets have no good batch are in a gap, be there bytes for them or not; and bytes
     without a good batch are, be there offsets for them or not. A batch that touches known `damage`
     is not good, nor is one of another epoch than `leader_epochs` say. Reads and checks payloads;
     may block.
@@ -79,23 +79,23 @@ def survey(
 
     while position < end_position:
         header = window.valid_header(position)
-        hole_position = position
+        gap_position = position
         if header is None or not fits(header):
             behind = window.find_behind(position, accepts=fits)
             if behind is None:
                 break
             position, header = behind
-        if header.base_offset > last.next_offset or position > hole_position:
-            yield Hole(
+        if header.base_offset > last.next_offset or position > gap_position:
+            yield Gap(
                 last.next_offset,
                 header.base_offset,
-                hole_position,
+                gap_position,
                 position,
                 last.leader_epoch,
                 header,
             )
-        yield Good(position, header)
+        yield ValidBatch(position, header)
         last = Predecessor(header.next_offset, header.leader_epoch, header.durable_position)
         position += header.size
     if last.next_offset < end_offset or position < end_position:
-        yield Hole(last.next_offset, end_offset, position, end_position, last.leader_epoch, None)
+        yield Gap(last.next_offset, end_offset, position, end_position, last.leader_epoch, None)

@@ -1,7 +1,7 @@
 """Removing the oldest segments so that nobody takes them for lost.
 
 The checkpoint tells where a log begins, but a full disk has no room for a new one before files go.
-So first a *deletion mark* is made, an entry of the directory whose name is the offset below which
+So first a *deletion marker* is made, an entry of the directory whose name is the offset below which
 all was deleted: `00000000000000345000.deleted`. The index of a segment that goes is renamed to it,
 which needs no room. It counts until a checkpoint says the same.
 """
@@ -17,7 +17,7 @@ DELETION_SUFFIX: Final = ".deleted"
 
 
 @final
-class Removal:
+class SegmentDeletion:
     """The files of segments that are not part of their log any more; touches nothing else."""
 
     def __init__(self, disk: Disk, directory: str, segments: Sequence[Segment]) -> None:
@@ -42,29 +42,29 @@ class Removal:
             OSError: The disk failed; some may still be there, and the next start removes them.
         """
         if self._segments:
-            self._mark()
+            self._write_marker()
             self._disk.sync_directory(self._directory)
         for segment in self._segments:
             segment.remove_files()
 
-    def _mark(self) -> None:
-        mark = f"{self._directory}/{self.end_offset:020d}{DELETION_SUFFIX}"
-        marks = deletion_marks(self._disk, self._directory)
+    def _write_marker(self) -> None:
+        marker = f"{self._directory}/{self.end_offset:020d}{DELETION_SUFFIX}"
+        markers = deletion_markers(self._disk, self._directory)
         indexes = [segment.index_path for segment in self._segments]
-        for source in (*marks.values(), *indexes):
+        for source in (*markers.values(), *indexes):
             with suppress(FileNotFoundError):  # A checkpoint may have just made it needless.
-                self._disk.rename(source, mark)
+                self._disk.rename(source, marker)
                 return
         try:
-            self._disk.open(mark, create=True).close()
+            self._disk.open(marker, create=True).close()
         except OSError as error:
             if error.errno not in PASSING_ERRNOS:
                 raise
-            self._disk.rename(self._segments[-1].path, mark)
+            self._disk.rename(self._segments[-1].path, marker)
 
 
-def deletion_marks(disk: Disk, directory: str) -> dict[int, str]:
-    """Return the paths of all marks, by the offsets that they name."""
+def deletion_markers(disk: Disk, directory: str) -> dict[int, str]:
+    """Return the paths of all markers, by the offsets that they name."""
     return {
         offset: f"{directory}/{name}"
         for name in disk.list_directory(directory)
@@ -72,20 +72,20 @@ def deletion_marks(disk: Disk, directory: str) -> dict[int, str]:
     }
 
 
-def remove_needless_marks(disk: Disk, directory: str, log_start_offset: int) -> None:
-    """Remove marks that the checkpoint on the disk makes needless; one that stays is no harm."""
+def remove_obsolete_markers(disk: Disk, directory: str, log_start_offset: int) -> None:
+    """Remove markers that the checkpoint on the disk makes needless; one that stays is no harm."""
     with suppress(OSError):
-        for offset, path in deletion_marks(disk, directory).items():
+        for offset, path in deletion_markers(disk, directory).items():
             if offset <= log_start_offset:
                 disk.remove(path)
 
 
-def remove_marks_above(disk: Disk, directory: str, log_start_offset: int) -> None:
-    """Remove marks that would be wrong of a log that begins earlier from now on.
+def remove_markers_above(disk: Disk, directory: str, log_start_offset: int) -> None:
+    """Remove markers that would be wrong of a log that begins earlier from now on.
 
     Raises:
         OSError: The disk failed.
     """
-    for offset, path in deletion_marks(disk, directory).items():
+    for offset, path in deletion_markers(disk, directory).items():
         if offset > log_start_offset:
             disk.remove(path)

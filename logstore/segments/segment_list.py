@@ -11,9 +11,9 @@ from tidelog.logstore.disk.disk import File
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.retention.retention import (
-    ActiveFacts,
-    LogFacts,
-    SegmentFacts,
+    ActiveSegmentInfo,
+    LogSummary,
+    SegmentInfo,
     committed_count,
     deletable_count,
 )
@@ -30,8 +30,8 @@ RELATIVE_OFFSET_MAX = (1 << 32) - 1
 
 
 @final
-class Segments:
-    """Segments without overlap; the last one is active.
+class SegmentList:
+    """SegmentList without overlap; the last one is active.
 
     Invariant: base offsets grow strictly; all but the last are sealed; what lies between the end
     of one and the base of the next is in `damage`.
@@ -325,14 +325,14 @@ class Segments:
                 )
         return None
 
-    def facts(self, *, now_ms: int) -> list[SegmentFacts]:
+    def sealed_info(self, *, now_ms: int) -> list[SegmentInfo]:
         """Return what retention needs to know of the sealed ones, oldest first."""
         known_ms = [
             min(segment.max_timestamp_ms, segment.sealed_at_ms or now_ms)
             for segment in self._segments
         ]
         return [
-            SegmentFacts(
+            SegmentInfo(
                 segment.size_bytes, segment.end_offset, newest_ms, segment.sealed_at_ms or 0
             )
             for segment, newest_ms in zip(
@@ -353,7 +353,7 @@ class Segments:
 
         Never one that reaches above the high watermark, or the active one.
         """
-        sealed = self.facts(now_ms=now_ms)
+        sealed = self.sealed_info(now_ms=now_ms)
         by_settings = deletable_count(
             sealed,
             config=config,
@@ -364,12 +364,12 @@ class Segments:
         )
         return max(by_settings, committed_count(sealed, wanted, high_watermark=high_watermark))
 
-    def all_facts(self, *, now_ms: int) -> LogFacts:
+    def summary(self, *, now_ms: int) -> LogSummary:
         """Return what is known of all of them."""
         active = self.active
-        return LogFacts(
-            self.facts(now_ms=now_ms),
-            ActiveFacts(
+        return LogSummary(
+            self.sealed_info(now_ms=now_ms),
+            ActiveSegmentInfo(
                 active.base_offset, active.end_offset, active.size_bytes, active.first_append_ms
             ),
         )
@@ -417,7 +417,7 @@ class Segments:
             producers=producers.snapshot(),
             damage=list(self.damage),
             high_watermark=high_watermark,
-            marks_deletions=True,
+            has_deletion_markers=True,
             clean_offset=clean_offset,
         )
 

@@ -1,7 +1,7 @@
 """Reading all that is durable of a log again, to find what has rotted before somebody needs it.
 
 What is found bad around the batches of a segment (header, footer, index) is nowhere needed but in
-its place, and is known: it is written anew. Holes between batches are for readers to look at, who
+its place, and is known: it is written anew. Gaps between batches are for readers to look at, who
 say what is damaged.
 """
 
@@ -17,7 +17,7 @@ from tidelog.logstore.checkpoint import (
 from tidelog.logstore.config import KiB
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.leader_epochs import LeaderEpochs
-from tidelog.logstore.segments.gap_scan import Hole, survey
+from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import (
@@ -62,7 +62,7 @@ class SegmentScrub:
         self._walk = self._steps()
         self.base_offset = segment.base_offset
         self.is_done = False
-        self.holes: list[Hole] = []
+        self.gaps: list[Gap] = []
         """Where batches are missing or damaged, as far as it has come."""
         self.spoiled: list[str] = []
         """What was bad besides batches: `header`, `footer`, `index`."""
@@ -120,14 +120,14 @@ class SegmentScrub:
         is_warm = self._footer is None or file.is_cached(0, end_position)
         if file.read_at(0, SEGMENT_HEADER_SIZE) != self._header.to_bytes():
             self.spoiled.append("header")
-        for found in survey(
+        for found in scan_for_gaps(
             file,
             start=(self._segment.base_offset, SEGMENT_HEADER_SIZE),
             end=self._end,
             leader_epochs=self._leader_epochs,
         ):
-            if isinstance(found, Hole):
-                self.holes.append(found)
+            if isinstance(found, Gap):
+                self.gaps.append(found)
                 yield found.end_position - found.position
             else:
                 yield max(found.header.size, _BATCH_COST_BYTES)

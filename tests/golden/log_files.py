@@ -88,7 +88,7 @@ CHECKPOINT_CONTENT = (
     "producers",
     "damage",
     "high_watermark",
-    "marks_deletions",
+    "has_deletion_markers",
     "clean_offset",
 )
 

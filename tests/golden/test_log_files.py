@@ -115,7 +115,7 @@ def test_the_checkpoint_is_read_as_it_was_written() -> None:
         producers=[ProducerState(42, 3, NOW_MS, window)],
         damage=[],
         high_watermark=1000,
-        marks_deletions=True,
+        has_deletion_markers=True,
     )
 
 

@@ -27,7 +27,7 @@ def test_what_was_written_then_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "has_high_watermark", "marks_deletions"),
+    ("form", "has_high_watermark", "has_deletion_markers"),
     [
         ("of_ten_fields", False, False),
         ("of_eleven_fields", True, False),
@@ -36,18 +36,18 @@ def test_what_was_written_then_is_read(name: str) -> None:
     ],
 )
 def test_a_checkpoint_of_an_earlier_form_is_read_and_what_it_lacks_means_what_was_meant(
-    form: str, has_high_watermark: bool, marks_deletions: bool
+    form: str, has_high_watermark: bool, has_deletion_markers: bool
 ) -> None:
     now = checkpoint("checkpoint_v1.bin")
 
     then = checkpoint(f"checkpoint_v1_{form}.bin")
 
     assert then.high_watermark == (now.high_watermark if has_high_watermark else 0)
-    assert then.marks_deletions == marks_deletions
+    assert then.has_deletion_markers == has_deletion_markers
     assert then.clean_offset == 0
     assert then.producers == now.producers
-    assert replace(then, high_watermark=0, marks_deletions=False) == replace(
-        now, high_watermark=0, marks_deletions=False
+    assert replace(then, high_watermark=0, has_deletion_markers=False) == replace(
+        now, high_watermark=0, has_deletion_markers=False
     )
 
 

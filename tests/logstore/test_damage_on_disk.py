@@ -262,7 +262,7 @@ def test_missing_first_segments_are_what_retention_removed_for_a_version_that_le
     before.disk.remove(before.path(bases[0]))
     checkpoint = read_small_file(before.disk, CHECKPOINT, LogCheckpoint)
     assert checkpoint is not None
-    older = msgspec.structs.replace(checkpoint, marks_deletions=False)
+    older = msgspec.structs.replace(checkpoint, has_deletion_markers=False)
     write_small_file(before.disk, CHECKPOINT, older)
 
     opened = before.kill()

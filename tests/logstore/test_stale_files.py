@@ -7,7 +7,7 @@ have written there is damage like any other.
 import pytest
 
 from tests.logstore.logs import Opened, new_log, numbered, read_all, reopen
-from tests.logstore.refilling import check_whole, note_all_damage, refill_all
+from tests.logstore.repairing import check_whole, note_all_damage, repair_all
 from tests.simulation.machine.disk_damage import durable_state
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 
@@ -69,7 +69,7 @@ def test_reading_all_again_finds_them(size: int) -> None:
     from_offset = 0
     while (scrub := opened.log.begin_scrub(from_offset=from_offset)) is not None:
         scrub.run(FOR_EVER)
-        known |= {offset for hole in scrub.holes for offset in range(hole.offset, hole.end_offset)}
+        known |= {offset for gap in scrub.gaps for offset in range(gap.offset, gap.end_offset)}
         from_offset = scrub.base_offset + 1
 
     good = {offset for offset, value in read_all(opened.log).items() if value.endswith(b"right")}
@@ -81,7 +81,7 @@ def test_they_are_mended_with_what_another_replica_has(size: int) -> None:
     opened, source = stale(size), leader()
 
     note_all_damage(opened.log)
-    refill_all(opened.log, source.log)
+    repair_all(opened.log, source.log)
 
     check_whole(opened, source)
 
@@ -94,5 +94,5 @@ def test_where_an_epoch_begins_is_no_damage() -> None:
     scrub = again.log.begin_scrub(from_offset=0)
     assert scrub is not None
     scrub.run(FOR_EVER)
-    assert not scrub.holes
+    assert not scrub.gaps
     assert opened.disk.durable_bytes(opened.path())[:SEGMENT_HEADER_SIZE]

@@ -101,8 +101,8 @@ USAGE = (
                         log_start_offset=10,
                         high_watermark=1019,
                         oldest_ms=1_700_000_000_000,
-                        growth_bytes_per_day=1 << 28,
-                        growth_offsets_per_day=500,
+                        ingest_bytes_per_day=1 << 28,
+                        ingest_offsets_per_day=500,
                         dirty_ratio=0.25,
                     )
                 ],

@@ -31,9 +31,9 @@ class PartitionUsage(msgspec.Struct, frozen=True, array_like=True):
     """Consumers read below it (exclusive end)."""
     oldest_ms: int | None
     """Timestamp of the oldest readable record; `None` when there is none, or it cannot be read."""
-    growth_bytes_per_day: int | None
+    ingest_bytes_per_day: int | None
     """What came in of late, by when segments were sealed; `None` when that is too short ago."""
-    growth_offsets_per_day: int | None
+    ingest_offsets_per_day: int | None
     """The same in offsets, of which each record takes one."""
     dirty_ratio: float | None = None
     """How much of what can be compacted is not, from 0 to 1; `None` for what is not compacted."""

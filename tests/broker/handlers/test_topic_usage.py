@@ -31,10 +31,10 @@ async def test_a_log_that_grows_says_how_fast_and_how_old_it_is(mock_clock: Mock
     assert partition.segment_count > 1
     assert partition.size_bytes > 6 * 2000
     assert partition.oldest_ms == START_MS + 1
-    assert partition.growth_bytes_per_day is not None
-    assert partition.growth_bytes_per_day > 1000 * 2000
-    assert partition.growth_offsets_per_day is not None
-    assert partition.growth_offsets_per_day > 1000
+    assert partition.ingest_bytes_per_day is not None
+    assert partition.ingest_bytes_per_day > 1000 * 2000
+    assert partition.ingest_offsets_per_day is not None
+    assert partition.ingest_offsets_per_day > 1000
 
 
 def test_every_broker_knows_it_of_all_leaders_and_leaves_out_who_does_not_answer() -> None:

@@ -117,8 +117,8 @@ def test_all_kinds_of_other_files_are_shown() -> None:
     found = lines(opened.disk)
 
     shown = {line["type"] for line in found}
-    assert shown >= {"deletion_mark", "staging_file", "unknown"}
-    assert of_type(found, "deletion_mark")[0]["log_start_offset"] == 4
+    assert shown >= {"deletion_marker", "staging_file", "unknown"}
+    assert of_type(found, "deletion_marker")[0]["log_start_offset"] == 4
 
 
 def test_a_newer_version_of_a_segment_an_index_or_a_checkpoint_is_said() -> None:

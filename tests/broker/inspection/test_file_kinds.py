@@ -22,7 +22,7 @@ ID = "ab" * 16
     [
         (f"{NUMBER}.log", FileKind.SEGMENT),
         (f"{NUMBER}.index", FileKind.INDEX),
-        (f"{NUMBER}.deleted", FileKind.DELETION_MARK),
+        (f"{NUMBER}.deleted", FileKind.DELETION_MARKER),
         (f"{NUMBER}.log.stale", FileKind.SET_ASIDE),
         (f"{NUMBER}.index.tmp", FileKind.STAGING_FILE),
         ("checkpoint", FileKind.CHECKPOINT),

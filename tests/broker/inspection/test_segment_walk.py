@@ -12,14 +12,14 @@ from tidelog.broker.inspection.segment_walk import (
     version_problem,
     walk,
 )
-from tidelog.logstore.segments.gap_scan import Good
+from tidelog.logstore.segments.gap_scan import ValidBatch
 
 
 def frame_of(opened: Opened) -> SegmentFrame:
     return read_frame(opened.disk.open(opened.path()), "it")
 
 
-def walked(opened: Opened) -> list[Good | BadRange]:
+def walked(opened: Opened) -> list[ValidBatch | BadRange]:
     return list(walk(opened.disk.open(opened.path()), frame_of(opened), 0))
 
 
@@ -36,7 +36,7 @@ def test_a_sealed_segment_is_all_good() -> None:
     assert frame.header is not None
     assert frame.footer is not None
     assert [each.offset for each in walked(opened)] == list(range(frame.footer.end_offset))
-    assert all(isinstance(each, Good) for each in walked(opened))
+    assert all(isinstance(each, ValidBatch) for each in walked(opened))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from tests.logstore.logs import (
     new_log,
     reopen,
 )
-from tests.logstore.refilling import flip, refill_all
+from tests.logstore.repairing import flip, repair_all
 from tidelog.logstore.compaction.segment_rewrite import RewriteFailedError
 from tidelog.logstore.segments.log_slice import corrupt
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
@@ -114,9 +114,9 @@ def retain(opened: Opened) -> None:
     removal.run()
 
 
-def refill(opened: Opened) -> None:
+def repair(opened: Opened) -> None:
     opened.log.note_damage(corrupt(20, 22))
-    refill_all(opened.log, keyed_log().log)
+    repair_all(opened.log, keyed_log().log)
 
 
 def note_damage(opened: Opened) -> None:
@@ -128,7 +128,7 @@ def close(opened: Opened) -> None:
 
 
 @pytest.mark.invariant("I33")
-@pytest.mark.parametrize("change", [truncate, delete_records, retain, refill, note_damage, close])
+@pytest.mark.parametrize("change", [truncate, delete_records, retain, repair, note_damage, close])
 @pytest.mark.parametrize("is_prepared", [False, True])
 def test_what_changes_a_log_ends_its_cleaning_and_nothing_is_left_of_that(
     change: Callable[[Opened], None], *, is_prepared: bool
@@ -162,7 +162,7 @@ def test_what_changes_a_log_ends_its_cleaning_and_nothing_is_left_of_that(
 
 
 @pytest.mark.invariant("I33")
-def test_after_a_refill_all_is_dirty() -> None:
+def test_after_a_repair_all_is_dirty() -> None:
     """What comes from another replica may have been superseded here, and not there."""
     opened = keyed_log()
     compact(opened)
@@ -175,7 +175,7 @@ def test_after_a_refill_all_is_dirty() -> None:
     assert first is not None
     hurt.log.note_damage(corrupt(0, first.next_offset))
 
-    refill_all(hurt.log, source.log)
+    repair_all(hurt.log, source.log)
 
     assert hurt.log.cleaner.clean_offset == 0
     again = hurt.kill()
@@ -195,8 +195,8 @@ def test_damage_ends_a_round_and_nothing_behind_it_is_cleaned() -> None:
         cleaning.run(1 << 20)
 
     cleaning.abandon()
-    assert cleaning.hole is not None
-    opened.log.note_damage(corrupt(cleaning.hole.offset, cleaning.hole.end_offset))
+    assert cleaning.gap is not None
+    opened.log.note_damage(corrupt(cleaning.gap.offset, cleaning.gap.end_offset))
     compact(opened)
     assert opened.segment_bases()[-len(before[2:]) :] == before[2:]
 

@@ -8,7 +8,7 @@ import pytest
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, new_log, reopen
 from tests.simulation.machine.faulty_disk import FaultyDisk
-from tidelog.logstore.recovery.log_presence import Remains, remains_of
+from tidelog.logstore.recovery.log_presence import LogPresence, presence_of
 
 
 def _ready() -> Opened:
@@ -20,17 +20,17 @@ def _ready() -> Opened:
     return opened
 
 
-def _remains(disk: FaultyDisk) -> Remains:
+def _remains(disk: FaultyDisk) -> LogPresence:
     before = len(disk.changes)
-    found = remains_of(disk, DIRECTORY)
+    found = presence_of(disk, DIRECTORY)
     assert len(disk.changes) == before, "nothing is changed"
     return found
 
 
 def test_a_log_that_is_as_it_was_left_is_proven() -> None:
     opened = _ready()
-    assert _remains(opened.disk) is Remains.PROVEN
-    assert _remains(opened.disk.kill()) is Remains.PROVEN
+    assert _remains(opened.disk) is LogPresence.INTACT
+    assert _remains(opened.disk.kill()) is LogPresence.INTACT
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
@@ -41,7 +41,7 @@ def test_without_a_checkpoint_a_log_is_doubtful(is_gone: bool) -> None:
     else:
         disk.flip_bit(CHECKPOINT, 30, 0)
 
-    assert _remains(disk) is Remains.DOUBTFUL
+    assert _remains(disk) is LogPresence.PARTIAL
 
 
 @pytest.mark.parametrize("at", [16, 100])
@@ -51,7 +51,7 @@ def test_a_log_without_a_checkpoint_is_doubtful_as_long_as_a_batch_is_whole(at: 
     for base in opened.segment_bases():
         opened.disk.flip_bit(opened.path(base), at, 0)
 
-    assert _remains(opened.disk) is Remains.DOUBTFUL
+    assert _remains(opened.disk) is LogPresence.PARTIAL
 
 
 def test_of_a_log_without_headers_and_batches_nothing_is_left() -> None:
@@ -61,7 +61,7 @@ def test_of_a_log_without_headers_and_batches_nothing_is_left() -> None:
         opened.disk.cut_file(opened.path(base), 100)
         opened.disk.flip_bit(opened.path(base), 16, 0)
 
-    assert _remains(opened.disk) is Remains.NOTHING
+    assert _remains(opened.disk) is LogPresence.MISSING
 
 
 def test_sealed_segments_that_are_gone_are_found_to_be_damage_and_leave_no_doubt() -> None:
@@ -69,7 +69,7 @@ def test_sealed_segments_that_are_gone_are_found_to_be_damage_and_leave_no_doubt
     for base in opened.segment_bases()[:-1]:
         opened.disk.lose_file(opened.path(base))
 
-    assert _remains(opened.disk) is Remains.PROVEN
+    assert _remains(opened.disk) is LogPresence.INTACT
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
@@ -81,7 +81,7 @@ def test_a_log_whose_active_segment_is_gone_or_too_short_is_doubtful(is_gone: bo
     else:
         opened.disk.cut_file(path, 100)
 
-    assert _remains(opened.disk) is Remains.DOUBTFUL
+    assert _remains(opened.disk) is LogPresence.PARTIAL
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False])
@@ -92,7 +92,7 @@ def test_of_a_log_without_segments_nothing_is_left(has_checkpoint: bool) -> None
     if not has_checkpoint:
         opened.disk.lose_file(CHECKPOINT)
 
-    assert _remains(opened.disk) is Remains.NOTHING
+    assert _remains(opened.disk) is LogPresence.MISSING
 
 
 def test_of_a_log_whose_segments_are_all_empty_nothing_is_left() -> None:
@@ -101,11 +101,11 @@ def test_of_a_log_whose_segments_are_all_empty_nothing_is_left() -> None:
         opened.disk.cut_file(opened.path(base), 0)
     opened.disk.lose_file(CHECKPOINT)
 
-    assert _remains(opened.disk) is Remains.NOTHING
+    assert _remains(opened.disk) is LogPresence.MISSING
 
 
 def test_of_a_log_without_a_directory_nothing_is_left() -> None:
-    assert _remains(FaultyDisk()) is Remains.NOTHING
+    assert _remains(FaultyDisk()) is LogPresence.MISSING
 
 
 def test_a_log_that_was_opened_is_proven_whenever_the_process_before_had_ended() -> None:
@@ -120,5 +120,5 @@ def test_a_log_that_was_opened_is_proven_whenever_the_process_before_had_ended()
         for seed in POWER_CUTS:
             again = reopen(disk.kill())
             again.flush(checkpoint=True)
-            assert _remains(again.disk.power_cut(Random(seed))) is Remains.PROVEN, place
+            assert _remains(again.disk.power_cut(Random(seed))) is LogPresence.INTACT, place
     assert number > 3

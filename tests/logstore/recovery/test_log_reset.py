@@ -18,7 +18,7 @@ from tests.logstore.logs import (
     read_all,
 )
 from tidelog.logstore.log import PartitionLog
-from tidelog.logstore.recovery.log_reset import restart_log
+from tidelog.logstore.recovery.log_reset import truncate_fully
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.errors import LogOfflineError, OffsetOutOfRangeError
 
@@ -35,7 +35,7 @@ def old_log() -> Opened:
 
 
 def restart(opened: Opened, offset: int) -> PartitionLog:
-    return restart_log(opened.log, offset, OWNER, files=FileCache(opened.disk), now_ms=NOW_MS)
+    return truncate_fully(opened.log, offset, OWNER, files=FileCache(opened.disk), now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 40, OLD_COUNT - 1, OLD_COUNT, OLD_COUNT + 1, 10**12])

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logstore.retention.disk_retention import surplus_counts
-from tidelog.logstore.retention.retention import ActiveFacts, LogFacts, SegmentFacts
+from tidelog.logstore.retention.retention import ActiveSegmentInfo, LogSummary, SegmentInfo
 
 
-def log(*newest_ms: int, size_bytes: int = 100, active_bytes: int = 50) -> LogFacts:
-    sealed = [SegmentFacts(size_bytes, 10, newest) for newest in newest_ms]
-    return LogFacts(sealed, ActiveFacts(10, 20, active_bytes, None))
+def log(*newest_ms: int, size_bytes: int = 100, active_bytes: int = 50) -> LogSummary:
+    sealed = [SegmentInfo(size_bytes, 10, newest) for newest in newest_ms]
+    return LogSummary(sealed, ActiveSegmentInfo(10, 20, active_bytes, None))
 
 
 def test_nothing_goes_while_all_of_it_fits() -> None:
@@ -53,5 +53,5 @@ def test_as_much_goes_as_must_and_not_a_segment_more(
     assert max(gone, default=0) <= min(kept, default=50)
 
 
-def _times(facts: LogFacts) -> list[int]:
+def _times(facts: LogSummary) -> list[int]:
     return [each.newest_ms for each in facts.sealed]

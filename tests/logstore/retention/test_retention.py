@@ -5,23 +5,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.retention.retention import SegmentFacts, committed_count, deletable_count
+from tidelog.logstore.retention.retention import SegmentInfo, committed_count, deletable_count
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
 KEEP_ALL = LogConfig(retention_ms=None, retention_bytes=None)
 
 
-def sealed(*newest_ms: int, size_bytes: int = 100) -> list[SegmentFacts]:
+def sealed(*newest_ms: int, size_bytes: int = 100) -> list[SegmentInfo]:
     """Return segments of 10 records each."""
     return [
-        SegmentFacts(size_bytes, 10 * number, newest)
+        SegmentInfo(size_bytes, 10 * number, newest)
         for number, newest in enumerate(newest_ms, start=1)
     ]
 
 
 def count(
-    segments: list[SegmentFacts],
+    segments: list[SegmentInfo],
     config: LogConfig,
     *,
     active_bytes: int = 100,
@@ -110,7 +110,7 @@ def test_what_stays_is_within_the_limits_or_has_to_stay(
     high_watermark: int,
 ) -> None:
     segments = [
-        SegmentFacts(size, 10 * number, NOW_MS - age)
+        SegmentInfo(size, 10 * number, NOW_MS - age)
         for number, (age, size) in enumerate(zip(ages, sizes, strict=False), start=1)
     ]
     config = LogConfig(retention_ms=retention_ms, retention_bytes=retention_bytes)

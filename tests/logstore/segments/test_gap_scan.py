@@ -1,10 +1,10 @@
-"""A survey tells good batches from holes, wherever bytes are bad or missing."""
+"""A scan_for_gaps tells good batches from gaps, wherever bytes are bad or missing."""
 
 from tests.logstore.logs import stored
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.logstore.damage import DamagedRange, DamagedRanges
 from tidelog.logstore.disk.disk import File
-from tidelog.logstore.segments.gap_scan import Good, Hole, survey
+from tidelog.logstore.segments.gap_scan import Gap, ValidBatch, scan_for_gaps
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 from tidelog.wire.batch.record_batch import HEADER_SIZE
 
@@ -21,13 +21,15 @@ def file_of(data: bytes) -> File:
     return file
 
 
-def look(data: bytes, *, end_offset: int = 8) -> list[Good | Hole]:
+def look(data: bytes, *, end_offset: int = 8) -> list[ValidBatch | Gap]:
     end = (end_offset, SEGMENT_HEADER_SIZE + len(data))
-    return list(survey(file_of(data), start=(0, SEGMENT_HEADER_SIZE), end=end, chunk_bytes=64))
+    return list(
+        scan_for_gaps(file_of(data), start=(0, SEGMENT_HEADER_SIZE), end=end, chunk_bytes=64)
+    )
 
 
-def holes(data: bytes) -> list[Hole]:
-    return [each for each in look(data) if isinstance(each, Hole)]
+def gaps(data: bytes) -> list[Gap]:
+    return [each for each in look(data) if isinstance(each, Gap)]
 
 
 def at(number: int) -> int:
@@ -39,7 +41,7 @@ def test_good_batches_are_told_with_their_places() -> None:
 
     assert [each.end_offset for each in found] == [2, 4, 6, 8]
     assert [each.position for each in found] == [at(number) for number in range(4)]
-    assert all(isinstance(each, Good) for each in found)
+    assert all(isinstance(each, ValidBatch) for each in found)
 
 
 def test_every_flipped_bit_makes_a_hole_of_its_batch() -> None:
@@ -48,43 +50,43 @@ def test_every_flipped_bit_makes_a_hole_of_its_batch() -> None:
         data[place] ^= 0x10
         number = place // SIZE
 
-        (hole,) = holes(bytes(data))
+        (gap,) = gaps(bytes(data))
 
-        assert (hole.offset, hole.end_offset) == (2 * number, 2 * number + 2)
-        assert (hole.position, hole.end_position) == (at(number), at(number + 1))
-        assert hole.leader_epoch == max(number - 1, 0)
-        assert (hole.behind is None) == (number == 3)
+        assert (gap.offset, gap.end_offset) == (2 * number, 2 * number + 2)
+        assert (gap.position, gap.end_position) == (at(number), at(number + 1))
+        assert gap.leader_epoch == max(number - 1, 0)
+        assert (gap.behind is None) == (number == 3)
 
 
-def test_every_lost_end_is_a_hole() -> None:
+def test_every_lost_end_is_a_gap() -> None:
     for size in range(4 * SIZE):
         whole = size // SIZE
 
-        (hole,) = holes(b"".join(BATCHES)[:size])
+        (gap,) = gaps(b"".join(BATCHES)[:size])
 
-        assert (hole.offset, hole.end_offset, hole.position) == (2 * whole, 8, at(whole))
-        assert hole.end_position == SEGMENT_HEADER_SIZE + size
-        assert hole.behind is None
+        assert (gap.offset, gap.end_offset, gap.position) == (2 * whole, 8, at(whole))
+        assert gap.end_position == SEGMENT_HEADER_SIZE + size
+        assert gap.behind is None
 
 
 def test_a_batch_that_vanished_without_a_trace_is_a_hole_without_bytes() -> None:
-    (hole,) = holes(BATCHES[0] + BATCHES[2] + BATCHES[3])
+    (gap,) = gaps(BATCHES[0] + BATCHES[2] + BATCHES[3])
 
-    assert (hole.offset, hole.end_offset) == (2, 4)
-    assert hole.position == hole.end_position == at(1)
+    assert (gap.offset, gap.end_offset) == (2, 4)
+    assert gap.position == gap.end_position == at(1)
 
 
 def test_bytes_that_are_no_batch_are_a_hole_without_offsets() -> None:
-    (hole, last) = holes(BATCHES[0] + b"...." + b"".join(BATCHES[1:]) + b".")
+    (gap, last) = gaps(BATCHES[0] + b"...." + b"".join(BATCHES[1:]) + b".")
 
-    assert (hole.offset, hole.end_offset, hole.end_position - hole.position) == (2, 2, 4)
+    assert (gap.offset, gap.end_offset, gap.end_position - gap.position) == (2, 2, 4)
     assert (last.offset, last.end_offset, last.end_position - last.position) == (8, 8, 1)
 
 
 def test_what_is_known_to_be_damaged_is_not_good() -> None:
     data = b"".join(BATCHES)
     found = list(
-        survey(
+        scan_for_gaps(
             file_of(data),
             start=(0, SEGMENT_HEADER_SIZE),
             end=(8, END),
@@ -92,7 +94,7 @@ def test_what_is_known_to_be_damaged_is_not_good() -> None:
         )
     )
 
-    assert [type(each) for each in found] == [Good, Hole, Good]
+    assert [type(each) for each in found] == [ValidBatch, Gap, ValidBatch]
     assert [(each.offset, each.end_offset) for each in found] == [(0, 2), (2, 6), (6, 8)]
 
 
@@ -101,7 +103,7 @@ def test_a_batch_that_reaches_beyond_the_end_does_not_belong_there() -> None:
 
     (*_, last) = look(data, end_offset=7)
 
-    assert isinstance(last, Hole)
+    assert isinstance(last, Gap)
     assert (last.offset, last.end_offset, last.end_position) == (6, 7, END)
 
 
@@ -112,4 +114,4 @@ def test_a_batch_in_a_damaged_payload_is_not_taken_for_one() -> None:
 
     found = look(bytes(outer), end_offset=1)
 
-    assert [type(each) for each in found] == [Hole]
+    assert [type(each) for each in found] == [Gap]

@@ -9,7 +9,7 @@ import pytest
 from tests.logstore.crashes import crash
 from tests.logstore.logs import DIRECTORY, NOW_MS, Opened, expected, new_log, read_all, reopen
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.segments.segment_deletion import deletion_marks
+from tidelog.logstore.segments.segment_deletion import deletion_markers
 
 RETAINING = LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=1500)
 
@@ -28,7 +28,7 @@ def _retain(opened: Opened) -> int:
 
 
 def _marks(opened: Opened) -> list[int]:
-    return list(deletion_marks(opened.disk, DIRECTORY))
+    return list(deletion_markers(opened.disk, DIRECTORY))
 
 
 def test_a_mark_stays_until_a_checkpoint_says_the_same() -> None:

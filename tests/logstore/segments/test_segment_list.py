@@ -12,7 +12,7 @@ from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import SegmentHeader
-from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.wire.errors import CorruptRecordError
 
 DIRECTORY = "log"
@@ -22,13 +22,13 @@ HEADER = SegmentHeader(b"sixteen bytes id", 0, 0)
 
 def new_segments(
     disk: FaultyDisk, *, count: int = 0, damage: DamagedRanges | None = None
-) -> Segments:
+) -> SegmentList:
     """Return segments of 10 batches each, `count` in all, the active one not full."""
     disk.make_directory(DIRECTORY)
     files = FileCache(disk)
     first = Segment(files, DIRECTORY, 0)
     first.create(HEADER, CONFIG)
-    segments = Segments(
+    segments = SegmentList(
         HEADER,
         DIRECTORY,
         files,
@@ -43,7 +43,7 @@ def new_segments(
     return segments
 
 
-def append(segments: Segments, *, timestamp_ms: int = 0) -> None:
+def append(segments: SegmentList, *, timestamp_ms: int = 0) -> None:
     offset = segments.active.end_offset
     header = header_of([b"value"], timestamp_ms=timestamp_ms)
     batch = stored([b"value"], base_offset=offset, timestamp_ms=timestamp_ms)
@@ -51,7 +51,7 @@ def append(segments: Segments, *, timestamp_ms: int = 0) -> None:
 
 
 def offsets(
-    segments: Segments, offset: int, *, bytes_max: int = 10_000, high_watermark: int = 1000
+    segments: SegmentList, offset: int, *, bytes_max: int = 10_000, high_watermark: int = 1000
 ) -> list[int] | None:
     part = segments.read(offset, CONFIG, bytes_max=bytes_max, high_watermark=high_watermark)
     return None if part is None else list(records_in(part.read()))

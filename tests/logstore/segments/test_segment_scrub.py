@@ -44,10 +44,10 @@ def scrubs(opened: Opened) -> Iterator[SegmentScrub]:
 
 
 def found(opened: Opened) -> list[tuple[int, int] | str]:
-    """Return holes, and what else is spoiled."""
+    """Return gaps, and what else is spoiled."""
     everything: list[tuple[int, int] | str] = []
     for scrub in scrubs(opened):
-        everything += [(hole.offset, hole.end_offset) for hole in scrub.holes]
+        everything += [(gap.offset, gap.end_offset) for gap in scrub.gaps]
         everything += scrub.spoiled
     if is_checkpoint_spoiled(opened.disk, DIRECTORY):
         everything.append("checkpoint")

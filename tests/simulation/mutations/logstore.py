@@ -24,7 +24,7 @@ from tidelog.logstore.segments.log_position import LogPosition
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import Segment
-from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.logstore.segments.segment_scan import SegmentScan
 from tidelog.wire.batch.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, BatchHeader
 from tidelog.wire.errors import DiskFullError, OutOfOrderSequenceError
@@ -262,10 +262,10 @@ def _deletable_anywhere(sealed: Any, **facts: Any) -> int:  # noqa: ANN401  (pas
     return deletable_count(sealed, **facts)
 
 
-_read_segments = Segments.read
+_read_segments = SegmentList.read
 
 
-def _read_from_the_start(self: Segments, offset: int, *given: Any, **limits: Any) -> Any:  # noqa: ANN401  (passed on)
+def _read_from_the_start(self: SegmentList, offset: int, *given: Any, **limits: Any) -> Any:  # noqa: ANN401  (passed on)
     return _read_segments(self, max(offset, self.base_offset), *given, **limits)
 
 
@@ -452,7 +452,7 @@ MUTATIONS: Final = (
         "read-deleted",
         "an offset below the log start is answered with what comes next",
         (PartitionLog, "log_start_offset", property(_start_is_zero)),
-        (Segments, "read", _read_from_the_start),
+        (SegmentList, "read", _read_from_the_start),
     ),
 )
 """Mutations of the log."""

@@ -25,7 +25,7 @@ from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
 from tidelog.client.queue.receive.lease_extender import HeldMessage
 from tidelog.client.queue.receive.worker import QueueWorker
 from tidelog.logstore.producer_state import ProducerStates
-from tidelog.logstore.segments.segment_list import Segments
+from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import DuplicateSequenceError, MessageGoneError
 from tidelog.wire.messages.queue_journal import Frame, Target
@@ -56,7 +56,7 @@ def _duplicate_is_there(
 _retry_or_fail = PartitionBatches.retry_or_fail
 
 
-def _as_known(self: Segments, known_ms: Sequence[int], end_ms: int) -> list[int]:
+def _as_known(self: SegmentList, known_ms: Sequence[int], end_ms: int) -> list[int]:
     del self, end_ms
     return list(known_ms)
 
@@ -142,7 +142,7 @@ MUTATIONS: Final = (
     Mutation(
         "damage-taken-for-old",
         "retention takes what cannot be read for as old as can be",
-        (Segments, "_newest_ms", _as_known),
+        (SegmentList, "_newest_ms", _as_known),
     ),
     Mutation(
         "dead-and-as-old",

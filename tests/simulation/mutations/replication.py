@@ -20,7 +20,7 @@ from tidelog.isr.followers import Followers
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.producer_state import ProducerStates
-from tidelog.logstore.recovery.log_presence import Remains
+from tidelog.logstore.recovery.log_presence import LogPresence
 from tidelog.wire.batch.record_batch import BatchHeader
 
 
@@ -36,8 +36,8 @@ def _nothing(*_: object) -> None:
     """Skip what should be done."""
 
 
-def _all_is_there(*_: object) -> Remains:
-    return Remains.PROVEN
+def _all_is_there(*_: object) -> LogPresence:
+    return LogPresence.INTACT
 
 
 def _place_in_memory(self: Fetcher, key: Key) -> Place:
@@ -132,7 +132,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "lost-files-forgiven",
         "a replica whose files are gone stays eligible, and may lead",
-        (partitions, "remains_of", _all_is_there),
+        (partitions, "presence_of", _all_is_there),
     ),
     Mutation(
         "anybody-leads",

@@ -20,8 +20,8 @@ def usage_as_json(topic: TopicUsage) -> dict[str, object]:
         "size_bytes": sum(each.size_bytes for each in topic.partitions),
         "segment_count": sum(each.segment_count for each in topic.partitions),
         "oldest_ms": _oldest_ms(topic.partitions),
-        "growth_bytes_per_day": _sum_known(topic, lambda each: each.growth_bytes_per_day),
-        "growth_offsets_per_day": _sum_known(topic, lambda each: each.growth_offsets_per_day),
+        "ingest_bytes_per_day": _sum_known(topic, lambda each: each.ingest_bytes_per_day),
+        "ingest_offsets_per_day": _sum_known(topic, lambda each: each.ingest_offsets_per_day),
         "dirty_ratio": _dirty_ratio(topic.partitions),
         "partitions": [
             {name: getattr(each, name) for name in PartitionUsage.__struct_fields__}
@@ -51,8 +51,8 @@ def print_usage(topic: TopicUsage) -> None:
             each.segment_count,
             each.high_watermark - each.log_start_offset,
             _moment(each.oldest_ms),
-            _size(each.growth_bytes_per_day),
-            each.growth_offsets_per_day,
+            _size(each.ingest_bytes_per_day),
+            each.ingest_offsets_per_day,
             _percent(each.dirty_ratio),
         )
         for each in topic.partitions
@@ -69,8 +69,8 @@ def _sums(topic: TopicUsage) -> tuple[object, ...]:
         sum(each.segment_count for each in partitions),
         sum(each.high_watermark - each.log_start_offset for each in partitions),
         _moment(_oldest_ms(partitions)),
-        _size(_sum_known(topic, lambda each: each.growth_bytes_per_day)),
-        _sum_known(topic, lambda each: each.growth_offsets_per_day),
+        _size(_sum_known(topic, lambda each: each.ingest_bytes_per_day)),
+        _sum_known(topic, lambda each: each.ingest_offsets_per_day),
         _percent(_dirty_ratio(partitions)),
     )
 

@@ -24,7 +24,7 @@ def mend(broker: Broker, good: bytes, end: int) -> None:
     header = parse_header(good, start)
     assert header is not None
     batch = memoryview(bytearray(good[start : start + header.size]))
-    partition.log.refill(0, end, batch, now_ms=START_MS)
+    partition.log.repair_range(0, end, batch, now_ms=START_MS)
 
 
 async def send(client: RpcConnection, topic: bytes, *messages: bytes) -> None:

@@ -21,14 +21,14 @@ def test_json_has_every_field_and_the_sums() -> None:
     assert set(found["partitions"][1]) == set(PartitionUsage.__struct_fields__)
     assert (found["size_bytes"], found["segment_count"]) == ((3 << 20) + 64, 5)
     assert found["oldest_ms"] == 1_700_000_000_000
-    assert (found["growth_bytes_per_day"], found["growth_offsets_per_day"]) == (1 << 20, 5_000)
+    assert (found["ingest_bytes_per_day"], found["ingest_offsets_per_day"]) == (1 << 20, 5_000)
     assert found["dirty_ratio"] == 0.25
 
 
 def test_what_nobody_knows_is_null() -> None:
     found = usage_as_json(TopicUsage("orders", b"", 1, 1, [SECOND]))
 
-    names = ("oldest_ms", "growth_bytes_per_day", "growth_offsets_per_day", "dirty_ratio")
+    names = ("oldest_ms", "ingest_bytes_per_day", "ingest_offsets_per_day", "dirty_ratio")
     assert [found[name] for name in names] == [None] * 4
 
 

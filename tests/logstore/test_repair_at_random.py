@@ -15,7 +15,7 @@ from tests.logstore.logs import (
     read_all,
     reopen,
 )
-from tests.logstore.refilling import batches_of, note_all_damage, sent_by
+from tests.logstore.repairing import batches_of, note_all_damage, sent_by
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.log import PartitionLog
 from tidelog.wire.errors import InvalidBatchError
@@ -76,13 +76,13 @@ def whole_log(random: Random) -> Opened:
     return source
 
 
-def refill_piece(random: Random, log: PartitionLog, source: PartitionLog) -> None:
+def repair_piece(random: Random, log: PartitionLog, source: PartitionLog) -> None:
     """Fill a part of the lowest damage, as much as comes in one answer."""
     damaged, *others = log.damage
     end_offset = min(damaged.end_offset, damaged.offset + random.choice([1, 10, 200]))
     data = batches_of(source, damaged.offset, end_offset)
     try:
-        log.refill(damaged.offset, end_offset, memoryview(data), now_ms=NOW_MS)
+        log.repair_range(damaged.offset, end_offset, memoryview(data), now_ms=NOW_MS)
     except InvalidBatchError:
         # More turned out to be damaged: the next one fills all of it.
         assert log.damage != (damaged, *others)
@@ -103,7 +103,7 @@ def test_everything_comes_back(seed: int) -> None:
     for _ in range(10_000):
         if not opened.log.damage:
             break
-        refill_piece(random, opened.log, source.log)
+        repair_piece(random, opened.log, source.log)
         if random.random() < 0.1:
             opened.flush()
             opened = opened.kill() if random.random() < 0.5 else opened.cut_power(seed)

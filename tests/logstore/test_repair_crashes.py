@@ -1,4 +1,4 @@
-"""Whenever a refill is broken off, what was damaged is damaged still, or good."""
+"""Whenever a repair is broken off, what was damaged is damaged still, or good."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -7,7 +7,7 @@ import pytest
 
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.logstore.logs import Image, Opened, disk_of, image_of, read_all, reopen
-from tests.logstore.refilling import (
+from tests.logstore.repairing import (
     COUNT,
     Spoil,
     check_whole,
@@ -15,7 +15,7 @@ from tests.logstore.refilling import (
     flip,
     lose,
     note_all_damage,
-    refill_all,
+    repair_all,
     source_of,
 )
 from tidelog.logstore.damage import DamagedRange, DamagedRanges
@@ -49,11 +49,11 @@ def damaged(spoil: Spoil) -> Opened:
 
 
 def crashes(spoil: Spoil, *, at_once: int) -> Iterator[tuple[str, Opened]]:
-    """Refill, and crash before each disk call that changes something."""
+    """Repair, and crash before each disk call that changes something."""
     number = 0
     while True:
         opened = damaged(spoil)
-        tell = partial(refill_all, opened.log, SOURCE.log, at_once=at_once)
+        tell = partial(repair_all, opened.log, SOURCE.log, at_once=at_once)
         place = crash(opened.disk, number, tell)
         if place is None:
             return
@@ -62,7 +62,7 @@ def crashes(spoil: Spoil, *, at_once: int) -> Iterator[tuple[str, Opened]]:
 
 
 def check(place: str, damage: tuple[DamagedRange, ...], after: Opened) -> None:
-    """Check that nothing is served that is not right, and that it can be refilled."""
+    """Check that nothing is served that is not right, and that it can be repaired."""
     try:
         log = after.log
         known = DamagedRanges(damage)
@@ -72,7 +72,7 @@ def check(place: str, damage: tuple[DamagedRange, ...], after: Opened) -> None:
         assert found.items() <= WHOLE.items()
         missing = [at for at in WHOLE if at >= log.log_start_offset and at not in found]
         assert all(DamagedRanges(log.damage).at(offset) for offset in missing)
-        refill_all(log, SOURCE.log)
+        repair_all(log, SOURCE.log)
         assert read_all(log) == {at: WHOLE[at] for at in WHOLE if at >= log.log_start_offset}
         if log.log_start_offset == 0:
             check_whole(after, SOURCE)
@@ -83,7 +83,7 @@ def check(place: str, damage: tuple[DamagedRange, ...], after: Opened) -> None:
 
 @pytest.mark.parametrize("at_once", [9, COUNT])
 @pytest.mark.parametrize("what", SPOILS)
-def test_a_killed_process_leaves_a_log_that_can_be_refilled(what: str, at_once: int) -> None:
+def test_a_killed_process_leaves_a_log_that_can_be_repaired(what: str, at_once: int) -> None:
     damage = damaged(SPOILS[what]).log.damage
     for place, opened in crashes(SPOILS[what], at_once=at_once):
         check(place, damage, opened.kill())
@@ -91,7 +91,7 @@ def test_a_killed_process_leaves_a_log_that_can_be_refilled(what: str, at_once: 
 
 @pytest.mark.invariant("I14")
 @pytest.mark.parametrize("what", SPOILS)
-def test_a_power_cut_leaves_a_log_that_can_be_refilled(what: str) -> None:
+def test_a_power_cut_leaves_a_log_that_can_be_repaired(what: str) -> None:
     damage = damaged(SPOILS[what]).log.damage
     for place, opened in crashes(SPOILS[what], at_once=24):
         for seed in POWER_CUTS:
@@ -110,6 +110,6 @@ def test_a_log_that_is_cut_behind_damage_loses_only_what_is_cut() -> None:
             again = opened.cut_power(seed)
             end = again.log.log_end_offset
             assert end in {34, 68, COUNT}, place
-            refill_all(again.log, SOURCE.log)
+            repair_all(again.log, SOURCE.log)
             assert read_all(again.log) == {at: WHOLE[at] for at in range(end)}, place
     assert number > 3

@@ -1,7 +1,7 @@
 """Putting batches of another replica in the place of damaged ones.
 
 What is damaged is written over where it lies, for a batch is equally long on all replicas: so a
-refill costs what it brings, whatever the size of the segment, nothing else moves, and whoever has
+repair costs what it brings, whatever the size of the segment, nothing else moves, and whoever has
 the file open goes on. Only what is missing at the end of a segment, or with all of its file, makes
 a file longer, or makes a new one.
 
@@ -21,11 +21,11 @@ from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.batch_run import check_run
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.file_cache import FileCache
-from tidelog.logstore.segments.gap_scan import Good, Hole, survey
+from tidelog.logstore.segments.gap_scan import Gap, ValidBatch, scan_for_gaps
 from tidelog.logstore.segments.log_slice import corrupt
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentFooter
-from tidelog.logstore.segments.segment_list import RELATIVE_OFFSET_MAX, Segments
+from tidelog.logstore.segments.segment_list import RELATIVE_OFFSET_MAX, SegmentList
 from tidelog.wire.batch.record_batch import BatchHeader, parse_header, stamp_replica
 from tidelog.wire.errors import CorruptRecordError, InvalidBatchError
 
@@ -82,7 +82,7 @@ class Batches:
             at += header.size
 
 
-def check_refill(data: memoryview, *, offset: int, end_offset: int) -> Batches:
+def check_repair(data: memoryview, *, offset: int, end_offset: int) -> Batches:
     """Check batches that are to fill the offsets from `offset` to `end_offset`; copies them.
 
     The first may begin below, and the last end above.
@@ -106,26 +106,26 @@ class _Overwrite(msgspec.Struct, frozen=True):
     """Batches that go into the file of a segment."""
 
     segment: Segment
-    hole: Hole
+    gap: Gap
     batches: Batches
     footer: SegmentFooter | None
     """How the segment ends from now on, `None` if its end stays as it is."""
 
 
 @final
-class Refill:
-    """One refill of one log: `plan` changes nothing, `run` and `settle` do."""
+class RangeRepair:
+    """One repair of one log: `plan` changes nothing, `run` and `settle` do."""
 
     def __init__(
         self,
-        segments: Segments,
+        segments: SegmentList,
         leader_epochs: LeaderEpochs,
         files: FileCache,
         *,
         config: LogConfig,
         now_ms: int,
     ) -> None:
-        """Refill `segments`; files that are made are sealed at `now_ms`."""
+        """Repair `segments`; files that are made are sealed at `now_ms`."""
         self._segments = segments
         self._leader_epochs = leader_epochs
         self._files = files
@@ -209,7 +209,7 @@ class Refill:
                 continue
             if not rest.headers:
                 return
-            if isinstance(found, Good):
+            if isinstance(found, ValidBatch):
                 ours, rest = rest.split(1)
                 _require_same(found.header, ours.headers[0])
                 continue
@@ -229,51 +229,51 @@ class Refill:
                 )
             if run.end_offset < found.end_offset:
                 self._still_missing.append((run.end_offset, found.end_offset))
-            self._plan_hole(segment, found, run)
+            self._plan_gap(segment, found, run)
 
-    def _plan_hole(self, segment: Segment, hole: Hole, run: Batches) -> None:
-        size, room = len(run.data), hole.end_position - hole.position
-        is_whole = run.end_offset == hole.end_offset
+    def _plan_gap(self, segment: Segment, gap: Gap, run: Batches) -> None:
+        size, room = len(run.data), gap.end_position - gap.position
+        is_whole = run.end_offset == gap.end_offset
         if size == room or (size < room and not is_whole):
-            self._overwrite_in_place(segment, hole, run)
+            self._overwrite_in_place(segment, gap, run)
             return
-        here, elsewhere = run.split(self._count_fitting(segment, hole, run))
+        here, elsewhere = run.split(self._count_fitting(segment, gap, run))
         footer = SegmentFooter(
             elsewhere.offset if elsewhere.headers else max(segment.end_offset, run.end_offset),
-            hole.position + len(here.data),
+            gap.position + len(here.data),
             max(segment.max_timestamp_ms, here.max_timestamp_ms),
             segment.sealed_at_ms or self._now_ms,
         )
-        self._overwrites.append(_Overwrite(segment, hole, here, footer))
+        self._overwrites.append(_Overwrite(segment, gap, here, footer))
         if elsewhere.headers:
             self._add(elsewhere)
 
-    def _note_misplaced(self, hole: Hole, behind: Iterator[Good | Hole]) -> None:
+    def _note_misplaced(self, gap: Gap, behind: Iterator[ValidBatch | Gap]) -> None:
         """Call batches damaged that lie in the place of others, as a misdirected write leaves them.
 
         They look good, but before and behind them something is missing.
         """
         for found in behind:
-            if isinstance(found, Hole) and found.offset > hole.end_offset:
-                self._segments.damage.add(hole.end_offset, found.end_offset)
+            if isinstance(found, Gap) and found.offset > gap.end_offset:
+                self._segments.damage.add(gap.end_offset, found.end_offset)
                 return
 
-    def _overwrite_in_place(self, segment: Segment, hole: Hole, run: Batches) -> None:
+    def _overwrite_in_place(self, segment: Segment, gap: Gap, run: Batches) -> None:
         footer = None
         if segment.is_sealed and run.max_timestamp_ms > segment.max_timestamp_ms:
             # It was sealed anew while these were missing.
             footer = msgspec.structs.replace(
                 segment.footer(), max_timestamp_ms=run.max_timestamp_ms
             )
-        self._overwrites.append(_Overwrite(segment, hole, run, footer))
+        self._overwrites.append(_Overwrite(segment, gap, run, footer))
 
-    def _count_fitting(self, segment: Segment, hole: Hole, run: Batches) -> int:
+    def _count_fitting(self, segment: Segment, gap: Gap, run: Batches) -> int:
         """Return how many batches go to the end of a segment without making it too long."""
-        position = hole.position
+        position = gap.position
         limit = max(segment.end_position, self._config.segment_bytes)
         for count, header in enumerate(run.headers):
             position += header.size
-            is_first = count == 0 and hole.position == SEGMENT_HEADER_SIZE
+            is_first = count == 0 and gap.position == SEGMENT_HEADER_SIZE
             offsets = header.next_offset - segment.base_offset
             if not is_first and (position > limit or offsets > RELATIVE_OFFSET_MAX):
                 return count
@@ -294,7 +294,7 @@ class Refill:
             addition, batches = batches.split(count)
             self._additions.append(addition)
 
-    def _survey(self, segment: Segment, offset: int, end_offset: int) -> Iterator[Good | Hole]:
+    def _survey(self, segment: Segment, offset: int, end_offset: int) -> Iterator[ValidBatch | Gap]:
         """Return what there is from a good batch before `offset` on."""
         window = FileWindow(segment.file(), end=segment.end_position, chunk_bytes=8 * KiB)
         start = segment.start_of(offset, self._config)
@@ -304,7 +304,7 @@ class Refill:
             if is_good and self._segments.damage.at(start[0]) is None:
                 break
             start = segment.start_of(start[0] - 1, self._config)
-        return survey(
+        return scan_for_gaps(
             segment.file(),
             start=start,
             end=(end_offset, segment.end_position),
@@ -313,16 +313,16 @@ class Refill:
         )
 
     def _overwrite(self, overwrite: _Overwrite) -> None:
-        segment, hole, batches = overwrite.segment, overwrite.hole, overwrite.batches
-        behind = hole.behind
+        segment, gap, batches = overwrite.segment, overwrite.gap, overwrite.batches
+        behind = gap.behind
         batches.stamp(
-            hole.position, durable_max=_POSITION_MAX if behind is None else behind.durable_position
+            gap.position, durable_max=_POSITION_MAX if behind is None else behind.durable_position
         )
         file = segment.file()
         try:
-            file.write_at(hole.position, [batches.data])
+            file.write_at(gap.position, [batches.data])
             file.sync()
-            _read_back(file, hole.position, batches)
+            _read_back(file, gap.position, batches)
         except (OSError, CorruptRecordError):
             if overwrite.footer is not None:
                 with suppress(OSError):  # If it fails again, the next start makes one.
@@ -330,8 +330,8 @@ class Refill:
             raise
         if overwrite.footer is not None:
             segment.seal_anew(overwrite.footer)
-        if hole.behind is None and segment.is_sealed:
-            segment.extend_index(batches.headers, hole.position, self._config)
+        if gap.behind is None and segment.is_sealed:
+            segment.extend_index(batches.headers, gap.position, self._config)
         elif not segment.is_sealed:
             segment.max_timestamp_ms = max(segment.max_timestamp_ms, batches.max_timestamp_ms)
 
@@ -382,11 +382,11 @@ def _require_end(batches: Batches, end_offset: int) -> None:
         )
 
 
-def _has_room(segment: Segment, hole: Hole, run: Batches) -> bool:
+def _has_room(segment: Segment, gap: Gap, run: Batches) -> bool:
     """Return whether batches have the length that is missing, or there is no limit to that."""
-    size, room = len(run.data), hole.end_position - hole.position
-    is_limited = hole.behind is not None or not segment.is_sealed
-    is_part = run.end_offset < hole.end_offset
+    size, room = len(run.data), gap.end_position - gap.position
+    is_limited = gap.behind is not None or not segment.is_sealed
+    is_part = run.end_offset < gap.end_offset
     return not is_limited or size == room or (is_part and size < room)
 
 
@@ -403,18 +403,18 @@ def _require_same(found: BatchHeader, ours: BatchHeader) -> None:
         )
 
 
-def _require_fitting(hole: Hole, run: Batches) -> None:
+def _require_fitting(gap: Gap, run: Batches) -> None:
     """Check that batches begin and end where there is room for them, and are of the right time."""
-    behind = hole.behind
+    behind = gap.behind
     epoch_max = _EPOCH_MAX if behind is None else behind.leader_epoch
-    if not run.headers or run.offset != hole.offset or run.end_offset > hole.end_offset:
+    if not run.headers or run.offset != gap.offset or run.end_offset > gap.end_offset:
         raise InvalidBatchError(
-            f"no batch begins at offset {hole.offset} and ends at {hole.end_offset} or before,"
+            f"no batch begins at offset {gap.offset} and ends at {gap.end_offset} or before,"
             " as those do that are missing"
         )
     epochs = run.headers[0].leader_epoch, run.headers[-1].leader_epoch
-    if epochs[0] < hole.leader_epoch or epochs[1] > epoch_max:
+    if epochs[0] < gap.leader_epoch or epochs[1] > epoch_max:
         raise InvalidBatchError(
             f"batches of the leader epochs {epochs[0]} to {epochs[1]} lie between batches of"
-            f" {hole.leader_epoch} and {epoch_max}"
+            f" {gap.leader_epoch} and {epoch_max}"
         )

@@ -20,7 +20,7 @@ from tests.logstore.logs import (
     read_all,
     reopen,
 )
-from tests.logstore.refilling import (
+from tests.logstore.repairing import (
     COUNT,
     Spoil,
     batches_of,
@@ -30,14 +30,14 @@ from tests.logstore.refilling import (
     lose,
     note_all_damage,
     producers_of,
-    refill,
-    refill_all,
+    repair,
+    repair_all,
     sizes,
     source_of,
     spoiled,
 )
 from tidelog.logstore.damage import DamagedRange
-from tidelog.logstore.replica_repair import check_refill
+from tidelog.logstore.range_repair import check_repair
 from tidelog.logstore.segments.segment import segment_path
 from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, SEGMENT_HEADER_SIZE
 from tidelog.wire.batch.record_batch import HEADER_SIZE, parse_header, stamp_leader, stamp_replica
@@ -81,7 +81,7 @@ def test_flipped_bits_are_filled(
     opened = spoiled(source, flip(offsets, at=place))
     assert opened.log.damage
 
-    refill_all(opened.log, source.log, at_once=at_once)
+    repair_all(opened.log, source.log, at_once=at_once)
 
     assert read_all(opened.log) == expected(0, COUNT)
     assert sizes(opened) == sizes(source)
@@ -102,7 +102,7 @@ def test_lost_files_are_filled(
     opened = spoiled(source, spoil)
     start, end = opened.log.log_start_offset, opened.log.log_end_offset
 
-    refill_all(opened.log, source.log, at_once=at_once)
+    repair_all(opened.log, source.log, at_once=at_once)
 
     assert read_all(opened.log) == expected(start, end)
     assert not has_checkpoint or end == COUNT
@@ -118,7 +118,7 @@ def test_every_lost_end_of_a_file_is_filled(source: Opened, base: int, at_once: 
     for size in range(0, len(image_of(source.disk)[name_of(base)]), 37):
         opened = spoiled(source, cut(base, size))
 
-        refill_all(opened.log, source.log, at_once=at_once)
+        repair_all(opened.log, source.log, at_once=at_once)
 
         assert [each for each in opened.segment_bases() if each < THIRD] == [FIRST, SECOND]
         check_whole(opened, source)
@@ -134,7 +134,7 @@ def test_damage_that_reaches_to_a_lost_end_is_filled(source: Opened, base: int) 
 
     opened = spoiled(source, spoil)
 
-    refill_all(opened.log, source.log, at_once=1)
+    repair_all(opened.log, source.log, at_once=1)
 
     check_whole(opened, source)
 
@@ -147,7 +147,7 @@ def test_what_was_lost_of_all_files_is_filled(source: Opened) -> None:
 
     opened = spoiled(source, spoil)
 
-    refill_all(opened.log, source.log, at_once=4)
+    repair_all(opened.log, source.log, at_once=4)
 
     check_whole(opened, source)
 
@@ -159,11 +159,11 @@ def test_damage_that_was_not_found_before_is_noted_and_filled_first(source: Open
     opened.log.note_damage(CorruptRecordError("", offset=5, next_offset=6))
 
     with pytest.raises(InvalidBatchError, match="batches begin at offset 5, damage at 3"):
-        refill(opened.log, source.log, 5, end_offset=6)
+        repair(opened.log, source.log, 5, end_offset=6)
     assert opened.log.damage == (DamagedRange(3, 6),)
-    refill(opened.log, source.log, 3, end_offset=6)
+    repair(opened.log, source.log, 3, end_offset=6)
     assert opened.log.damage == (DamagedRange(6, 7),)
-    refill(opened.log, source.log, 6, end_offset=7)
+    repair(opened.log, source.log, 6, end_offset=7)
 
     check_whole(opened, source)
 
@@ -172,7 +172,7 @@ def test_what_was_taken_for_damage_and_is_good_is_damaged_no_more(source: Opened
     opened = reopen(disk_of(image_of(source.disk)))
     opened.log.note_damage(CorruptRecordError("", offset=20, next_offset=40))
 
-    refill(opened.log, source.log, 20, end_offset=40)
+    repair(opened.log, source.log, 20, end_offset=40)
 
     assert sizes(opened) == sizes(source)
     check_whole(opened, source)
@@ -194,9 +194,9 @@ def test_a_batch_in_the_place_of_others_is_damaged_as_well(source: Opened) -> No
     for _ in range(3):
         damaged = opened.log.damage[0]
         with pytest.raises(InvalidBatchError, match="do not fit into the 0 bytes there"):
-            refill(opened.log, source.log, damaged.offset, end_offset=damaged.end_offset)
+            repair(opened.log, source.log, damaged.offset, end_offset=damaged.end_offset)
         assert opened.log.damage[0].end_offset > damaged.end_offset
-        refill(opened.log, source.log, damaged.offset, end_offset=opened.log.damage[0].end_offset)
+        repair(opened.log, source.log, damaged.offset, end_offset=opened.log.damage[0].end_offset)
 
     check_whole(opened, source)
 
@@ -204,7 +204,7 @@ def test_a_batch_in_the_place_of_others_is_damaged_as_well(source: Opened) -> No
 def test_a_log_goes_on_growing_behind_what_was_filled(source: Opened) -> None:
     opened = spoiled(source, flip([69]))
 
-    refill_all(opened.log, source.log)
+    repair_all(opened.log, source.log)
     for offset in range(COUNT, COUNT + 5):
         opened.append(numbered(offset), leader_epoch=3)
     opened.flush()
@@ -220,7 +220,7 @@ def test_whoever_has_the_file_open_goes_on_reading(source: Opened) -> None:
     before = part.load()
     data = before.read()
 
-    refill_all(opened.log, source.log)
+    repair_all(opened.log, source.log)
 
     assert before.read() == data
     behind = opened.log.read(20, bytes_max=1, high_watermark=COUNT)
@@ -242,7 +242,7 @@ def test_a_time_is_found_in_what_was_filled() -> None:
     note_all_damage(opened.log)
     assert opened.log.damage[0] == DamagedRange(7, 8)
 
-    refill_all(opened.log, source.log)
+    repair_all(opened.log, source.log)
 
     assert first_after(opened, NOW_MS + 900) == 7
     assert first_after(opened.kill(), NOW_MS + 900) == 7
@@ -256,16 +256,16 @@ def first_after(opened: Opened, timestamp_ms: int) -> int:
     return header.base_offset
 
 
-def test_a_refill_needs_room_for_what_it_writes(source: Opened) -> None:
+def test_a_repair_needs_room_for_what_it_writes(source: Opened) -> None:
     opened = spoiled(source, lose(SECOND))
     before = image_of(opened.disk)
     opened.disk.capacity_bytes = sum(map(len, before.values()))
 
     with pytest.raises(DiskFullError):
-        refill_all(opened.log, source.log)
+        repair_all(opened.log, source.log)
     assert image_of(opened.disk) == before
     opened.disk.capacity_bytes = None
-    refill_all(opened.log, source.log)
+    repair_all(opened.log, source.log)
 
     check_whole(opened, source)
 
@@ -278,11 +278,11 @@ def test_a_disk_that_fails_takes_the_log_offline_and_the_damage_is_known_still(
     opened.flush()
     opened.disk.fail(operation)
 
-    with pytest.raises(LogOfflineError, match="refilling failed"):
-        refill_all(opened.log, source.log)
+    with pytest.raises(LogOfflineError, match="repairing failed"):
+        repair_all(opened.log, source.log)
     again = opened.kill()
     assert again.log.damage == (DamagedRange(SECOND, THIRD),)
-    refill_all(again.log, source.log)
+    repair_all(again.log, source.log)
 
     check_whole(again, source)
 
@@ -299,12 +299,12 @@ def test_bytes_that_the_disk_did_not_keep_are_damaged_still(source: Opened) -> N
 
     opened.disk.before_call = rot
     with pytest.raises(CorruptRecordError) as caught:
-        refill_all(opened.log, source.log)
+        repair_all(opened.log, source.log)
     opened.disk.before_call = None
 
     assert (caught.value.offset, caught.value.next_offset) == (3, 4)
     assert opened.log.damage == (DamagedRange(3, 4),)
-    refill_all(opened.log, source.log)
+    repair_all(opened.log, source.log)
     check_whole(opened, source)
 
 
@@ -361,11 +361,11 @@ def test_batches_that_are_not_what_is_missing_are_refused(source: Opened, how: s
     data = change(batches_of(source.log, 3, 5))
 
     with pytest.raises(error):
-        opened.log.refill(3, 5, memoryview(data), now_ms=NOW_MS)
+        opened.log.repair_range(3, 5, memoryview(data), now_ms=NOW_MS)
 
     assert opened.log.damage == (DamagedRange(3, 5),)
     assert image_of(opened.disk) == before
-    refill_all(opened.log, source.log)
+    repair_all(opened.log, source.log)
     check_whole(opened, source)
 
 
@@ -377,7 +377,7 @@ def test_batches_of_another_history_are_refused(source: Opened) -> None:
     data = batches_of(other.log, 3, 5)
 
     with pytest.raises(InvalidBatchError, match="offset 3 is another one than the good one"):
-        opened.log.refill(4, 5, memoryview(data), now_ms=NOW_MS)
+        opened.log.repair_range(4, 5, memoryview(data), now_ms=NOW_MS)
 
     assert opened.log.damage == (DamagedRange(4, 5),)
 
@@ -386,7 +386,7 @@ def test_a_batch_that_reaches_into_good_ones_is_refused(source: Opened) -> None:
     opened = spoiled(source, flip([3]))
 
     with pytest.raises(InvalidBatchError, match="begins at offset 3 and ends at 4"):
-        opened.log.refill(3, 4, memoryview(in_one_batch(bytearray())), now_ms=NOW_MS)
+        opened.log.repair_range(3, 4, memoryview(in_one_batch(bytearray())), now_ms=NOW_MS)
 
 
 def test_epochs_that_nothing_else_told_of_are_known_again(source: Opened) -> None:
@@ -397,7 +397,7 @@ def test_epochs_that_nothing_else_told_of_are_known_again(source: Opened) -> Non
     opened = spoiled(source, spoil)
     known = list(opened.log.leader_epochs.entries)
 
-    refill_all(opened.log, source.log, at_once=8)
+    repair_all(opened.log, source.log, at_once=8)
 
     assert known == [(0, 0), (2, 60)]
     assert list(opened.log.leader_epochs.entries) == [(0, 0), (1, 25), (2, 50)]
@@ -421,7 +421,7 @@ def test_producers_of_what_was_filled_are_known_again(
         opened.flush(checkpoint=True)
         opened = opened.kill()
 
-    refill_all(opened.log, source.log, at_once=at_once)
+    repair_all(opened.log, source.log, at_once=at_once)
 
     check_whole(opened, source)
 
@@ -432,9 +432,9 @@ def test_offsets_that_are_not_in_the_log_are_refused(source: Opened) -> None:
     longer_source = source_of(COUNT + 1)
 
     with pytest.raises(OffsetOutOfRangeError):
-        refill(opened.log, source.log, 3, end_offset=4)
+        repair(opened.log, source.log, 3, end_offset=4)
     with pytest.raises(OffsetOutOfRangeError):
-        refill(opened.log, longer_source.log, 69, end_offset=COUNT + 1)
+        repair(opened.log, longer_source.log, 69, end_offset=COUNT + 1)
 
     assert opened.log.damage == (DamagedRange(69, 70),)
 
@@ -442,7 +442,7 @@ def test_offsets_that_are_not_in_the_log_are_refused(source: Opened) -> None:
 def test_checked_batches_are_a_copy() -> None:
     data = batches_of(source_of().log, 3, 5)
 
-    batches = check_refill(memoryview(data), offset=3, end_offset=5)
+    batches = check_repair(memoryview(data), offset=3, end_offset=5)
     batches.stamp(SEGMENT_HEADER_SIZE, durable_max=1)
 
     assert (batches.offset, batches.end_offset) == (3, 5)
@@ -475,7 +475,7 @@ def test_damage_before_a_cut_is_filled_whatever_was_appended_since(
         opened.flush()
         if restarts:
             opened = opened.kill()
-        refill_all(opened.log, source.log, at_once=3)
+        repair_all(opened.log, source.log, at_once=3)
 
         assert read_all(opened.log) == expected(0, COUNT)
         assert not opened.kill().report.damage

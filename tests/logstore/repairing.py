@@ -101,18 +101,18 @@ def batches_of(source: PartitionLog, offset: int, end_offset: int) -> bytearray:
     return data
 
 
-def refill(log: PartitionLog, source: PartitionLog, offset: int, *, end_offset: int) -> None:
+def repair(log: PartitionLog, source: PartitionLog, offset: int, *, end_offset: int) -> None:
     """Fill these offsets."""
     batches = memoryview(batches_of(source, offset, end_offset))
-    log.refill(offset, end_offset, batches, now_ms=NOW_MS)
+    log.repair_range(offset, end_offset, batches, now_ms=NOW_MS)
 
 
-def refill_all(log: PartitionLog, source: PartitionLog, *, at_once: int = COUNT) -> None:
+def repair_all(log: PartitionLog, source: PartitionLog, *, at_once: int = COUNT) -> None:
     """Fill all known damage, lowest first, `at_once` offsets at most in one call."""
     while log.damage:
         damaged = log.damage[0]
         end_offset = min(damaged.end_offset, damaged.offset + at_once)
-        refill(log, source, damaged.offset, end_offset=end_offset)
+        repair(log, source, damaged.offset, end_offset=end_offset)
 
 
 def note_all_damage(log: PartitionLog) -> None:
