@@ -14,7 +14,7 @@ from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 
-_NAME: Final = "leased"
+_NAME: Final = "in_flight"
 _RECEIVED: Final = 1_000
 _GOAL_S: Final = 2.0
 _LEASE_S: Final = 3600.0
@@ -61,9 +61,9 @@ async def _measure(nodes: Nodes, lease_count: int, rounds: int) -> list[Row]:
         ),
         Row(
             f"{what}: leases that are there at the end",
-            f"{counts.leased:,}",
+            f"{counts.in_flight:,}",
             f"{len(leased):,}",
-            counts.leased == len(leased),
+            counts.in_flight == len(leased),
         ),
     ]
 

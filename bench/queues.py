@@ -99,7 +99,7 @@ async def _create(addresses: str, name: str, case: _Case) -> None:
 async def _delete(addresses: str, name: str) -> None:
     async with tidelog.connect(addresses) as client:
         left = sum(
-            counts.visible + counts.leased + counts.delayed + counts.dead
+            counts.visible + counts.in_flight + counts.delayed + counts.dead
             for counts in await client.queue(name).counts()
         )
         assert not left, f"{left} messages are left"

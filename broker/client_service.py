@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import ClientHandlers, Dispatcher, SlowHandler
 from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
@@ -39,14 +39,14 @@ _Slow = Mapping[Api[Any, Any], SlowHandler]
 
 def serve_clients(
     surroundings: Surroundings,
-    live_config: LiveConfig,
+    dynamic_config: DynamicConfig,
     keeper: PartitionKeeper,
     *,
     waiting: Waiting,
     dispatcher: Dispatcher,
 ) -> None:
     """Begin to serve clients, and the other brokers that ask on their behalf."""
-    config = live_config.own
+    config = dynamic_config.own
     env, nursery, cluster = surroundings.env, surroundings.nursery, surroundings.cluster
     partitions, flusher = surroundings.partitions, surroundings.flusher
     session = SessionHandler(config, cluster, partitions)
@@ -100,7 +100,7 @@ def serve_clients(
                 **_topics(surroundings, config, keeper, offsets=offsets),
                 **_groups(groups),
                 **_cluster(cluster),
-                api.DESCRIBE_CONFIG: BrokerConfigHandler(live_config).describe,
+                api.DESCRIBE_CONFIG: BrokerConfigHandler(dynamic_config).describe,
                 **_queues(QueueAdminHandler(env, config, cluster, keeper=keeper)),
             },
         )

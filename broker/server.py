@@ -20,7 +20,7 @@ import trio
 from tidelog.broker.client_apis import APIS
 from tidelog.broker.client_service import serve_clients
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
-from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.handshake import IntroductionHandler
@@ -189,7 +189,7 @@ class Broker:
         await keeper.start()
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
-        config = LiveConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
+        config = DynamicConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
         retention = Retention(self._env, config, partitions, flusher=self._flusher)
         serve_clients(
             self._surroundings,
@@ -205,7 +205,7 @@ class Broker:
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 
     def _look_after(
-        self, config: LiveConfig, retention: Retention, keeper: PartitionKeeper, *, roles: Roles
+        self, config: DynamicConfig, retention: Retention, keeper: PartitionKeeper, *, roles: Roles
     ) -> None:
         """Begin what goes on in the background for as long as this broker runs."""
         partitions = retention.partitions

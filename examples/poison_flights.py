@@ -83,7 +83,7 @@ async def nothing_left(queue: tidelog.Queue) -> None:
     """Wait until every message is deleted, or moved."""
     while True:
         counts = await queue.counts()
-        if not any(each.visible or each.leased or each.dead for each in counts):
+        if not any(each.visible or each.in_flight or each.dead for each in counts):
             return
         await trio.sleep(0.2)
 

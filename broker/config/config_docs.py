@@ -29,11 +29,11 @@ _INTRODUCTION = """\
 Made by `python -m tidelog.broker.config.config_docs`; what stands here is in the code, and a test
 compares.
 
-`tidelog serve` needs no configuration. What is said more than once is taken from the first of: a
-flag of `tidelog serve`, a variable (`TIDELOG_DATA_DIR` sets `data_dir`, and so on for every
-setting but the table), the TOML file of `--config`, the default. `tidelog config show` prints what
-holds and who said it. A name or a value that makes no sense ends the start with one line that says
-everything that is wrong.
+`tidelog serve` needs no configuration. Settings are resolved in this order: a flag of `tidelog
+serve`, a variable (`TIDELOG_DATA_DIR` sets `data_dir`, and so on for every setting but the table),
+the TOML file of `--config`, the default. `tidelog serve --print-config` prints the settings in
+force and their sources. If a name or a value is not valid, the start fails with one line that lists
+every problem.
 
 Sizes are bytes or `4KiB`, `16MiB`, `1GiB` (powers of 1,024), `4kB`, `16MB`, `1GB` (powers of
 1,000). Times are milliseconds or `250ms`, `5s`, `30min`, `12h`, `7d`.
@@ -72,10 +72,10 @@ _CLUSTER = """
 ## Cluster
 
 Changed while the cluster works, with `tidelog cluster alter`, and in force at once on all brokers;
-kept in the metadata of the cluster. Where a broker has a setting of the same name, this one is
-above all that it was started with, and `inherit` leaves it to each broker. For one broker it is set
-with `NAME@NODE`, above what is set for all. All other settings of brokers take a restart.
-`tidelog cluster config NODE` lists what is in force at a broker, and who said so.
+kept in the metadata of the cluster. Where a broker has a setting of the same name, this one
+overrides what it was started with, and `inherit` leaves it to each broker. `NAME@NODE` overrides it
+for one broker (in Kafka: dynamic broker configs). All other settings of brokers take a restart.
+`tidelog broker config NODE` lists the settings in force at a broker, and their sources.
 """
 
 

@@ -15,7 +15,7 @@ from tidelog.coordinator.metadata.cluster_config import (
 )
 from tidelog.wire.errors import InvalidConfigError
 
-CHANGED_AT_RUN_TIME: Final = BROKER_SETTINGS
+DYNAMIC_SETTINGS: Final = BROKER_SETTINGS
 """Settings of brokers that the cluster may have as well; all others take a restart."""
 OF_CLUSTER: Final = "cluster"
 """The source of what is set for all brokers."""
@@ -23,7 +23,7 @@ OF_BROKER: Final = "broker"
 """The source of what is set for this one."""
 
 
-def check_changed_at_run_time(names: Iterable[str]) -> None:
+def check_dynamic(names: Iterable[str]) -> None:
     """Check that no name, or `NAME@NODE`, is of a setting that takes a restart of its broker.
 
     Raises:
@@ -34,12 +34,12 @@ def check_changed_at_run_time(names: Iterable[str]) -> None:
         if name in FIELDS and name not in CLUSTER_SETTINGS:
             raise InvalidConfigError(
                 f"{name} takes a restart of the broker; at run time these are changed:"
-                f" {', '.join(CHANGED_AT_RUN_TIME)}"
+                f" {', '.join(DYNAMIC_SETTINGS)}"
             )
 
 
 @final
-class LiveConfig:
+class DynamicConfig:
     """What a broker was started with, and what was set for all brokers and for this one since."""
 
     def __init__(
@@ -64,11 +64,11 @@ class LiveConfig:
         cluster = self._cluster()
         if cluster is not self._seen:
             self._seen = cluster
-            of_all = {name: getattr(cluster, name) for name in CHANGED_AT_RUN_TIME}
+            of_all = {name: getattr(cluster, name) for name in DYNAMIC_SETTINGS}
             of_all = {name: value for name, value in of_all.items() if value is not None}
             of_this = dict(cluster.by_node.get(self.own.node_id, {}))
-            for name in CHANGED_AT_RUN_TIME:
-                if not self.is_changed_at_run_time(name):
+            for name in DYNAMIC_SETTINGS:
+                if not self.is_dynamic(name):
                     of_all.pop(name, None)
                     of_this.pop(name, None)
             self._now = replace(self.own, **{**of_all, **of_this})
@@ -79,13 +79,13 @@ class LiveConfig:
             }
         return self._now
 
-    def is_changed_at_run_time(self, name: str) -> bool:
+    def is_dynamic(self, name: str) -> bool:
         """Return whether this broker takes a setting from the cluster.
 
         Where scrubbing is off, only a start turns it on.
         """
         is_off = name == "scrub_max_bytes_per_second" and not self.own.scrub_max_bytes_per_second
-        return name in CHANGED_AT_RUN_TIME and not is_off
+        return name in DYNAMIC_SETTINGS and not is_off
 
     def sources(self) -> Mapping[str, str]:
         """Return where each setting that is in force now comes from."""

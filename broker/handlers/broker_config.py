@@ -3,7 +3,7 @@
 from typing import cast, final
 
 from tidelog.broker.config.broker_config import FIELDS
-from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.wire.messages.cluster_admin import (
     BrokerSetting,
     DescribeConfigReply,
@@ -15,7 +15,7 @@ from tidelog.wire.messages.cluster_admin import (
 class BrokerConfigHandler:
     """Says what is in force here, and who said so."""
 
-    def __init__(self, config: LiveConfig) -> None:
+    def __init__(self, config: DynamicConfig) -> None:
         """Speak of one broker."""
         self._config = config
 
@@ -28,7 +28,7 @@ class BrokerConfigHandler:
                 name,
                 _text(getattr(config, name)),
                 sources[name],
-                self._config.is_changed_at_run_time(name),
+                self._config.is_dynamic(name),
             )
             for name in FIELDS
         ]

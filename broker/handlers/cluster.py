@@ -2,7 +2,7 @@
 
 from typing import Final, final
 
-from tidelog.broker.config.dynamic_config import check_changed_at_run_time
+from tidelog.broker.config.dynamic_config import check_dynamic
 from tidelog.coordinator.metadata.cluster_config import shown_settings
 from tidelog.coordinator.metadata.commands import (
     AlterClusterConfig,
@@ -107,7 +107,7 @@ class ClusterHandler:
             InvalidRequestError: One is for a broker that there is not.
             RequestTimedOutError: No majority of the voters is there; they may be changed.
         """
-        check_changed_at_run_time([*request.set_config, *request.reset_config])
+        check_dynamic([*request.set_config, *request.reset_config])
         command = AlterClusterConfig(request.set_config, request.reset_config)
         await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
         return AlterClusterReply(shown_settings(self._cluster.metadata.state.overrides))

@@ -97,7 +97,7 @@ class ReassignmentHandler:
         if not state.brokers[lost].is_fenced:
             raise InvalidRequestError(
                 f"broker {lost} is alive; let it give its replicas to others itself: tidelog"
-                f" cluster drain {lost}"
+                f" broker drain {lost}"
             )
         if not state.brokers[heir].can_lead or heir in state.drained_node_ids:
             raise InvalidRequestError(

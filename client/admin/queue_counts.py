@@ -26,7 +26,7 @@ class MessageCounts(msgspec.Struct, frozen=True):
     """How many messages of a queue are in which state, all partitions together."""
 
     visible: int
-    leased: int
+    in_flight: int
     delayed: int
     dead: int
     """On their way to the dead-letter queue, or kept because there is none that takes them."""
@@ -55,7 +55,7 @@ def sum_of(partitions: Iterable[QueueCounts]) -> MessageCounts:
     counts = list(partitions)
     return MessageCounts(
         sum(each.visible for each in counts),
-        sum(each.leased for each in counts),
+        sum(each.in_flight for each in counts),
         sum(each.delayed for each in counts),
         sum(each.dead for each in counts),
         min((at for each in counts if (at := each.oldest_timestamp_ms) is not None), default=None),

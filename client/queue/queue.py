@@ -322,9 +322,9 @@ class Queue:
 
         return await self._historian.read(HistoryQuery(since_ms, max_events, [number], is_wanted))
 
-    async def leased(self, max_messages: int = 100) -> list[PeekedMessage]:
+    async def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that somebody has: who, until when, and how often received."""
-        return await self.peek(max_messages, states=[MessageState.LEASED])
+        return await self.peek(max_messages, states=[MessageState.IN_FLIGHT])
 
     async def dead_letters(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that this queue has given up, with their reasons.

@@ -214,7 +214,7 @@ def _unregister(state: ClusterState, command: UnregisterBroker) -> Outcome:
     if replica_count:
         raise InvalidRequestError(
             f"broker {broker.node_id} still has {replica_count} replicas; move them to other"
-            f" brokers first: tidelog cluster drain {broker.node_id}"
+            f" brokers first: tidelog broker drain {broker.node_id}"
         )
     records: list[Record] = [BrokerUnregistered(broker.node_id)]
     overrides = without_node(state.overrides, broker.node_id)

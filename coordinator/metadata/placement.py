@@ -174,7 +174,7 @@ def check_not_drained(node_ids: Iterable[int], drained: Collection[int]) -> None
         if node_id in drained:
             raise InvalidTopicError(
                 f"broker {node_id} is drained and gets no replicas; let it have some again with"
-                f" `tidelog cluster drain {node_id} --cancel`"
+                f" `tidelog broker drain {node_id} --cancel`"
             )
 
 

@@ -49,14 +49,14 @@ def browse(
 
 
 def _seen(first: int, count: int, found_in: MessageState, *, status: MessageStatus) -> SeenRun:
-    is_waited_for = found_in in (MessageState.LEASED, MessageState.DELAYED)
+    is_waited_for = found_in in (MessageState.IN_FLIGHT, MessageState.DELAYED)
     return SeenRun(
         first,
         count,
         found_in,
         status.receive_count,
         status.visible_at_ms if is_waited_for else 0,
-        status.holder if found_in is MessageState.LEASED else "",
+        status.holder if found_in is MessageState.IN_FLIGHT else "",
         status.reason,
     )
 

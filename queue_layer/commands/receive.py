@@ -125,7 +125,7 @@ class ReceivePlan:
         if self.attempt is not None:
             yield from self._again(self.attempt)
             return
-        room = self._config.max_in_flight - self._state.runs.counts[MessageState.LEASED]
+        room = self._config.max_in_flight - self._state.runs.counts[MessageState.IN_FLIGHT]
         left = min(self.command.max_messages, room)
         if left <= 0 or self._state.order is None:
             return
@@ -204,7 +204,7 @@ def decide(
             found = _still_visible(state, first, first + count, now_ms=now_ms)
             # Of an old plan, for meanwhile somebody else may have had the last delivery.
             runs.extend(run for run in found if run.receive_count <= deliveries_max)
-        runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.LEASED])
+        runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT])
     lease = Lease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
     if not runs:
         return entries, lease

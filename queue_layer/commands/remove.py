@@ -122,7 +122,7 @@ def _why_not(found_in: MessageState | None) -> BrokerError:
                 "there is no such message: it was delivered and deleted, is cancelled or expired,"
                 " or was never sent"
             )
-        case MessageState.LEASED:
+        case MessageState.IN_FLIGHT:
             return ReceiptExpiredError("somebody has the message; its receipt can delete it")
         case MessageState.DEAD:
             return MessageGoneError("the message is a dead letter")

@@ -185,7 +185,7 @@ def _refusal_of_open(
             if is_lost
             else "the message was received again since"
         )
-    if status.stored is StoredState.LEASED and status.visible_at_ms > state.time_ms:
+    if status.stored is StoredState.IN_FLIGHT and status.visible_at_ms > state.time_ms:
         return None
     if config.is_fifo:
         return ReceiptExpiredError("the visibility timeout is over; others may have the message")

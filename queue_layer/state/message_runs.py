@@ -52,14 +52,18 @@ class MessageRuns:
             return MessageState.DEAD
         if status.visible_at_ms <= self.time_ms:
             return MessageState.VISIBLE
-        return MessageState.LEASED if status.stored is StoredState.LEASED else MessageState.DELAYED
+        return (
+            MessageState.IN_FLIGHT
+            if status.stored is StoredState.IN_FLIGHT
+            else MessageState.DELAYED
+        )
 
     def put(self, first: int, end: int, status: MessageStatus) -> MessageState:
         """Add messages where there are none; return their state."""
         begins = self._runs.put(first, end, status)
         state = self.state(status)
         self.counts[state] += end - first
-        if state in (MessageState.LEASED, MessageState.DELAYED):
+        if state in (MessageState.IN_FLIGHT, MessageState.DELAYED):
             self._timers.add(status.visible_at_ms, begins)
         return state
 
@@ -71,7 +75,7 @@ class MessageRuns:
         for first, end, status in pieces:
             state = self.state(status)
             self.counts[state] += end - first
-            if state in (MessageState.LEASED, MessageState.DELAYED):
+            if state in (MessageState.IN_FLIGHT, MessageState.DELAYED):
                 deadlines.append((status.visible_at_ms, first))
         self._timers.fill(deadlines)
 

@@ -6,13 +6,13 @@ Pure: declarations. Each message of a partition is in one `MessageState` (`wire.
 |---|---|---|---|
 | `VISIBLE` | The next receive may return it. | `AVAILABLE` | visible |
 | `DELAYED` | It becomes visible at a later time. | (none) | delayed |
-| `LEASED` | A consumer has it until its visibility timeout ends. | `ACQUIRED` | in flight |
+| `IN_FLIGHT` | A consumer has it until its visibility timeout ends. | `ACQUIRED` | in flight |
 | `DEAD` | The queue keeps it as a dead letter and moves it to its target. | `ARCHIVED` | moved |
 | deleted | It is deleted, moved, expired, purged or trimmed. | `ACKNOWLEDGED` | deleted |
 
 `BLOCKED` is `VISIBLE` behind an invisible message of the same FIFO group; only browsing tells the
 two apart. `TRANSITIONS` holds the changes that entries of the journal make; besides, every state
-may change to deleted, and time alone changes `DELAYED` and `LEASED` to `VISIBLE`.
+may change to deleted, and time alone changes `DELAYED` and `IN_FLIGHT` to `VISIBLE`.
 
 Where the state of a message comes from:
 
@@ -42,7 +42,7 @@ class StoredState(IntEnum):
 
     AVAILABLE = 0
     """No consumer has it: it is visible from a time on, and delayed before."""
-    LEASED = 1
+    IN_FLIGHT = 1
     """A consumer has it until a time; it is visible after."""
     DEAD = 2
     """The queue has it as a dead letter."""
@@ -85,19 +85,19 @@ class MessageStatus(msgspec.Struct, frozen=True, gc=False):
 SKIPPED: Final = MessageStatus()
 """The status of messages that the cursor passed and that were never received: visible."""
 
-_VISIBLE, _LEASED = MessageState.VISIBLE, MessageState.LEASED
+_VISIBLE, _IN_FLIGHT = MessageState.VISIBLE, MessageState.IN_FLIGHT
 _DELAYED, _DEAD = MessageState.DELAYED, MessageState.DEAD
 
 TRANSITIONS: Final = frozenset(
     {
-        (_VISIBLE, _LEASED),  # Received, or extended before another consumer received it.
+        (_VISIBLE, _IN_FLIGHT),  # Received, or extended before another consumer received it.
         (_VISIBLE, _VISIBLE),  # Received with a visibility timeout of 0, or released after its end.
         (_VISIBLE, _DELAYED),  # Released after the end of the visibility timeout, with a delay.
         (_VISIBLE, _DEAD),  # Received too often, rejected after that end, or redriven.
-        (_LEASED, _LEASED),  # Extended, or received again by the same attempt.
-        (_LEASED, _VISIBLE),  # Released, returned, or extended by 0.
-        (_LEASED, _DELAYED),  # Released with a delay.
-        (_LEASED, _DEAD),  # Rejected.
+        (_IN_FLIGHT, _IN_FLIGHT),  # Extended, or received again by the same attempt.
+        (_IN_FLIGHT, _VISIBLE),  # Released, returned, or extended by 0.
+        (_IN_FLIGHT, _DELAYED),  # Released with a delay.
+        (_IN_FLIGHT, _DEAD),  # Rejected.
         (_DELAYED, _DELAYED),  # Released again under the same receipt, with another delay.
         (_DELAYED, _VISIBLE),  # Released again under the same receipt, without a delay.
         (_DELAYED, _DEAD),  # Rejected under the receipt that released it.

@@ -170,7 +170,7 @@ class QueueState:
         waiting = max(0, unreceived.end - self.cursor) - unreceived.chunk_count
         return (
             counts[MessageState.VISIBLE] + waiting - unreceived.delayed_count,
-            counts[MessageState.LEASED],
+            counts[MessageState.IN_FLIGHT],
             counts[MessageState.DELAYED] + unreceived.delayed_count,
             counts[MessageState.DEAD],
         )
@@ -338,7 +338,7 @@ class QueueState:
             if state is MessageState.DEAD:
                 self.order.on_dead_lettered(piece_first, piece_end)
             elif state is not MessageState.VISIBLE:
-                is_leased = state is MessageState.LEASED
+                is_leased = state is MessageState.IN_FLIGHT
                 self.order.on_invisible(piece_first, piece_end, is_leased=is_leased)
         if at < end:
             self.order.on_deleted(at, end)
@@ -436,7 +436,7 @@ class QueueState:
 
         def receive(status: MessageStatus) -> MessageStatus:
             return MessageStatus(
-                StoredState.LEASED,
+                StoredState.IN_FLIGHT,
                 entry.visible_at_ms,
                 status.receive_count + 1,
                 status.first_received_ms or now_ms,
@@ -457,7 +457,7 @@ class QueueState:
         assert attempt is not None, "messages of a repeated receive have changed"
 
         def extend(status: MessageStatus) -> MessageStatus:
-            return status.changed(StoredState.LEASED, entry.visible_at_ms)
+            return status.changed(StoredState.IN_FLIGHT, entry.visible_at_ms)
 
         self._change_all(list(attempt.runs), extend)
         self.attempts.received(replace_field(attempt, deadline_ms=entry.visible_at_ms))
@@ -469,7 +469,7 @@ class QueueState:
 
     def _extended(self, entry: Extended) -> None:
         def extend(status: MessageStatus) -> MessageStatus:
-            return status.changed(StoredState.LEASED, entry.visible_at_ms)
+            return status.changed(StoredState.IN_FLIGHT, entry.visible_at_ms)
 
         self._change_all(entry.runs, extend)
 
@@ -651,7 +651,7 @@ class QueueState:
         elif state is not MessageState.VISIBLE:
             if before is MessageState.DEAD:
                 order.on_visible(first, stop, new.visible_at_ms)
-            order.on_invisible(first, stop, is_leased=state is MessageState.LEASED)
+            order.on_invisible(first, stop, is_leased=state is MessageState.IN_FLIGHT)
         else:
             if before is MessageState.VISIBLE:
                 order.on_invisible(first, stop, is_leased=True)

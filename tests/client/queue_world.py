@@ -75,4 +75,6 @@ def values(messages: list[Message]) -> list[bytes | None]:
 async def left(queue: Queue) -> tuple[int, int]:
     """Return how many messages are visible or delayed, and how many leased."""
     counts = await queue.counts()
-    return sum(each.visible + each.delayed for each in counts), sum(each.leased for each in counts)
+    return sum(each.visible + each.delayed for each in counts), sum(
+        each.in_flight for each in counts
+    )

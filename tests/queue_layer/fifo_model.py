@@ -41,7 +41,7 @@ class FifoModel:
             return MessageState.DEAD
         if max(message.visible_at_ms, message.deliver_at_ms) <= self.now_ms:
             return MessageState.VISIBLE
-        return MessageState.LEASED if message.is_leased else MessageState.DELAYED
+        return MessageState.IN_FLIGHT if message.is_leased else MessageState.DELAYED
 
     def counts(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -106,7 +106,7 @@ class FifoModel:
                 continue
             if is_repeated and message.lease_id == lease_id:
                 continue
-            if self.state(message) is not MessageState.LEASED or message.lease_id != lease_id:
+            if self.state(message) is not MessageState.IN_FLIGHT or message.lease_id != lease_id:
                 refused.append(offset)
                 continue
             self._settle(message, action, delay_ms)

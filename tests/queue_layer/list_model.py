@@ -36,7 +36,7 @@ class Message:
             return MessageState.DEAD
         if self.visible_at_ms <= now_ms:
             return MessageState.VISIBLE
-        return MessageState.LEASED if self.is_leased else MessageState.DELAYED
+        return MessageState.IN_FLIGHT if self.is_leased else MessageState.DELAYED
 
 
 class ListModel:
@@ -72,7 +72,7 @@ class ListModel:
 
     def next_deadline_ms(self) -> int | None:
         """Return when a message becomes visible."""
-        waiting = {MessageState.LEASED, MessageState.DELAYED}
+        waiting = {MessageState.IN_FLIGHT, MessageState.DELAYED}
         return min(
             (m.visible_at_ms for m in self.messages if m.state(self.now_ms) in waiting),
             default=None,
@@ -84,7 +84,7 @@ class ListModel:
 
     def received(self, reply: PartitionReceived, max_messages: int, timeout_ms: int) -> None:
         """Check what was handed out, and take note of it."""
-        room = self.config.max_in_flight - len(self.offsets(MessageState.LEASED))
+        room = self.config.max_in_flight - len(self.offsets(MessageState.IN_FLIGHT))
         count = sum(run.count for run in reply.runs)
         assert count <= max(0, min(max_messages, room))
         visible = set(self.offsets(MessageState.VISIBLE))
@@ -121,7 +121,7 @@ class ListModel:
         message = self.messages[offset]
         is_delete = action is SettleAction.DELETE
         is_own = message.lease_id == lease_id
-        is_current = message.state(self.now_ms) is MessageState.LEASED
+        is_current = message.state(self.now_ms) is MessageState.IN_FLIGHT
         if lease_id < self.void_below:
             return ErrorCode.RECEIPT_EXPIRED
         if message.is_done:

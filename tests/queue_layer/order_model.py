@@ -12,7 +12,7 @@ Change = tuple[str, int, int, int]
 
 changes = st.lists(
     st.tuples(
-        st.sampled_from(["leased", "delayed", "visible", "dead", "done"]),
+        st.sampled_from(["in_flight", "delayed", "visible", "dead", "done"]),
         st.integers(0, RECORDS - 1),
         st.integers(1, 6),
         st.integers(0, 5),
@@ -36,8 +36,8 @@ def check_order(
     for turn, (change, first, count, time_ms) in enumerate(told):
         for offset in set(range(first, min(RECORDS, first + count))) - done:
             match change:
-                case "leased" | "delayed":
-                    order.on_invisible(offset, offset + 1, is_leased=change == "leased")
+                case "in_flight" | "delayed":
+                    order.on_invisible(offset, offset + 1, is_leased=change == "in_flight")
                     visible.discard(offset)
                 case "visible":
                     if offset not in visible:

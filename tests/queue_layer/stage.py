@@ -266,7 +266,7 @@ class Stage:
         for run in seen:
             for offset in range(run.first_offset, run.first_offset + run.count):
                 state = MessageState(run.state).name.lower()
-                by = f" by {run.holder}" if run.state == MessageState.LEASED else ""
+                by = f" by {run.holder}" if run.state == MessageState.IN_FLIGHT else ""
                 until = f" until {run.visible_at_ms // _S}" if run.visible_at_ms else ""
                 reason = f", {run.reason}" if run.reason else ""
                 self._say(

@@ -118,7 +118,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         )
         before = len(self.model.offsets(MessageState.VISIBLE))
         reply = self.driver.do(outcome)
-        room = self.model.config.max_in_flight - len(self.model.offsets(MessageState.LEASED))
+        room = self.model.config.max_in_flight - len(self.model.offsets(MessageState.IN_FLIGHT))
 
         # I12: who asks gets something if there is anything to be got.
         assert offered or not before or room <= 0 or len(exhausted) == before

@@ -30,7 +30,7 @@ def test_chunks_are_handed_out_to_nobody_and_counted_nowhere(make_order: MakeOrd
 
     assert driver.counts() == {"visible": 2}
     assert driver.offsets() == [3, 7]
-    assert driver.counts() == {"leased": 2}
+    assert driver.counts() == {"in_flight": 2}
 
 
 @pytest.mark.parametrize("make_order", ORDERS)
@@ -46,7 +46,7 @@ def test_whoever_takes_over_counts_chunks_no_more_than_whoever_was_before(
 
     driver.fail_over()
 
-    assert driver.counts() == {"leased": 3}
+    assert driver.counts() == {"in_flight": 3}
     driver.delete(first)
     assert driver.counts() == {}
     assert driver.queue.state.low_water_mark == 6
@@ -70,7 +70,7 @@ def test_a_message_that_is_passed_over_keeps_its_delay_and_chunks_stay_none() ->
     assert driver.offsets() == [3]
     driver.fail_over()
 
-    assert driver.counts() == {"leased": 1, "delayed": 1}
+    assert driver.counts() == {"in_flight": 1, "delayed": 1}
     driver.wait(5 * SECOND)
     assert driver.offsets() == [0]
 

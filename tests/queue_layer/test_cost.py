@@ -77,7 +77,7 @@ def test_a_million_messages_that_wait_for_their_time_cost_what_a_hundred_do() ->
 
 
 @pytest.mark.statement("b86")
-@pytest.mark.parametrize("state", ["leased", "returned", "deleted"])
+@pytest.mark.parametrize("state", ["in_flight", "returned", "deleted"])
 def test_many_runs_cost_little_more_than_few(state: str) -> None:
     """Only what it takes to find a place among them grows."""
     costs: list[float] = []
@@ -89,7 +89,7 @@ def test_many_runs_cost_little_more_than_few(state: str) -> None:
             driver.delete(received, *odd)
             if state == "deleted":
                 driver.delete(received)
-            elif state == "leased":
+            elif state == "in_flight":
                 driver.settle(received, SettleAction.EXTEND, *(o - 1 for o in odd), delay_ms=10**7)
         driver.wait(31 * SECOND)
         costs.append(cost(driver))

@@ -35,7 +35,7 @@ def test_extending_the_first_lease_holds_back_the_group() -> None:
     driver.wait(2 * SECOND)
 
     assert driver.offsets() == []
-    assert driver.counts() == {"visible": 2, "leased": 1}
+    assert driver.counts() == {"visible": 2, "in_flight": 1}
 
 
 @pytest.mark.statement("b20")
@@ -178,7 +178,7 @@ def test_a_group_goes_on_when_its_first_message_is_a_dead_letter() -> None:
     driver.settle(driver.take(1), SettleAction.RELEASE)
 
     assert driver.offsets() == [1]
-    assert driver.counts() == {"leased": 1, "dead": 1}
+    assert driver.counts() == {"in_flight": 1, "dead": 1}
 
 
 @pytest.mark.statement("b30")
@@ -227,7 +227,7 @@ def test_messages_behind_a_leased_one_count_as_visible() -> None:
     driver.take(1)
     driver.take(1)
 
-    assert driver.counts() == {"visible": 4, "leased": 2}
+    assert driver.counts() == {"visible": 4, "in_flight": 2}
 
 
 @pytest.mark.statement("b33")
@@ -257,7 +257,7 @@ def test_leases_blocked_groups_and_turns_survive_the_broker() -> None:
     received = driver.take(1)
     driver.fail_over()
 
-    assert driver.counts() == {"visible": 4, "leased": 1}
+    assert driver.counts() == {"visible": 4, "in_flight": 1}
     assert driver.offsets() == [2, 3, 4]
     assert driver.delete(received).refused == []
     assert driver.offsets() == [1]
@@ -285,7 +285,7 @@ def test_after_a_failover_messages_are_served_while_the_log_is_still_being_read(
     assert is_ready == [False, True]
     assert driver.offsets() == []
     assert driver.delete(received, 3).refused == []
-    assert driver.counts() == {"leased": 1, "visible": 1}
+    assert driver.counts() == {"in_flight": 1, "visible": 1}
 
 
 def test_a_purged_queue_is_empty_and_its_groups_work_again() -> None:

@@ -69,7 +69,7 @@ def test_a_receive_passes_any_number_of_delayed_messages() -> None:
 
     require_fit(driver)
     driver.fail_over()
-    assert driver.counts() == {"leased": 1, "delayed": 70_000}
+    assert driver.counts() == {"in_flight": 1, "delayed": 70_000}
     assert driver.queue.state.next_deadline_ms == START_MS + 30 * SECOND
     driver.wait(HOUR_MS)
     assert driver.counts() == {"visible": 2, "delayed": 69_999}

@@ -51,7 +51,7 @@ def test_clocks_that_go_back_change_nothing() -> None:
     assert driver.counts() == {"visible": 2}
     assert driver.take(1).deadline_ms == START_MS + 40 * SECOND
     driver.fail_over()
-    assert driver.counts() == {"visible": 1, "leased": 1}
+    assert driver.counts() == {"visible": 1, "in_flight": 1}
 
 
 @pytest.mark.statement("b18")
@@ -78,7 +78,7 @@ def test_a_purge_takes_all_that_is_there_and_nothing_that_comes_later() -> None:
     driver.came(fields=[RecordFields(deliver_at_ms=START_MS + SECOND)])
     received = driver.take(2)
     driver.settle(received, SettleAction.RELEASE, 1, delay_ms=SECOND)
-    assert driver.counts() == {"visible": 8, "leased": 1, "delayed": 2}
+    assert driver.counts() == {"visible": 8, "in_flight": 1, "delayed": 2}
 
     count = driver.purge()
 
@@ -216,7 +216,7 @@ def test_after_a_clock_that_was_ahead_time_stands_still_until_the_right_one_gets
 
     driver.take(timeout_ms=30 * SECOND)
     driver.wait(hour_ms)
-    assert driver.counts() == {"leased": 1}
+    assert driver.counts() == {"in_flight": 1}
 
     driver.wait(30 * SECOND)
     assert driver.counts() == {"visible": 1}

@@ -94,7 +94,7 @@ LOOK = (
     LookRequest(
         queue_id=TOPIC_ID,
         partition=3,
-        states=[MessageState.LEASED, MessageState.DEAD],
+        states=[MessageState.IN_FLIGHT, MessageState.DEAD],
         from_offset=900,
         max_messages=100,
         bytes_max=1 << 16,
@@ -104,7 +104,7 @@ LOOK = (
             SeenRun(
                 first_offset=1000,
                 count=7,
-                state=MessageState.LEASED,
+                state=MessageState.IN_FLIGHT,
                 receive_count=2,
                 visible_at_ms=1_700_000_060_000,
                 holder="worker 7",
@@ -122,7 +122,7 @@ COUNT = (
             QueueCounts(
                 partition=3,
                 visible=100,
-                leased=20,
+                in_flight=20,
                 delayed=3,
                 dead=1,
                 oldest_offset=900,

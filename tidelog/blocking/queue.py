@@ -285,9 +285,9 @@ class Queue:
             partial(self._queue.history, max_events, since_ms=since_ms, message_id=message_id)
         )
 
-    def leased(self, max_messages: int = 100) -> list[PeekedMessage]:
-        """Return messages that somebody has; see `tidelog.Queue.leased`."""
-        return self._thread.call(partial(self._queue.leased, max_messages))
+    def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
+        """Return messages that somebody has; see `tidelog.Queue.in_flight`."""
+        return self._thread.call(partial(self._queue.in_flight, max_messages))
 
     def dead_letters(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that were given up; see `tidelog.Queue.dead_letters`."""

@@ -83,7 +83,7 @@ class _Options(TypedDict):
 )
 @broker_option
 def consume(topic: str, broker: str, **options: Unpack[_Options]) -> None:
-    """Print the records of a topic, each on a line.
+    """Print the records of a topic, one per line.
 
     Starts with records that come from now on, unless it is told another place. The records of a
     partition come in the order of their offsets. A group starts where it is; records that were

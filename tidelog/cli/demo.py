@@ -27,7 +27,7 @@ from tidelog.demo.story import Report, run_demo
 )
 @json_option
 def demo(as_json: bool, with_spark: bool) -> None:
-    """Show the whole story, on throwaway data.
+    """Run a demonstration on throwaway data.
 
     Starts a broker on a temporary directory and produces the 27,004 flights that left New York in
     January 2013 to it, keyed by tail number. Half-way the broker is killed (SIGKILL) and started

@@ -27,10 +27,10 @@ COMMANDS = {
         "tidelog.cli.topic.topic", "topic", "Create, inspect, change, delete topics."
     ),
     "produce": LazyCommand(
-        "tidelog.cli.produce", "produce", "Write lines to a topic, each as a record."
+        "tidelog.cli.produce", "produce", "Produce lines to a topic, each as a record."
     ),
     "consume": LazyCommand(
-        "tidelog.cli.consume", "consume", "Print the records of a topic, each on a line."
+        "tidelog.cli.consume", "consume", "Print the records of a topic, one per line."
     ),
     "queue": LazyCommand(
         "tidelog.cli.queue.queue", "queue", "Create, inspect, change, delete queues."
@@ -38,17 +38,21 @@ COMMANDS = {
     "group": LazyCommand(
         "tidelog.cli.group.group", "group", "Inspect, move, delete consumer groups."
     ),
-    "transaction": LazyCommand(
-        "tidelog.cli.transaction", "transaction", "Look at batches that become visible together."
-    ),
+    "transaction": LazyCommand("tidelog.cli.transaction", "transaction", "List transactions."),
     "cluster": LazyCommand(
         "tidelog.cli.cluster.cluster",
         "cluster",
-        "See how the cluster stands, change it, elect leaders, move replicas.",
+        "Show and change the cluster, elect leaders, move replicas.",
     ),
-    "log": LazyCommand("tidelog.cli.log.log", "log", "Look into the files of a stopped broker."),
-    "config": LazyCommand("tidelog.cli.serve.config", "config", "Show the settings of a broker."),
-    "demo": LazyCommand("tidelog.cli.demo", "demo", "Show the whole story, on throwaway data."),
+    "broker": LazyCommand(
+        "tidelog.cli.cluster.broker",
+        "broker",
+        "Show broker settings; drain, replace, unregister brokers.",
+    ),
+    "log": LazyCommand(
+        "tidelog.cli.log.log", "log", "Dump, verify, repair the files of a stopped broker."
+    ),
+    "demo": LazyCommand("tidelog.cli.demo", "demo", "Run a demonstration on throwaway data."),
 }
 
 tidelog = LazyGroup(

@@ -150,14 +150,14 @@ _SERVER_OPTIONS = (
     click.option(
         "--broker-rack",
         metavar="NAME",
-        help="What fails together with this broker, such as a rack.",
+        help="The rack, zone or machine with which it fails together.",
     ),
     click.option(
         "--config",
         "config_file",
         envvar="TIDELOG_CONFIG",
         metavar="FILE",
-        help="TOML file with any of the settings that `tidelog config show` lists.",
+        help="TOML file with settings; --print-config lists them.",
     ),
     click.option(
         "--log-format",

@@ -89,7 +89,7 @@ class _Options(TypedDict):
 @broker_option
 @json_option
 def produce(topic: str, broker: str, **options: Unpack[_Options]) -> None:
-    """Write lines to a topic, each as a record.
+    """Produce lines to a topic, each as a record.
 
     Ends by saying how many records were acknowledged, also when something went wrong: a record
     that was acknowledged is in the log. Ctrl-C ends reading; what is under way still arrives.

@@ -16,7 +16,7 @@ _NUMBERS = ("OPEN ID", "LAST ID")
 
 @click.group(cls=OrderedGroup)
 def transaction() -> None:
-    """Look at transactions."""
+    """List transactions."""
 
 
 @transaction.command(

@@ -180,7 +180,7 @@ class BrokerSetting(msgspec.Struct, frozen=True, array_like=True):
     source: str
     """Who gave it: `default`, the name of a file, of a variable of the environment or of a flag;
     `cluster` or `broker` if it was set while brokers ran, for all of them or for this one."""
-    is_changed_at_run_time: bool
+    is_dynamic: bool
     """Whether this broker takes it from `ALTER_CLUSTER` as it runs; else it takes a restart."""
 
 

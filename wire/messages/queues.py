@@ -201,7 +201,7 @@ class MessageState(IntEnum):
     """Where a message of a queue is."""
 
     VISIBLE = 0
-    LEASED = 1
+    IN_FLIGHT = 1
     DELAYED = 2
     """By its sender, or by a release with a delay."""
     DEAD = 3
@@ -253,7 +253,7 @@ class QueueCounts(msgspec.Struct, frozen=True, array_like=True):
 
     partition: int
     visible: int
-    leased: int
+    in_flight: int
     delayed: int
     dead: int
     oldest_offset: int

@@ -4,9 +4,9 @@ import pytest
 
 from tidelog.broker.config.broker_config import FIELDS, BrokerConfig
 from tidelog.broker.config.dynamic_config import (
-    CHANGED_AT_RUN_TIME,
-    LiveConfig,
-    check_changed_at_run_time,
+    DYNAMIC_SETTINGS,
+    DynamicConfig,
+    check_dynamic,
 )
 from tidelog.coordinator.metadata.cluster_config import (
     CLUSTER_SETTINGS,
@@ -20,7 +20,7 @@ OWN = BrokerConfig(log_flush_interval_ms=1234, min_free_disk_bytes=5)
 
 def test_what_the_cluster_says_is_above_what_a_broker_was_started_with() -> None:
     said = [ClusterConfig(), ClusterConfig(log_flush_interval_ms=50), ClusterConfig()]
-    live = LiveConfig(OWN, lambda: said[0])
+    live = DynamicConfig(OWN, lambda: said[0])
 
     found: list[tuple[int, int]] = []
     while said:
@@ -34,7 +34,7 @@ def test_what_the_cluster_says_is_above_what_a_broker_was_started_with() -> None
 
 
 def test_what_was_turned_off_at_the_start_stays_off() -> None:
-    off = LiveConfig(
+    off = DynamicConfig(
         BrokerConfig(scrub_max_bytes_per_second=0),
         lambda: ClusterConfig(scrub_max_bytes_per_second=9),
     )
@@ -49,7 +49,7 @@ def test_what_is_set_for_one_broker_is_above_what_is_set_for_all() -> None:
     )
 
     found = {
-        node_id: LiveConfig(
+        node_id: DynamicConfig(
             BrokerConfig(node_id=node_id, log_flush_interval_ms=70), lambda: said, sources
         )
         for node_id in (1, 2)
@@ -71,7 +71,7 @@ def test_what_is_set_for_one_broker_is_above_what_is_set_for_all() -> None:
 
 def test_no_limit_for_one_broker_is_above_a_limit_for_all() -> None:
     said = cluster_config({"log_retention_disk_bytes": "10GiB", "log_retention_disk_bytes@1": "0"})
-    live = LiveConfig(BrokerConfig(log_retention_disk_bytes=1 << 30), lambda: said)
+    live = DynamicConfig(BrokerConfig(log_retention_disk_bytes=1 << 30), lambda: said)
 
     assert live().log_retention_disk_bytes == 0
     assert live.sources()["log_retention_disk_bytes"] == "broker"
@@ -79,25 +79,25 @@ def test_no_limit_for_one_broker_is_above_a_limit_for_all() -> None:
 
 def test_what_was_turned_off_at_the_start_stays_off_for_one_broker_too() -> None:
     said = cluster_config({"scrub_max_bytes_per_second@1": "5000"})
-    off = LiveConfig(BrokerConfig(scrub_max_bytes_per_second=0), lambda: said)
+    off = DynamicConfig(BrokerConfig(scrub_max_bytes_per_second=0), lambda: said)
 
     assert off().scrub_max_bytes_per_second == 0
     assert off.sources()["scrub_max_bytes_per_second"] == "default"
-    assert not off.is_changed_at_run_time("scrub_max_bytes_per_second")
-    assert off.is_changed_at_run_time("log_flush_interval_ms")
+    assert not off.is_dynamic("scrub_max_bytes_per_second")
+    assert off.is_dynamic("log_flush_interval_ms")
 
 
 @pytest.mark.parametrize("name", ["listen", "max_connections@1"])
 def test_a_setting_that_takes_a_restart_is_refused_as_such(name: str) -> None:
     with pytest.raises(InvalidConfigError, match=r"takes a restart.*, scrub_max_bytes_per_second$"):
-        check_changed_at_run_time(["log_flush_interval_ms", name])
+        check_dynamic(["log_flush_interval_ms", name])
 
 
 def test_settings_of_the_cluster_alone_are_changed_at_run_time() -> None:
-    check_changed_at_run_time([*CLUSTER_SETTINGS, "colour"])  # Others say that there is no colour.
+    check_dynamic([*CLUSTER_SETTINGS, "colour"])  # Others say that there is no colour.
 
 
-@pytest.mark.parametrize("name", CHANGED_AT_RUN_TIME)
+@pytest.mark.parametrize("name", DYNAMIC_SETTINGS)
 def test_the_cluster_takes_no_value_that_a_broker_would_refuse(name: str) -> None:
     limits = FIELDS[name].metadata
     setting = CLUSTER_SETTINGS[name]

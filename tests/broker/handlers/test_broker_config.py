@@ -1,7 +1,7 @@
 """What a broker says of its settings."""
 
 from tidelog.broker.config.broker_config import FIELDS, BrokerConfig
-from tidelog.broker.config.dynamic_config import LiveConfig
+from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.coordinator.metadata.cluster_config import BROKER_SETTINGS, cluster_config
 from tidelog.wire.messages.cluster_admin import BrokerSetting, DescribeConfigRequest
@@ -11,7 +11,7 @@ async def test_every_setting_is_listed_with_its_value_and_source() -> None:
     own = BrokerConfig(node_id=2, topic_defaults={"retention_ms": "1d", "durability": "fsync"})
     sources = {**dict.fromkeys(FIELDS, "default"), "topic_defaults": "tidelog.toml"}
     said = cluster_config({"log_flush_interval_ms": "2s"})
-    handler = BrokerConfigHandler(LiveConfig(own, lambda: said, sources))
+    handler = BrokerConfigHandler(DynamicConfig(own, lambda: said, sources))
 
     reply = await handler.describe(DescribeConfigRequest())
 
@@ -25,5 +25,5 @@ async def test_every_setting_is_listed_with_its_value_and_source() -> None:
     assert by_name["log_flush_interval_ms"] == BrokerSetting(
         "log_flush_interval_ms", "2000", "cluster", True
     )
-    live = {each.name for each in reply.settings if each.is_changed_at_run_time}
+    live = {each.name for each in reply.settings if each.is_dynamic}
     assert live == set(BROKER_SETTINGS)

@@ -128,7 +128,7 @@ def test_a_node_that_lives_is_not_replaced_and_one_that_does_not_is_no_heir() ->
         await until(lambda: 3 not in live_brokers(members[0]))
 
         for request, complaint in [
-            (ReassignRequest([], [2], heir=1), "broker 2 is alive; .* cluster drain 2"),
+            (ReassignRequest([], [2], heir=1), "broker 2 is alive; .* broker drain 2"),
             (ReassignRequest([], [3], heir=9), "there is no broker 9"),
             (ReassignRequest([], [3], heir=3), "of one broker by another one"),
             (ReassignRequest([], [], heir=1), "of one broker by another one"),

@@ -211,7 +211,7 @@ async def count(client: RpcConnection, queue_id: bytes, partition: int = 0) -> Q
 async def states(client: RpcConnection, queue_id: bytes) -> tuple[int, int, int, int]:
     """Return how many are visible, leased, delayed and dead."""
     counts = await count(client, queue_id)
-    return counts.visible, counts.leased, counts.delayed, counts.dead
+    return counts.visible, counts.in_flight, counts.delayed, counts.dead
 
 
 async def purge(client: RpcConnection, queue_id: bytes, partition: int = 0) -> int:

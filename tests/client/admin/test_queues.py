@@ -263,7 +263,7 @@ async def test_queues_are_described_with_their_messages(autojump_clock: MockCloc
         assert len(counts) == 20
         found = counts.pop("q07")
         assert found is not None
-        assert (found.visible, found.leased, found.delayed, found.dead) == (2, 1, 0, 0)
+        assert (found.visible, found.in_flight, found.delayed, found.dead) == (2, 1, 0, 0)
         assert found.oldest_timestamp_ms is not None
         assert found.oldest_timestamp_ms >= START_MS
         assert set(counts.values()) == {MessageCounts(0, 0, 0, 0, None)}

@@ -185,7 +185,7 @@ async def test_a_queue_hands_out_messages_of_new_partitions(autojump_clock: Mock
     assert [(message.partition, message.value) for message in received] == [(2, b"new")]
     assert [part.start_offset for part in described.partitions] == [0, 0, 0]
     assert described.counts is not None
-    assert described.counts.leased == 1
+    assert described.counts.in_flight == 1
 
 
 async def test_a_topic_with_a_fifo_queue_keeps_its_partitions(autojump_clock: MockClock) -> None:

@@ -131,7 +131,7 @@ async def test_messages_of_all_partitions_are_received(
 
         await queue.delete_batch(seen)
         counts = await queue.counts()
-        assert [(each.visible, each.leased) for each in counts] == [(0, 0)] * 3
+        assert [(each.visible, each.in_flight) for each in counts] == [(0, 0)] * 3
 
 
 async def test_a_message_is_extended_released_and_released_with_a_delay(
@@ -175,7 +175,7 @@ async def test_a_delayed_message_comes_when_it_is_time(autojump_clock: MockClock
         await queue.send(b"now")
         (now,) = await queue.receive(wait=0)
         (counts,) = await queue.counts()
-        assert (counts.visible, counts.leased, counts.delayed) == (0, 1, 1)
+        assert (counts.visible, counts.in_flight, counts.delayed) == (0, 1, 1)
         await now.delete()
         began = trio.current_time()
         assert values(await queue.receive(wait=500)) == [b"later"]
@@ -303,7 +303,7 @@ async def test_of_several_handles_the_one_that_is_none_is_named_and_nothing_is_d
             await queue.delete_batch([handles[0], "x", handles[1]])
 
         (counts,) = await queue.counts()
-        assert counts.leased == 2
+        assert counts.in_flight == 2
         with pytest.raises(TypeError, match="not one handle"):
             await queue.delete_batch(handles[0])
         with pytest.raises(TypeError, match="a message or a receipt handle is wanted, not"):
@@ -353,7 +353,7 @@ async def test_messages_of_many_receives_are_deleted_together(autojump_clock: Mo
 
         await queue.delete_batch(handles)
 
-        assert sum(counts.visible + counts.leased for counts in await queue.counts()) == 0
+        assert sum(counts.visible + counts.in_flight for counts in await queue.counts()) == 0
 
 
 @pytest.mark.statement("b80")
@@ -400,7 +400,7 @@ async def test_counts_of_all_partitions_are_in_their_order(autojump_clock: MockC
         counts = await queue.counts()
         assert [each.partition for each in counts] == [0, 1, 2]
         assert sum(each.visible for each in counts) == 26
-        assert sum(each.leased for each in counts) == 4
+        assert sum(each.in_flight for each in counts) == 4
 
 
 async def test_a_leader_that_changes_meanwhile_is_followed(autojump_clock: MockClock) -> None:

@@ -29,7 +29,7 @@ def test_who_looks_sees_every_message_in_its_state() -> None:
         SeenRun(1, 1, MessageState.DEAD, 1, 0, "", "not a number"),
         SeenRun(2, 1, MessageState.DELAYED, 1, START_MS + 5 * SECOND, "", "busy"),
         SeenRun(3, 1, MessageState.VISIBLE, 1, 0, "", ""),
-        SeenRun(4, 2, MessageState.LEASED, 1, START_MS + 30 * SECOND, "worker-1", ""),
+        SeenRun(4, 2, MessageState.IN_FLIGHT, 1, START_MS + 30 * SECOND, "worker-1", ""),
         SeenRun(6, 2, MessageState.VISIBLE, 0, 0, "", ""),
         SeenRun(8, 2, MessageState.DELAYED, 0, LATER, "", ""),
     ]
@@ -64,7 +64,7 @@ def test_who_looks_goes_on_where_the_last_look_ended() -> None:
 def test_states_that_are_not_wanted_are_left_out() -> None:
     driver = all_states()
 
-    seen, _ = driver.queue.browse([MessageState.LEASED, MessageState.DEAD], 0, 100)
+    seen, _ = driver.queue.browse([MessageState.IN_FLIGHT, MessageState.DEAD], 0, 100)
 
     assert [run.first_offset for run in seen] == [1, 4]
 

@@ -68,7 +68,7 @@ def test_a_message_is_delivered_as_often_as_it_may_and_then_is_dead() -> None:
     driver = Driver(DYING, records=1)
     for _ in range(2):
         assert driver.offsets() == [0]
-        assert driver.counts() == {"leased": 1}
+        assert driver.counts() == {"in_flight": 1}
         driver.wait(30 * SECOND)
 
     assert driver.offsets() == []
@@ -154,7 +154,7 @@ def test_messages_that_are_leased_are_limited_in_number_and_not_in_span() -> Non
 
     plan = driver.queue.plan(ReceiveCommand(max_messages=1), now_ms=driver.now_ms)
     assert list(plan) == []
-    assert driver.counts()["leased"] == 3
+    assert driver.counts()["in_flight"] == 3
     driver.delete(slow)
     assert len(driver.offsets(1)) == 1
 
@@ -184,7 +184,7 @@ def test_a_delay_is_kept_when_another_broker_takes_over() -> None:
 
     driver.fail_over()
 
-    assert driver.counts() == {"leased": 2, "delayed": 1}
+    assert driver.counts() == {"in_flight": 2, "delayed": 1}
     driver.wait(10 * SECOND)
     assert driver.offsets() == [1]
 
@@ -207,7 +207,7 @@ def test_whoever_reads_records_may_stop_when_they_are_enough() -> None:
 
     assert offered == ReceivedRun(0, 50, 1, START_MS)
     assert reply.runs == [ReceivedRun(0, 7, 1, START_MS)]
-    assert driver.counts() == {"visible": 93, "leased": 7}
+    assert driver.counts() == {"visible": 93, "in_flight": 7}
 
 
 @pytest.mark.statement("b80")

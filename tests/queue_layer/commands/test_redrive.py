@@ -120,7 +120,7 @@ def test_a_message_that_somebody_got_meanwhile_stays() -> None:
 
     progress(driver, [(ORDERS, runs)], next_offset)
 
-    assert driver.counts() == {"leased": 2, "dead": 2}
+    assert driver.counts() == {"in_flight": 2, "dead": 2}
 
 
 def test_messages_of_a_redrive_go_in_batches() -> None:

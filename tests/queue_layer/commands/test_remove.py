@@ -93,7 +93,7 @@ def test_a_scheduled_message_can_be_cancelled() -> None:
     driver.wait(SECOND)
     assert sorted(driver.offsets()) == [0, 1, 3]
     driver.fail_over()
-    assert driver.counts() == {"leased": 3}
+    assert driver.counts() == {"in_flight": 3}
 
 
 def test_a_message_that_is_not_delayed_cannot_be_cancelled() -> None:
@@ -112,7 +112,7 @@ def test_a_message_that_is_not_delayed_cannot_be_cancelled() -> None:
         ErrorCode.RECEIPT_EXPIRED: [(2, 1)],
         ErrorCode.INVALID_REQUEST: [(3, 2)],
     }
-    assert driver.counts() == {"visible": 2, "leased": 1, "dead": 1}
+    assert driver.counts() == {"visible": 2, "in_flight": 1, "dead": 1}
 
 
 def test_a_scheduled_message_whose_time_has_come_cannot_be_cancelled() -> None:

@@ -68,7 +68,7 @@ def test_a_deletion_lasts_over_many_takeovers_and_holes() -> None:
 
     driver.fail_over()
 
-    assert driver.counts() == {"leased": 12_500}
+    assert driver.counts() == {"in_flight": 12_500}
     driver.wait(30 * SECOND)
     assert all(offset % 2 for _ in range(12) for offset in driver.offsets(1000))
 
@@ -84,7 +84,7 @@ def test_extending_counts_from_now_on(config: QueueConfig) -> None:
         driver.wait(SECOND)
         assert refusals(driver.settle(received, SettleAction.EXTEND, delay_ms=2 * SECOND)) == {}
 
-    assert driver.counts() == {"leased": 1}
+    assert driver.counts() == {"in_flight": 1}
     driver.wait(2 * SECOND)
     assert driver.counts() == {"visible": 1}
 
@@ -114,7 +114,7 @@ def test_the_last_receipt_extends_a_message_that_nobody_received_since(config: Q
 
     assert refusals(driver.settle(received, SettleAction.EXTEND, delay_ms=5 * SECOND)) == {}
 
-    assert driver.counts() == {"leased": 1}
+    assert driver.counts() == {"in_flight": 1}
 
 
 @pytest.mark.statement("b8")
@@ -134,7 +134,7 @@ def test_an_older_receipt_does_nothing_to_what_another_one_holds(
     settled = driver.settle(old, action, delay_ms=0)
 
     assert refusals(settled) == {0: ErrorCode.RECEIPT_EXPIRED}
-    assert driver.counts() == {"leased": 1}
+    assert driver.counts() == {"in_flight": 1}
 
 
 @pytest.mark.statement("b9")
@@ -172,7 +172,7 @@ def test_an_older_receipt_deletes_nothing_of_a_fenced_queue(config: QueueConfig)
     driver.take()
 
     assert refusals(driver.delete(old)) == {0: ErrorCode.RECEIPT_EXPIRED}
-    assert driver.counts() == {"leased": 1}
+    assert driver.counts() == {"in_flight": 1}
 
 
 def test_a_receipt_of_a_fifo_queue_is_good_while_its_lease_lasts() -> None:
@@ -228,7 +228,7 @@ def test_a_receipt_is_good_for_its_own_messages_only() -> None:
         4: ErrorCode.INVALID_RECEIPT,
         9: ErrorCode.INVALID_RECEIPT,
     }
-    assert driver.counts() == {"visible": 4, "leased": 4}
+    assert driver.counts() == {"visible": 4, "in_flight": 4}
 
 
 @pytest.mark.statement("b80")
@@ -243,7 +243,7 @@ def test_of_one_settlement_some_messages_may_be_refused() -> None:
 
     assert refusals(settled) == {1: ErrorCode.RECEIPT_EXPIRED, 2: ErrorCode.MESSAGE_GONE}
     driver.wait(8 * SECOND)
-    assert driver.counts() == {"leased": 3}
+    assert driver.counts() == {"in_flight": 3}
 
 
 @pytest.mark.statement("b85")
@@ -359,7 +359,7 @@ def test_a_rejected_message_is_dead_at_once(config: QueueConfig) -> None:
 
     assert refusals(driver.settle(received, SettleAction.REJECT, 0, reason="not a number")) == {}
 
-    assert driver.counts() == {"leased": 1, "dead": 1}
+    assert driver.counts() == {"in_flight": 1, "dead": 1}
     batch = driver.queue.state.moves.next_batch(TARGET)
     assert batch is not None
     assert batch.runs == [(0, 1)]
@@ -387,7 +387,7 @@ def test_every_leader_knows_the_receipts_of_the_others() -> None:
 
     driver.fail_over()
 
-    assert driver.counts() == {"leased": 2}
+    assert driver.counts() == {"in_flight": 2}
     assert refusals(driver.delete(received, 0)) == {}
     driver.wait(6 * SECOND)
     assert driver.take().runs[0].receive_count == 2

@@ -89,7 +89,7 @@ def test_a_queue_with_lanes_forgets_nothing_when_another_broker_takes_over() -> 
 
     driver.fail_over()
 
-    assert driver.counts() == {"visible": 3, "leased": 2}
+    assert driver.counts() == {"visible": 3, "in_flight": 2}
     assert driver.offsets(1) == [1]
     driver.wait(30 * SECOND)
     assert sorted(driver.offsets()) == [0, 1, 2, 4, 5]

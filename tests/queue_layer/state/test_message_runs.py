@@ -5,14 +5,14 @@ import pytest
 from tidelog.queue_layer.state.message_runs import MessageRuns
 from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, StoredState
 
-LEASED = MessageStatus(StoredState.LEASED, 100, 1, 5, 5, 1)
+IN_FLIGHT = MessageStatus(StoredState.IN_FLIGHT, 100, 1, 5, 5, 1)
 DELAYED = MessageStatus(StoredState.AVAILABLE, 200)
 DEAD = MessageStatus(StoredState.DEAD)
 
 
 def all_kinds() -> MessageRuns:
     runs = MessageRuns()
-    runs.put(0, 10, LEASED)
+    runs.put(0, 10, IN_FLIGHT)
     runs.put(10, 15, DELAYED)
     runs.put(15, 16, DEAD)
     runs.put(20, 27, SKIPPED)
@@ -32,7 +32,7 @@ def test_time_makes_messages_visible_once() -> None:
     runs = all_kinds()
 
     assert runs.next_deadline_ms() == 100
-    assert runs.advance(100) == [(0, 10, LEASED)]
+    assert runs.advance(100) == [(0, 10, IN_FLIGHT)]
     assert runs.counts == [17, 0, 5, 1]
     assert runs.advance(100) == []
     assert runs.advance(300) == [(10, 15, DELAYED)]
@@ -53,10 +53,10 @@ def test_time_never_runs_backwards() -> None:
 def test_what_is_left_of_a_run_becomes_visible_too() -> None:
     runs = all_kinds()
 
-    assert runs.cut(3, 5) == [(3, 5, LEASED)]
+    assert runs.cut(3, 5) == [(3, 5, IN_FLIGHT)]
 
     assert runs.counts == [7, 8, 5, 1]
-    assert runs.advance(100) == [(0, 3, LEASED), (5, 10, LEASED)]
+    assert runs.advance(100) == [(0, 3, IN_FLIGHT), (5, 10, IN_FLIGHT)]
 
 
 def test_parts_that_are_put_back_become_visible_once() -> None:
@@ -64,7 +64,7 @@ def test_parts_that_are_put_back_become_visible_once() -> None:
     for first, end, status in runs.cut(3, 5):
         runs.put(first, end, status)
 
-    assert runs.advance(100) == [(0, 10, LEASED)]
+    assert runs.advance(100) == [(0, 10, IN_FLIGHT)]
     assert runs.counts == [17, 0, 5, 1]
 
 

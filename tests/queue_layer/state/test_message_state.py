@@ -12,7 +12,7 @@ from tidelog.wire.messages.queues import MessageState
 
 
 def test_what_is_not_spoken_of_stays() -> None:
-    status = MessageStatus(StoredState.LEASED, 30, 2, 10, 20, 7, "worker-1", "no route to host")
+    status = MessageStatus(StoredState.IN_FLIGHT, 30, 2, 10, 20, 7, "worker-1", "no route to host")
 
     assert status.changed(StoredState.AVAILABLE, 40) == MessageStatus(
         StoredState.AVAILABLE, 40, 2, 10, 20, 7, "worker-1", "no route to host"
@@ -23,8 +23,8 @@ def test_what_is_not_spoken_of_stays() -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (MessageState.DELAYED, MessageState.LEASED),
-        (MessageState.DEAD, MessageState.LEASED),
+        (MessageState.DELAYED, MessageState.IN_FLIGHT),
+        (MessageState.DEAD, MessageState.IN_FLIGHT),
         (MessageState.DEAD, MessageState.DEAD),
     ],
 )

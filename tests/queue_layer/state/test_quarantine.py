@@ -38,7 +38,7 @@ def test_what_is_held_changes_nothing_that_is_decided(make_order: MakeOrder) -> 
 
     driver.queue.state.quarantine(0, 3)
 
-    assert driver.counts() == {"visible": 3, "leased": 1}
+    assert driver.counts() == {"visible": 3, "in_flight": 1}
     assert driver.offsets() == [3]
     assert len(driver.journal) == size + 2
     driver.queue.state.end_quarantine(0, 3)

@@ -39,7 +39,9 @@ def test_runs_are_read_as_they_were() -> None:
         (
             3,
             10,
-            MessageStatus(StoredState.LEASED, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh"),
+            MessageStatus(
+                StoredState.IN_FLIGHT, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh"
+            ),
         ),
         (10, 11, SKIPPED),
         (15, 17, MessageStatus(StoredState.AVAILABLE, NOW_MS * 2)),
@@ -62,7 +64,7 @@ def test_runs_are_read_as_they_were() -> None:
 
 def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
     status = MessageStatus(
-        StoredState.LEASED, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me"
+        StoredState.IN_FLIGHT, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me"
     )
     runs = [(2 * place, 2 * place + 1, status) for place in range(2 * RUNS_PER_PART + 1)]
 

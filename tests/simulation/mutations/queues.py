@@ -72,7 +72,7 @@ _start = QueueState.start
 
 def _start_without_leases(self: QueueState) -> None:
     for first, end, status in list(self.runs):
-        if status.stored is StoredState.LEASED:
+        if status.stored is StoredState.IN_FLIGHT:
             self.runs.cut(first, end)
             freed = replace(status, stored=StoredState.AVAILABLE, visible_at_ms=0)
             self.runs.put(first, end, freed)
@@ -104,7 +104,7 @@ _pieces = settling._pieces
 
 
 def _refuse_later(state: QueueState, config: QueueConfig, status: MessageStatus, **by: Any) -> Any:  # noqa: ANN401  (passed on)
-    is_held = status.stored is StoredState.LEASED and status.visible_at_ms > state.time_ms
+    is_held = status.stored is StoredState.IN_FLIGHT and status.visible_at_ms > state.time_ms
     return None if is_held else _refusal_of_open(state, config, status, **by)
 
 

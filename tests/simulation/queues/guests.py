@@ -249,7 +249,7 @@ class QueueGuests:
     async def _counts_nothing(self, client: Client) -> bool:
         for setup in self._plan.queues:
             for counts in await client.queue(setup.name).counts():
-                if counts.visible or counts.leased or counts.delayed or counts.dead:
+                if counts.visible or counts.in_flight or counts.delayed or counts.dead:
                     return False
         return True
 

@@ -114,7 +114,7 @@ class JournalModel:
                 self._receive(entry)
             case ReceiveRepeated():
                 for offset in self._attempts[entry.attempt_id]:
-                    self._put(offset, entry.visible_at_ms, StoredState.LEASED)
+                    self._put(offset, entry.visible_at_ms, StoredState.IN_FLIGHT)
             case Deleted() | Expired():
                 for offset in self._existing(entry.runs, entry):
                     self._gone(offset)
@@ -122,7 +122,7 @@ class JournalModel:
                 for offset in self._existing(entry.runs, entry):
                     if self.open[offset].lease_id != entry.lease_id:
                         self._fail("OneHolder", f"{self.open[offset]} is extended by {entry}")
-                    self._put(offset, entry.visible_at_ms, StoredState.LEASED)
+                    self._put(offset, entry.visible_at_ms, StoredState.IN_FLIGHT)
             case Released():
                 for offset in self._existing(entry.runs, entry):
                     self._put(offset, entry.visible_at_ms, StoredState.AVAILABLE)
@@ -164,7 +164,7 @@ class JournalModel:
             if self._deliveries_max is not None and count > self._deliveries_max:
                 self._fail("CountsAreExact", f"{state} may not be handed out again: {entry}")
             self.open[offset] = State(
-                StoredState.LEASED, entry.visible_at_ms, count, entry.lease_id
+                StoredState.IN_FLIGHT, entry.visible_at_ms, count, entry.lease_id
             )
             self.received[entry.lease_id, offset] = count
             self.first_received_ms.setdefault(offset, self._time_ms)

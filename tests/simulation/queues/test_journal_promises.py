@@ -77,7 +77,7 @@ def test_a_model_knows_what_becomes_of_each_message() -> None:
     assert model.cursor == 7
     assert model.open == {
         1: State(),
-        2: State(StoredState.LEASED, 300, 1, 1),
+        2: State(StoredState.IN_FLIGHT, 300, 1, 1),
         3: State(StoredState.AVAILABLE, 50, 1, 1),
         4: State(),
         5: State(visible_at_ms=70),
@@ -179,23 +179,23 @@ def loaded(end: int, known: Mapping[int, State], **fields: Any) -> JournalLoaded
     return msgspec.structs.replace(base, **fields)
 
 
-LEASED = State(StoredState.LEASED, 100, 1, 1)
+IN_FLIGHT = State(StoredState.IN_FLIGHT, 100, 1, 1)
 
 
 def test_who_knows_what_the_journal_says_is_right() -> None:
     book = book_of(Seeked(0), received(1, 0))
 
     book.journal_loaded(loaded(1, {}, cursor=0))
-    book.journal_loaded(loaded(2, {0: LEASED}))
+    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         loaded(2, {}),
-        loaded(2, {0: LEASED._replace(receive_count=0)}),
-        loaded(2, {0: LEASED}, cursor=2),
-        loaded(2, {0: LEASED}, pending={TARGET: [0]}),
+        loaded(2, {0: IN_FLIGHT._replace(receive_count=0)}),
+        loaded(2, {0: IN_FLIGHT}, cursor=2),
+        loaded(2, {0: IN_FLIGHT}, pending={TARGET: [0]}),
     ],
 )
 def test_who_knows_anything_else_is_not(wrong: JournalLoaded) -> None:
@@ -209,7 +209,7 @@ def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
     book = book_of(Seeked(0), received(1, 0), epoch=2)
     book.journal_appended(written(received(1, 7), 1, epoch=1))
 
-    book.journal_loaded(loaded(2, {0: LEASED}))
+    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
 
 def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
@@ -217,7 +217,7 @@ def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
     book = book_of(Seeked(0), received(1, 0))
     book.journal_appended(written(received(1, 7), 1, epoch=2))
 
-    book.journal_loaded(loaded(2, {0: LEASED}, epochs=((1, 0), (3, 2))))
+    book.journal_loaded(loaded(2, {0: IN_FLIGHT}, epochs=((1, 0), (3, 2))))
 
 
 def test_what_is_not_committed_yet_is_not_compared() -> None:
@@ -235,7 +235,7 @@ def delivery(lease_id: int, count: int) -> Delivered:
 def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> None:
     book = book_of(Seeked(0), received(1, 0))
     book.delivered(delivery(1, 1))
-    book.journal_loaded(loaded(2, {0: LEASED}))
+    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
     topics = {"jobs": {(0, 0): FinalMessage(b"0", None, {})}}
     book.ended(topics)
 
@@ -278,7 +278,7 @@ def test_nothing_is_moved_before_that_is_committed() -> None:
 
 def test_what_was_to_wait_is_not_handed_out_before() -> None:
     book = book_of(Seeked(0), received(1, 0))
-    book.journal_loaded(loaded(2, {0: LEASED}))
+    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
     with pytest.raises(ViolationError, match="was to wait"):
         book.ended({"jobs": {(0, 0): FinalMessage(b"0", None, {"tidelog.deliver_at_ms": b"2"})}})

@@ -62,7 +62,7 @@ class Waker:
             )
         if deliveries >= WAKERS:
             await self._wait(
-                user, found, "leased", hidden_s=_HIDDEN_S + 2 * self._plan.clock_lead_s
+                user, found, "in_flight", hidden_s=_HIDDEN_S + 2 * self._plan.clock_lead_s
             )
         await user.delete(found[-1:])
 

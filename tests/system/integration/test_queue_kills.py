@@ -88,7 +88,7 @@ async def test_every_message_of_a_queue_is_accounted_for_in_spite_of_kills(tmp_p
 async def wait_until_empty(queue: tidelog.Queue) -> None:
     """Wait until no message is left: nobody tells when leases are over."""
     while True:
-        if not sum(each.visible + each.leased for each in await queue.counts()):
+        if not sum(each.visible + each.in_flight for each in await queue.counts()):
             return
         await trio.sleep(0.2)
 
@@ -111,5 +111,5 @@ async def test_more_holes_than_others_remember_outlive_a_kill(tmp_path: Path) ->
     async with serving(tmp_path) as broker, tidelog.connect(broker.address) as client:
         queue = client.queue(QUEUE)
         (counts,) = await queue.counts()
-        assert (counts.leased, counts.visible) == (holes, 0)
-        assert not any(seen.record.offset % 2 for seen in await queue.leased(2 * holes))
+        assert (counts.in_flight, counts.visible) == (holes, 0)
+        assert not any(seen.record.offset % 2 for seen in await queue.in_flight(2 * holes))

@@ -162,7 +162,7 @@ async def _wait_empty(queue: tidelog.Queue) -> None:
         except tidelog.TidelogError:
             counts = []
         if counts and not any(
-            each.visible + each.leased + each.delayed + each.dead for each in counts
+            each.visible + each.in_flight + each.delayed + each.dead for each in counts
         ):
             return
         await trio.sleep(0.3)

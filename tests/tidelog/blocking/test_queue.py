@@ -38,8 +38,8 @@ def test_a_message_goes_through_all_that_can_happen_to_it(queue: Queue) -> None:
     assert message.timestamp_ms <= message.first_received_ms
     assert message.message_id == f"{receipt.partition}-0"
     message.extend(60)
-    (seen,) = queue.leased()
-    assert (seen.holder, seen.state) == ("me", MessageState.LEASED)
+    (seen,) = queue.in_flight()
+    assert (seen.holder, seen.state) == ("me", MessageState.IN_FLIGHT)
     message.release()
     (message,) = queue.receive(wait=5)
     queue.extend(message, 60)
@@ -100,7 +100,7 @@ def test_a_worker_calls_a_function_in_threads_until_it_is_stopped(queue: Queue) 
     assert sorted(seen) == sorted(b"%d" % n for n in range(30))  # type: ignore[type-var]
     assert threading.get_ident() not in threads
     assert worker.statistics.done_count == 30
-    assert sum(each.visible + each.leased for each in queue.counts()) == 0
+    assert sum(each.visible + each.in_flight for each in queue.counts()) == 0
 
 
 def test_what_is_told_of_errors_may_call_the_client(queue: Queue) -> None:
@@ -121,7 +121,7 @@ def test_what_is_told_of_errors_may_call_the_client(queue: Queue) -> None:
     worker.run()
 
     assert [each.reason for each in queue.dead_letters()] == ["seen: b'0'"]
-    assert sum(each.visible + each.leased for each in queue.counts()) == 1
+    assert sum(each.visible + each.in_flight for each in queue.counts()) == 1
     clients = cast("threading.Thread", vars(vars(queue)["_thread"])["_thread"])
     assert clients.ident not in threads
 
@@ -170,7 +170,7 @@ def test_handlers_that_run_when_a_worker_is_interrupted_have_their_messages_sett
 
         with blocking.connect(address) as client:
             (counts,) = client.queue("work").counts()
-            assert (counts.visible, counts.leased) == (2, 0)
+            assert (counts.visible, counts.in_flight) == (2, 0)
 
 
 def test_a_worker_of_a_queue_that_is_not_there_says_so(client: blocking.Client) -> None:

@@ -1,11 +1,10 @@
-"""`tidelog cluster`: how the cluster stands, its settings, and who leads its partitions."""
+"""`tidelog cluster`: status, settings, leader elections and moves of replicas."""
 
 from typing import Any
 
 import click
 
 from tidelog.cli.client import ask, broker_option, confirm
-from tidelog.cli.cluster import brokers as cluster_brokers
 from tidelog.cli.cluster.reassign import reassignment, run_moves, wait_option
 from tidelog.cli.cluster.view import (
     cluster_as_json,
@@ -16,7 +15,7 @@ from tidelog.cli.cluster.view import (
 from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import change_options, examples, json_option
-from tidelog.cli.output.tables import counted, print_facts, print_json, print_table
+from tidelog.cli.output.tables import counted, print_facts, print_json
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.client import Client
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply
@@ -24,11 +23,7 @@ from tidelog.wire.messages.cluster_admin import DescribeClusterReply
 
 @click.group(cls=OrderedGroup)
 def cluster() -> None:
-    """See how the cluster stands, change it, elect leaders, move replicas."""
-
-
-for command in (cluster_brokers.drain, cluster_brokers.replace, cluster_brokers.unregister):
-    cluster.add_command(command)
+    """Show and change the cluster, elect leaders, move replicas."""
 
 
 @cluster.command(epilog=examples("tidelog cluster status", "tidelog cluster status --partitions"))
@@ -36,14 +31,14 @@ for command in (cluster_brokers.drain, cluster_brokers.replace, cluster_brokers.
     "--partitions",
     "with_partitions",
     is_flag=True,
-    help="List the partitions that need somebody to look, or are being moved.",
+    help="List unhealthy partitions and those being moved.",
 )
 @broker_option
 @json_option
 def status(with_partitions: bool, broker: str, as_json: bool) -> None:
-    """Show the nodes of the cluster, and how its partitions stand.
+    """Show the nodes and the health of the partitions.
 
-    All of it is what the broker that is asked knows; without a majority that may be old.
+    The contacted broker answers with what it knows; without a majority that may be old.
     """
 
     async def call(client: Client) -> tuple[DescribeClusterReply, list[MovingReplica]]:
@@ -71,7 +66,7 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
 def alter(
     changes: tuple[tuple[str, str], ...], resets: tuple[str, ...], broker: str, *, as_json: bool
 ) -> None:
-    """Change settings of the cluster, or show them if there is nothing to change.
+    """Change settings of the cluster; without --set or --reset, show them.
 
     They are in force at once, everywhere. Settings that brokers were started with can be set for
     all, and above that for one: NAME@NODE.
@@ -86,46 +81,12 @@ def alter(
 
 
 @cluster.command(
-    epilog=examples("tidelog cluster config", "tidelog cluster config 3 --json"),
-    short_help="Show the settings of a running broker.",
-)
-@click.argument("node", type=click.IntRange(min=1), required=False)
-@broker_option
-@json_option
-def config(node: int | None, broker: str, as_json: bool) -> None:
-    """Show the settings of NODE as they are now, and who gave each of them.
-
-    Of the broker that is asked if no node is named. `cluster` and `broker` in the column SOURCE
-    mean `tidelog cluster alter`, for all brokers and for this one; LIVE are those that it can set.
-    All others take a restart: `tidelog config show` says what a broker would be told.
-    """
-    found = ask(broker, lambda client: client.admin.broker_config(node))
-    if as_json:
-        settings = {
-            each.name: {
-                "value": each.value,
-                "source": each.source,
-                "is_changed_at_run_time": each.is_changed_at_run_time,
-            }
-            for each in found.settings
-        }
-        print_json({"node_id": found.node_id, "settings": settings})
-        return
-    print_table(
-        ["SETTING", "VALUE", "SOURCE", "LIVE"],
-        [
-            (each.name, each.value, each.source, "yes" if each.is_changed_at_run_time else "")
-            for each in found.settings
-        ],
-    )
-
-
-@cluster.command(
+    "elect-leaders",
     epilog=examples(
-        "tidelog cluster elect",
-        "tidelog cluster elect --topic orders",
-        "tidelog cluster elect --topic orders --partition 3 --accept-data-loss",
-    )
+        "tidelog cluster elect-leaders",
+        "tidelog cluster elect-leaders --topic orders",
+        "tidelog cluster elect-leaders --topic orders --partition 3 --accept-data-loss",
+    ),
 )
 @click.option("--topic", help="Only partitions of this topic.  [all topics]")
 @click.option(
@@ -138,12 +99,12 @@ def config(node: int | None, broker: str, as_json: bool) -> None:
 @click.option(
     "--accept-data-loss",
     is_flag=True,
-    help="Where nobody is left who has all committed records, take somebody who may not.",
+    help="Elect a replica that may lack committed records where no other is left.",
 )
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @broker_option
 @json_option
-def elect(
+def elect_leaders(
     topic: str | None,
     numbers: tuple[int, ...],
     accept_data_loss: bool,
@@ -152,11 +113,11 @@ def elect(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Let the preferred replicas lead again.
+    """Elect the preferred replicas as leaders.
 
-    The cluster does that by itself, a few partitions at a time; this does it now, and loses
-    nothing. With --accept-data-loss, partitions that nobody leads get a leader that may lack
-    committed records, which are then lost for good; others are left as they are.
+    The cluster does that by itself, a few partitions at a time; this command does it now, and
+    loses nothing. With --accept-data-loss, partitions without a leader get one that may lack
+    committed records, which are then lost for good; other partitions stay as they are.
     """
     if numbers and topic is None:
         raise click.UsageError("say of which topic the partitions are: --topic NAME")

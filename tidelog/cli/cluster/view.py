@@ -46,15 +46,15 @@ def print_cluster(
     cluster: DescribeClusterReply, moves: Sequence[MovingReplica] = (), *, with_partitions: bool
 ) -> None:
     """Print the nodes of a cluster, and how its partitions stand."""
-    leader = "nobody, as far as this node knows; a majority of the voters must be there"
+    leader = "none that this node knows of; a majority of the voters must be alive"
     if cluster.controller_id is not None:
         leader = f"node {cluster.controller_id} in term {cluster.term}"
     voters = [node for node in cluster.nodes if node.role == "voter"]
     print_facts(
         {
             "cluster": cluster.cluster_id,
-            "led by": leader,
-            "asked": f"node {cluster.node_id}",
+            "controller": leader,
+            "contacted": f"node {cluster.node_id}",
             "voters": f"{len(voters)}, of which {len(voters) // 2 + 1} must agree",
             "partitions": _partitions_in_words(cluster),
         }
@@ -65,12 +65,12 @@ def print_cluster(
         click.echo()
         _print_partitions(cluster.partitions)
     elif with_partitions:
-        click.echo("\nno partition needs anybody")
+        click.echo("\nall partitions are healthy")
     if moves:
         click.echo("\nreplicas that are being added:")
         _print_moves(moves)
     if cluster.data_losses:
-        click.echo("\nelections that may have lost committed records, because somebody said so:")
+        click.echo("\nelections with --accept-data-loss, which may have lost committed records:")
         _print_losses(cluster.data_losses)
 
 
@@ -94,7 +94,7 @@ def _outcome(result: LeaderElected) -> str:
         return result.error.message
     if result.may_have_lost_data:
         return "elected; committed records may be lost"
-    return "led already" if result.leader_id == result.previous_leader_id else "elected"
+    return "is leader already" if result.leader_id == result.previous_leader_id else "elected"
 
 
 def _partitions_in_words(cluster: DescribeClusterReply) -> str:
@@ -102,11 +102,11 @@ def _partitions_in_words(cluster: DescribeClusterReply) -> str:
         "without a leader": cluster.leaderless_count,
         "below min_insync_replicas": cluster.unavailable_count,
         "with replicas that are not in sync": cluster.under_replicated_count,
-        "not led by the preferred replica": cluster.not_preferred_count,
+        "with a leader that is not preferred": cluster.not_preferred_count,
         "being moved": cluster.reassigning_count,
     }
     words = [f"{count:,} {words}" for words, count in counts.items() if count]
-    return f"{cluster.partition_count:,}: {', '.join(words) or 'all as they should be'}"
+    return f"{cluster.partition_count:,}: {', '.join(words) or 'all healthy'}"
 
 
 def _print_nodes(cluster: DescribeClusterReply) -> None:
@@ -122,7 +122,7 @@ def _print_nodes(cluster: DescribeClusterReply) -> None:
         )
         for node in cluster.nodes
     ]
-    columns = ["NODE", "ADDRESS", "FAILURE DOMAIN", "ROLE", "STATUS", "LEADS", "REPLICAS"]
+    columns = ["NODE", "ADDRESS", "RACK", "ROLE", "STATUS", "LEADS", "REPLICAS"]
     print_table(columns, rows, right=_NUMBERS)
 
 
@@ -204,7 +204,7 @@ def _print_losses(losses: Sequence[AcceptedLoss]) -> None:
         )
         for loss in losses
     ]
-    columns = ["TIME (UTC)", "TOPIC", "PARTITION", "LEADER", "EPOCH", "BEFORE", "GIVEN UP"]
+    columns = ["TIME (UTC)", "TOPIC", "PARTITION", "LEADER", "EPOCH", "BEFORE", "EXCLUDED"]
     print_table(columns, rows, right=_NUMBERS)
 
 

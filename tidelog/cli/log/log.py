@@ -44,7 +44,7 @@ class _Chosen(NamedTuple):
 
 @click.group(cls=OrderedGroup)
 def log() -> None:
-    """Look into the files of a stopped broker.
+    """Dump, verify, repair the files of a stopped broker.
 
     A PATH is a data directory, the directory of a partition or of the metadata, or a single file.
     """

@@ -10,7 +10,12 @@ from tidelog.cli.client import ask, broker_option, confirm
 from tidelog.cli.errors import CommandError
 from tidelog.cli.options import examples, json_option, read_place
 from tidelog.cli.output.tables import counted, print_json
-from tidelog.cli.queue.message_view import print_dead_letters, print_seen, seen_as_json
+from tidelog.cli.queue.message_view import (
+    print_dead_letters,
+    print_seen,
+    seen_as_json,
+    state_word,
+)
 from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wait_for_redrive
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client
@@ -35,7 +40,7 @@ class _Redriving(_Redrive):
     waits: bool
 
 
-_STATES = {state.name.lower(): state for state in MessageState}
+_STATES = {state_word(state): state for state in MessageState}
 
 _max_option = click.option(
     "--max",
@@ -66,20 +71,20 @@ _max_option = click.option(
 def peek(
     name: str, max_messages: int, states: tuple[str, ...], *, broker: str, as_json: bool
 ) -> None:
-    """Look at messages without taking them."""
+    """Show messages without receiving them."""
     wanted = [_STATES[state] for state in states]
     seen = ask(broker, lambda client: client.queue(name).peek(max_messages, states=wanted))
     _show(seen, print_seen, as_json=as_json)
 
 
-@click.command(epilog=examples("tidelog queue leased payments"))
+@click.command("in-flight", epilog=examples("tidelog queue in-flight payments"))
 @click.argument("name", metavar="QUEUE")
 @_max_option
 @broker_option
 @json_option
-def leased(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
-    """Show messages that somebody has: who, and until when."""
-    seen = ask(broker, lambda client: client.queue(name).leased(max_messages))
+def in_flight(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
+    """Show messages in flight: their consumer, and until when."""
+    seen = ask(broker, lambda client: client.queue(name).in_flight(max_messages))
     _show(seen, print_seen, as_json=as_json)
 
 
@@ -89,7 +94,7 @@ def leased(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
 @broker_option
 @json_option
 def dead_letters(name: str, max_messages: int, broker: str, *, as_json: bool) -> None:
-    """Show messages that a queue has given up, and why.
+    """Show the dead letters of a queue, and their reasons.
 
     Those in its dead-letter queue that come from it, and those that have none to go to.
     """
@@ -117,9 +122,12 @@ def _show(
 @broker_option
 @json_option
 def purge(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
-    """Do away with all messages of a queue; the records stay in the topic."""
+    """Delete all messages of a queue.
+
+    The records stay in the topic.
+    """
     if not is_sure:
-        confirm(f"do away with all messages of queue {name}?")
+        confirm(f"delete all messages of queue {name}?")
     count = ask(broker, lambda client: client.queue(name).purge())
     if as_json:
         print_json({"purged": count})
@@ -127,16 +135,18 @@ def purge(name: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
         click.echo(f"purged {counted(count, 'message')} of {name}")
 
 
-@click.command(epilog=examples("tidelog queue cancel payments 0-17"))
+@click.command("cancel-scheduled", epilog=examples("tidelog queue cancel-scheduled payments 0-17"))
 @click.argument("name", metavar="QUEUE")
 @click.argument("message_ids", nargs=-1, required=True, metavar="MESSAGE_ID...")
 @broker_option
 @json_option
-def cancel(name: str, message_ids: tuple[str, ...], broker: str, *, as_json: bool) -> None:
-    """Do not deliver messages that are delayed still.
+def cancel_scheduled(
+    name: str, message_ids: tuple[str, ...], broker: str, *, as_json: bool
+) -> None:
+    """Cancel messages that are still delayed.
 
-    `tidelog queue peek QUEUE --state delayed` shows them. What can be received already, or was, is
-    refused.
+    `tidelog queue peek QUEUE --state delayed` shows them. A message that is visible or was received
+    is refused.
     """
 
     async def call(client: Client) -> None:
@@ -172,7 +182,9 @@ def cancel(name: str, message_ids: tuple[str, ...], broker: str, *, as_json: boo
 @broker_option
 @json_option
 def seek(name: str, to: OffsetPlace, is_sure: bool, *, broker: str, as_json: bool) -> None:
-    """Hand out again everything from a time on; other queues do not notice.
+    """Reset a queue to an offset or a time.
+
+    Messages from there on are delivered again; other queues on the topic do not change.
 
     What is before it counts as done, and what was received before cannot be settled any more.
     """
@@ -220,7 +232,7 @@ def redrive(
     as_json: bool,
     **more: Unpack[_Redriving],
 ) -> None:
-    """Bring dead letters back to where they came from.
+    """Move dead letters back to their source queues.
 
     That goes on whatever happens to brokers. With --status or --cancel, say how far the one is that
     runs, or ran last. Every queue on a topic sees the messages that come back there.
@@ -267,4 +279,4 @@ def _check_end(report: RedriveReport, *, may_be_cancelled: bool) -> None:
         raise CommandError(f"the redrive {'was cancelled' if is_cancelled else 'failed'}{reason}")
 
 
-COMMANDS = (peek, leased, dead_letters, cancel, purge, seek, redrive)
+COMMANDS = (peek, in_flight, dead_letters, cancel_scheduled, purge, seek, redrive)

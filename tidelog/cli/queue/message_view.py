@@ -10,6 +10,7 @@ from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.client.queue.receive.message import Message, Origin
 from tidelog.wire.batch.large_messages import is_large, length_of
 from tidelog.wire.batch.record_batch import Headers
+from tidelog.wire.messages.queues import MessageState
 
 _NUMBERS = ("RECEIVES",)
 _SHOWN_MAX = 60
@@ -27,11 +28,16 @@ def message_as_json(message: Message) -> dict[str, object]:
     }
 
 
+def state_word(state: MessageState) -> str:
+    """Return the state of a message as commands write it, such as `in-flight`."""
+    return state.name.lower().replace("_", "-")
+
+
 def seen_as_json(seen: PeekedMessage) -> dict[str, object]:
     """Return everything about a message that was looked at."""
     return {
         **_record_as_json(seen.record),
-        "state": seen.state.name.lower(),
+        "state": state_word(seen.state),
         "receive_count": seen.receive_count,
         "visible_at_ms": seen.visible_at_ms,
         "holder": seen.holder or None,
@@ -62,7 +68,7 @@ def print_seen(seen: Sequence[PeekedMessage]) -> None:
     rows = [
         (
             each.message_id,
-            each.state.name.lower(),
+            state_word(each.state),
             each.receive_count,
             None if each.visible_at_ms is None else moment_text(each.visible_at_ms),
             each.holder or None,

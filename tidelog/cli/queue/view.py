@@ -9,7 +9,7 @@ from tidelog.cli.output.times import age_text, moment_text
 from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
 from tidelog.wire.messages.queue_admin import QueueDescription
 
-_COUNTS: tuple[str, ...] = ("visible", "leased", "delayed", "dead", "oldest")
+_COUNTS: tuple[str, ...] = ("visible", "in flight", "delayed", "dead", "oldest")
 _UNKNOWN: object = None
 _NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START")
 
@@ -31,7 +31,7 @@ def queue_as_json(queue: DescribedQueue) -> dict[str, object]:
         if counts is None
         else {
             "visible": counts.visible,
-            "leased": counts.leased,
+            "in_flight": counts.in_flight,
             "delayed": counts.delayed,
             "dead": counts.dead,
             "oldest_timestamp_ms": counts.oldest_timestamp_ms,
@@ -71,7 +71,7 @@ def _counts(counts: MessageCounts | None) -> dict[str, object]:
     age_ms = counts.oldest_age_ms
     return {
         "visible": counts.visible,
-        "leased": counts.leased,
+        "in flight": counts.in_flight,
         "delayed": counts.delayed,
         "dead": counts.dead,
         "oldest": None if age_ms is None else age_text(age_ms),

@@ -1,34 +1,14 @@
-"""`tidelog config`: what a broker would be told, and by whom."""
+"""What `tidelog serve --print-config` prints: each setting and its source."""
 
-import os
 from dataclasses import fields
 from typing import cast
 
-import click
-
-from tidelog.broker.config.broker_config import resolve_config
-from tidelog.cli.options import examples, json_option, server_options
+from tidelog.broker.config.broker_config import ResolvedConfig
 from tidelog.cli.output.tables import print_json, print_table
 
 
-@click.group()
-def config() -> None:
-    """Show the settings of a broker."""
-
-
-@config.command(
-    short_help="Show what `tidelog serve` would be told.",
-    epilog=examples("tidelog config show", "tidelog config show --config tidelog.toml --json"),
-)
-@server_options
-@json_option
-def show(config_file: str | None, as_json: bool, **flags: object) -> None:
-    """Show the settings that `tidelog serve` would have here, and where each comes from.
-
-    A flag of `tidelog serve` beats the environment (TIDELOG_DATA_DIR sets data_dir, and so on),
-    which beats the file of --config, which beats the default.
-    """
-    resolved = resolve_config(file=config_file, environment=os.environ, flags=flags)
+def print_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
+    """Print the settings in force, and where each comes from."""
     names = [item.name for item in fields(resolved.config)]
     values = {name: getattr(resolved.config, name) for name in names}
     if as_json:

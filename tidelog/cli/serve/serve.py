@@ -12,8 +12,9 @@ import click
 import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig, ResolvedConfig, resolve_config
-from tidelog.cli.options import examples, server_options
+from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
+from tidelog.cli.serve.config import print_config
 from tidelog.cli.serve.worker_plan import WORKERS_MAX, check_no_workers, worker_plans
 from tidelog.cli.serve.workers import run_workers
 from tidelog.cli.signals import on_signal
@@ -34,9 +35,14 @@ _OTHER_FILES = 64
         "tidelog serve --data-dir /var/lib/tidelog --listen 0.0.0.0:8433",
         "TIDELOG_LISTEN=127.0.0.1:9000 tidelog serve --config tidelog.toml",
         "tidelog serve --workers 4 --data-dir /var/lib/tidelog",
+        "tidelog serve --config tidelog.toml --print-config",
     )
 )
 @server_options
+@click.option(
+    "--print-config", "prints_config", is_flag=True, help="Print the settings and their sources."
+)
+@json_option
 @click.option(
     "--workers",
     "worker_count",
@@ -46,15 +52,29 @@ _OTHER_FILES = 64
     help="Run N brokers, as one rack: node ids and ports are counted up from --node-id"
     " and --listen, their data is in DIR/1 to DIR/N.  [1: in DIR itself]",
 )
-def serve(config_file: str | None, worker_count: int, **flags: object) -> int:
+def serve(
+    config_file: str | None,
+    worker_count: int,
+    prints_config: bool,
+    *,
+    as_json: bool,
+    **flags: object,
+) -> int:
     """Run a broker.
 
-    No configuration is needed. SIGTERM and Ctrl-C end it in order: what is under way is finished
+    No configuration is needed. A flag beats the environment (TIDELOG_DATA_DIR sets data_dir, and so
+    on), which beats the file of --config, which beats the default; --print-config prints the result
+    instead of running a broker. SIGTERM and Ctrl-C end it in order: what is under way is finished
     and everything is put on disk. A second signal ends it at once, which loses nothing that was
     acknowledged, but the next start has to look at what was not on disk yet.
     """
     resolved = resolve_config(file=config_file, environment=os.environ, flags=flags)
     config = resolved.config
+    if prints_config:
+        print_config(resolved, as_json=as_json)
+        return 0
+    if as_json:
+        raise click.UsageError("--json goes with --print-config; see --log-format json")
     if worker_count > 1:
         plans = worker_plans(config, worker_count)
         configure_logging(config.log_format, config.log_level)

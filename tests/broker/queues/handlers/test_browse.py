@@ -25,7 +25,7 @@ async def test_people_see_who_has_what(mock_clock: MockClock) -> None:
         seen = (await look(client, queue)).runs
 
         assert [(run.first_offset, run.state, run.holder) for run in seen] == [
-            (0, MessageState.LEASED, "a test"),
+            (0, MessageState.IN_FLIGHT, "a test"),
             (1, MessageState.VISIBLE, ""),
         ]
 

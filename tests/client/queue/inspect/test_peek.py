@@ -23,13 +23,13 @@ async def test_messages_are_seen_with_their_states(autojump_clock: MockClock) ->
         places = [(each.record.partition, each.record.offset) for each in seen]
         assert places == sorted(places)
         states = [each.state for each in seen]
-        assert states.count(MessageState.LEASED) == 2
+        assert states.count(MessageState.IN_FLIGHT) == 2
         assert states.count(MessageState.DELAYED) == 2
         (released,) = (each for each in seen if each.reason)
         assert (released.reason, released.receive_count) == ("busy", 1)
         assert released.message_id == taken[0].message_id
         assert released.visible_at_ms is not None
-        leased = await queue.leased()
+        leased = await queue.in_flight()
         assert {each.record.value for each in leased} == {each.value for each in taken[1:]}
         assert {each.holder for each in leased} == {"worker 7"}
         assert [each.record.value for each in await queue.peek(2)] == [

@@ -47,7 +47,7 @@ async def test_a_receive_takes_no_more_than_is_wanted_from_all_together(
         assert len(messages) == 35
         assert {message.partition for message in messages} == {0, 1}
         counts = await queue.counts()
-        assert sum(each.leased for each in counts) == 35
+        assert sum(each.in_flight for each in counts) == 35
 
 
 async def test_waiting_at_an_idle_queue_costs_one_request_to_each_broker(
@@ -129,7 +129,7 @@ async def test_what_comes_too_late_from_another_broker_is_given_back_and_does_no
         assert len(got) == 1
         await trio.sleep(1)
         counts = await queue.counts()
-        assert sum(each.leased for each in counts) == 1
+        assert sum(each.in_flight for each in counts) == 1
         rest = await queue.receive(100)
         assert len(rest) == 19
         assert {message.receive_count for message in rest} == {1}
@@ -148,7 +148,7 @@ async def test_a_receive_that_is_cancelled_gives_back_what_it_has(
         assert api.RECEIVE in cluster.fronts[2].asked
         cluster.fronts[1].is_frozen = False
         await trio.sleep(1)
-        found = {number: each.leased for number, each in enumerate(await queue.counts())}
+        found = {number: each.in_flight for number, each in enumerate(await queue.counts())}
         assert found[1] == 0
 
 

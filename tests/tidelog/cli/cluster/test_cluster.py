@@ -17,7 +17,7 @@ def test_the_status_of_a_broker_that_is_alone(capsys: Printed) -> None:
 
     printed = capsys.readouterr().out
     assert status == 0
-    assert "led by      node 1 in term" in printed
+    assert "controller  node 1 in term" in printed
     assert "voters      1, of which 1 must agree" in printed
 
 
@@ -30,23 +30,25 @@ def test_the_status_for_programs(capsys: Printed) -> None:
 
 
 def test_leaders_of_one_topic_are_elected(topic: str, capsys: Printed) -> None:
-    assert main.run(["cluster", "elect", "--topic", topic]) == 0
-    assert "led already" in capsys.readouterr().out
+    assert main.run(["cluster", "elect-leaders", "--topic", topic]) == 0
+    assert "is leader already" in capsys.readouterr().out
 
-    assert main.run(["cluster", "elect", "--topic", topic, "--partition", "0", "--json"]) == 0
+    assert (
+        main.run(["cluster", "elect-leaders", "--topic", topic, "--partition", "0", "--json"]) == 0
+    )
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["topic"], found["leader_id"], found["error"]) == (topic, 1, None)
 
 
 @pytest.mark.usefixtures("at_broker")
 def test_that_there_is_nothing_to_elect_is_said(capsys: Printed) -> None:
-    assert main.run(["cluster", "elect"]) == 0
+    assert main.run(["cluster", "elect-leaders"]) == 0
 
     assert capsys.readouterr().out == "there is nothing to elect\n"
 
 
 def test_what_fails_is_in_the_table_and_in_one_line(topic: str, capsys: Printed) -> None:
-    status = main.run(["cluster", "elect", "--topic", topic, "--partition", "7"])
+    status = main.run(["cluster", "elect-leaders", "--topic", topic, "--partition", "7"])
 
     said = capsys.readouterr()
     assert status == 1
@@ -57,7 +59,7 @@ def test_what_fails_is_in_the_table_and_in_one_line(topic: str, capsys: Printed)
 
 @pytest.mark.usefixtures("at_broker")
 def test_a_topic_that_is_not_there_is_said_in_one_line(capsys: Printed) -> None:
-    assert main.run(["cluster", "elect", "--topic", "nope"]) == 1
+    assert main.run(["cluster", "elect-leaders", "--topic", "nope"]) == 1
 
     said = capsys.readouterr().err
     assert said.startswith("error: there is no topic 'nope'")
@@ -67,8 +69,11 @@ def test_a_topic_that_is_not_there_is_said_in_one_line(capsys: Printed) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["elect", "--partition", "1"], "error: say of which topic the partitions are"),
-        (["elect", "--accept-data-loss"], "error: nobody can be asked here whether that is meant"),
+        (["elect-leaders", "--partition", "1"], "error: say of which topic the partitions are"),
+        (
+            ["elect-leaders", "--accept-data-loss"],
+            "error: nobody can be asked here whether that is meant",
+        ),
     ],
 )
 def test_what_is_not_clear_is_a_wrong_use(
@@ -89,14 +94,14 @@ def test_the_loss_of_data_is_accepted_by_a_person_or_by_an_option(
         asked.append(question)
 
     monkeypatch.setattr(click, "confirm", confirm)
-    words = ["cluster", "elect", "--topic", topic, "--accept-data-loss"]
+    words = ["cluster", "elect-leaders", "--topic", topic, "--accept-data-loss"]
 
     assert main.run(words) == 0
     assert asked == [f"lose what replicas of topic {topic} that are alive do not have, for good?"]
     assert main.run([*words, "--yes"]) == 0
 
     assert len(asked) == 1
-    assert "led already" in capsys.readouterr().out
+    assert "is leader already" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("at_broker")
@@ -137,14 +142,14 @@ def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> 
     assert main.run(["cluster", "alter", *changes, "--set", "log_flush_interval_ms=2s"]) == 0
     assert "scrub_max_bytes_per_second@1" in capsys.readouterr().out
 
-    assert main.run(["cluster", "config", "1", "--json"]) == 0
+    assert main.run(["broker", "config", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["node_id"] == 1
     settings = found["settings"]
     assert settings["scrub_max_bytes_per_second"] == {
         "value": "1048576",
         "source": "broker",
-        "is_changed_at_run_time": True,
+        "is_dynamic": True,
     }
     assert (
         settings["log_flush_interval_ms"]["value"],
@@ -159,7 +164,7 @@ def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> 
     resets = ["--reset", "scrub_max_bytes_per_second@1", "--reset", "scrub_max_bytes_per_second"]
     assert main.run(["cluster", "alter", *resets, "--reset", "log_flush_interval_ms"]) == 0
     capsys.readouterr()
-    assert main.run(["cluster", "config"]) == 0
+    assert main.run(["broker", "config"]) == 0
     (line,) = (
         each
         for each in capsys.readouterr().out.splitlines()
@@ -198,6 +203,6 @@ def test_what_cannot_be_set_for_one_broker_is_said_in_one_line(
 
 @pytest.mark.usefixtures("at_broker")
 def test_a_broker_that_is_not_there_has_no_settings(capsys: Printed) -> None:
-    assert main.run(["cluster", "config", "9"]) == 1
+    assert main.run(["broker", "config", "9"]) == 1
 
     assert capsys.readouterr().err.count("\n") == 1

@@ -143,11 +143,11 @@ def test_a_redrive_that_makes_no_sense_is_refused(capsys: Printed) -> None:
 def test_scheduled_messages_are_cancelled_at_the_command_line(queue: str, capsys: Printed) -> None:
     (sent,) = json.loads(run(capsys, "send", queue, "later", "--delay", "3600", "--json"))
     message_id = sent["message_id"]
-    assert run(capsys, "cancel", queue, message_id) == f"cancelled 1 message of {queue}\n"
+    assert run(capsys, "cancel-scheduled", queue, message_id) == f"cancelled 1 message of {queue}\n"
     assert json.loads(run(capsys, "peek", queue, "--state", "delayed", "--json")) == []
-    assert main.run(["queue", "cancel", queue, message_id]) == 1
+    assert main.run(["queue", "cancel-scheduled", queue, message_id]) == 1
     assert "there is no such message" in capsys.readouterr().err
-    assert main.run(["queue", "cancel", queue, message_id, "0-99"]) == 1
+    assert main.run(["queue", "cancel-scheduled", queue, message_id, "0-99"]) == 1
     assert "0 messages cancelled" in capsys.readouterr().err
-    assert main.run(["queue", "cancel", queue, "that one"]) == 2
+    assert main.run(["queue", "cancel-scheduled", queue, "that one"]) == 2
     assert "is no message id" in capsys.readouterr().err

@@ -38,7 +38,7 @@ MESSAGE = Message("orders", 1, 7, 1000, b"k", b"\xff", (), 2, 500, Lease(b"r", 0
 
 def seen(*, headers: tuple[tuple[str, bytes], ...] = ()) -> PeekedMessage:
     record = Record("dead", 0, 4, 1000, None, b"line\nfeed", headers)
-    return PeekedMessage(record, MessageState.LEASED, 1, 2_000_000, "me", "busy\nvery")
+    return PeekedMessage(record, MessageState.IN_FLIGHT, 1, 2_000_000, "me", "busy\nvery")
 
 
 def test_programs_are_told_everything(capsys: Printed) -> None:
@@ -49,7 +49,11 @@ def test_programs_are_told_everything(capsys: Printed) -> None:
     assert (found["message_id"], found["receive_count"]) == ("1-7", 2)
     assert found["receipt_handle"] == MESSAGE.receipt_handle
     looked = seen_as_json(seen(headers=ORIGIN))
-    assert (looked["state"], looked["holder"], looked["visible_at_ms"]) == ("leased", "me", 2000000)
+    assert (looked["state"], looked["holder"], looked["visible_at_ms"]) == (
+        "in-flight",
+        "me",
+        2000000,
+    )
     origin = looked["origin"]
     assert isinstance(origin, dict)
     assert (origin["queue"], origin["offset"], origin["receive_count"]) == ("work", 17, 5)
@@ -63,7 +67,7 @@ def test_people_see_one_line_for_each_message(capsys: Printed) -> None:
     print_seen([seen()])
     _, line = capsys.readouterr().out.splitlines()
     assert line.split() == [
-        *("0-4", "leased", "1", "1970-01-01", "00:33:20", "UTC", "me", "-", "line", "feed")
+        *("0-4", "in-flight", "1", "1970-01-01", "00:33:20", "UTC", "me", "-", "line", "feed")
     ]
 
 

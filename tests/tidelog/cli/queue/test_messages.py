@@ -35,9 +35,9 @@ def test_a_message_is_sent_received_kept_released_and_deleted(queue: str, capsys
     handle = str(message["receipt_handle"])
 
     assert run(capsys, "extend", queue, handle, "--seconds", "60") == "extended 1 message\n"
-    titles, line = run(capsys, "leased", queue).splitlines()
+    titles, line = run(capsys, "in-flight", queue).splitlines()
     assert titles.split()[:4] == ["MESSAGE", "STATE", "RECEIVES", "VISIBLE"]
-    assert line.split()[:3] == ["0-0", "leased", "1"]
+    assert line.split()[:3] == ["0-0", "in-flight", "1"]
     assert "tidelog-cli" in line
     assert run(capsys, "release", queue, handle) == "released 1 message\n"
     (message,) = received(capsys, queue)
@@ -136,7 +136,7 @@ def test_a_message_for_which_there_is_no_room_is_given_back_at_once(
         (["send", "nope", "v"], "there is no queue 'nope'"),
         (["receive", "nope"], "there is no queue 'nope'"),
         (["peek", "nope"], "there is no queue 'nope'"),
-        (["leased", "nope"], "there is no queue 'nope'"),
+        (["in-flight", "nope"], "there is no queue 'nope'"),
         (["dead-letters", "nope"], "there is no queue 'nope'"),
         (["purge", "nope", "--yes"], "there is no queue 'nope'"),
         (["seek", "nope", "--to", "earliest", "--yes"], "there is no queue 'nope'"),
@@ -233,4 +233,4 @@ def test_what_cannot_be_printed_is_not_deleted(
 
     assert status == 1
     assert capsys.readouterr().err == "error: No space left on device\n"
-    assert "one" in run(capsys, "leased", queue, "--json")
+    assert "one" in run(capsys, "in-flight", queue, "--json")

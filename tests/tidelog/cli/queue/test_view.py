@@ -52,7 +52,17 @@ def test_a_list_says_what_people_look_for(capsys: Printed) -> None:
     print_queues([QUEUE, UNKNOWN, EMPTY], with_counts=True)
 
     head, *lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert head[4:] == ["VISIBLE", "LEASED", "DELAYED", "DEAD", "OLDEST", "DEAD", "LETTERS", "TO"]
+    assert head[4:] == [
+        "VISIBLE",
+        "IN",
+        "FLIGHT",
+        "DELAYED",
+        "DEAD",
+        "OLDEST",
+        "DEAD",
+        "LETTERS",
+        "TO",
+    ]
     assert lines == [
         *[
             [

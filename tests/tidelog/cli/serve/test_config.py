@@ -1,4 +1,4 @@
-"""`tidelog config show`."""
+"""`tidelog serve --print-config`."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,9 @@ def test_each_setting_is_shown_with_who_said_it(
     monkeypatch.setenv("TIDELOG_NODE_ID", "3")
     monkeypatch.setenv("TIDELOG_LISTEN", "127.0.0.1:2")
 
-    status = main.run(["config", "show", "--config", file, "--listen", "127.0.0.1:3", "--json"])
+    status = main.run(
+        ["serve", "--print-config", "--config", file, "--listen", "127.0.0.1:3", "--json"]
+    )
 
     found = json.loads(capsys.readouterr().out)
     assert status == 0
@@ -37,7 +39,7 @@ def test_each_setting_is_shown_with_who_said_it(
 def test_people_see_a_table_in_the_words_of_the_file(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status = main.run(["config", "show", "--config", file])
+    status = main.run(["serve", "--print-config", "--config", file])
 
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert status == 0
@@ -53,7 +55,7 @@ def test_what_is_wrong_is_said_with_who_said_it(
 ) -> None:
     monkeypatch.setenv("TIDELOG_MAX_CONNECTIONS", "many")
 
-    status = main.run(["config", "show", "--config", file])
+    status = main.run(["serve", "--print-config", "--config", file])
 
     assert status == 1
     assert capsys.readouterr().err.startswith(

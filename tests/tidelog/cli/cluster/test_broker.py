@@ -1,4 +1,4 @@
-"""`tidelog cluster drain`, `replace` and `unregister`."""
+"""`tidelog broker drain`, `replace` and `unregister`."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 from tests.wire.cluster_samples import DESCRIBE
 from tidelog.cli import main
-from tidelog.cli.cluster.brokers import replicas_that_stay
+from tidelog.cli.cluster.broker import replicas_that_stay
 
 Printed = pytest.CaptureFixture[str]
 
@@ -37,7 +37,7 @@ def test_replicas_that_are_about_to_leave_do_not_stay() -> None:
 def test_what_cannot_be_is_said_in_one_line(
     words: list[str], complaint: str, capsys: Printed
 ) -> None:
-    assert main.run(["cluster", *words]) == 1
+    assert main.run(["broker", *words]) == 1
 
     said = capsys.readouterr().err
     assert said.startswith(f"error: {complaint}")
@@ -46,19 +46,19 @@ def test_what_cannot_be_is_said_in_one_line(
 
 @pytest.mark.usefixtures("at_broker")
 def test_a_node_that_never_was_does_not_belong_to_the_cluster(capsys: Printed) -> None:
-    assert main.run(["cluster", "unregister", "9"]) == 0
+    assert main.run(["broker", "unregister", "9"]) == 0
     assert capsys.readouterr().out == "node 9 does not belong to the cluster\n"
 
-    assert main.run(["cluster", "unregister", "9", "--json"]) == 0
+    assert main.run(["broker", "unregister", "9", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"node_id": 9, "was_member": False}
 
 
 @pytest.mark.usefixtures("at_broker")
 def test_the_end_of_a_drain_says_what_comes_next(capsys: Printed) -> None:
-    assert main.run(["cluster", "drain", "1", "--cancel"]) == 0
+    assert main.run(["broker", "drain", "1", "--cancel"]) == 0
     assert "node 1 gets replicas again" in capsys.readouterr().out
 
-    assert main.run(["cluster", "drain", "1", "--cancel", "--json"]) == 0
+    assert main.run(["broker", "drain", "1", "--cancel", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"node_id": 1, "is_drained": False}
 
 
@@ -73,5 +73,5 @@ def test_the_end_of_a_drain_says_what_comes_next(capsys: Printed) -> None:
     ],
 )
 def test_what_is_not_clear_is_a_wrong_use(words: list[str], capsys: Printed) -> None:
-    assert main.run(["cluster", *words]) == 2
+    assert main.run(["broker", *words]) == 2
     assert "error: " in capsys.readouterr().err

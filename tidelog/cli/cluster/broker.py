@@ -1,4 +1,4 @@
-"""`tidelog cluster drain`, `replace` and `unregister`: brokers that go."""
+"""`tidelog broker`: the settings of a broker, and how it leaves the cluster."""
 
 from typing import Final
 
@@ -8,8 +8,9 @@ import trio
 from tidelog.cli.client import ask, broker_option
 from tidelog.cli.cluster.reassign import run_moves, wait_option
 from tidelog.cli.errors import CommandError
+from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import examples, json_option
-from tidelog.cli.output.tables import counted, print_json
+from tidelog.cli.output.tables import counted, print_json, print_table
 from tidelog.client.client import Client
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply, NodeDescription
 
@@ -21,15 +22,54 @@ _dry_run_option = click.option(
 )
 
 
-@click.command(
+@click.group(cls=OrderedGroup)
+def broker() -> None:
+    """Show broker settings; drain, replace, unregister brokers."""
+
+
+@broker.command(
+    epilog=examples("tidelog broker config", "tidelog broker config 3 --json"),
+)
+@click.argument("node", type=click.IntRange(min=1), required=False)
+@broker_option
+@json_option
+def config(node: int | None, broker: str, as_json: bool) -> None:
+    """Show the settings of a running broker, and the source of each.
+
+    Without NODE, the contacted broker. `cluster` and `broker` in the column SOURCE mean `tidelog
+    cluster alter`, for all brokers and for this one; DYNAMIC are those that it can set. All others
+    take a restart: see `tidelog serve --print-config`.
+    """
+    found = ask(broker, lambda client: client.admin.broker_config(node))
+    if as_json:
+        settings = {
+            each.name: {
+                "value": each.value,
+                "source": each.source,
+                "is_dynamic": each.is_dynamic,
+            }
+            for each in found.settings
+        }
+        print_json({"node_id": found.node_id, "settings": settings})
+        return
+    print_table(
+        ["SETTING", "VALUE", "SOURCE", "DYNAMIC"],
+        [
+            (each.name, each.value, each.source, "yes" if each.is_dynamic else "")
+            for each in found.settings
+        ],
+    )
+
+
+@broker.command(
     epilog=examples(
-        "tidelog cluster drain 3 --wait",
-        "tidelog cluster drain 3 --dry-run",
-        "tidelog cluster drain 3 --cancel",
+        "tidelog broker drain 3 --wait",
+        "tidelog broker drain 3 --dry-run",
+        "tidelog broker drain 3 --cancel",
     )
 )
 @click.argument("node", type=click.IntRange(min=1))
-@click.option("--cancel", is_flag=True, help="Let it get replicas again, and stop nothing else.")
+@click.option("--cancel", is_flag=True, help="Assign replicas to it again; moves under way go on.")
 @_dry_run_option
 @wait_option
 @broker_option
@@ -37,10 +77,10 @@ _dry_run_option = click.option(
 def drain(
     node: int, cancel: bool, dry_run: bool, *, waits: bool, broker: str, as_json: bool
 ) -> None:
-    """Move all replicas of a node to others, and give it no more.
+    """Move all replicas of a broker to the other brokers.
 
-    They are spread over the other nodes and their racks. The node goes on to serve what
-    it has as long as it has it; when it has nothing any more, it can be stopped and unregistered.
+    It gets no new replicas. They are spread over the other nodes and their racks. The node serves
+    its replicas until they are moved; then it can be stopped and unregistered.
     """
     if cancel:
         if dry_run or waits:
@@ -63,8 +103,8 @@ def drain(
         _check_rest(broker, node)
 
 
-@click.command(
-    epilog=examples("tidelog cluster replace 3 4 --wait", "tidelog cluster replace 3 4 --dry-run")
+@broker.command(
+    epilog=examples("tidelog broker replace 3 4 --wait", "tidelog broker replace 3 4 --dry-run")
 )
 @click.argument("lost", type=click.IntRange(min=1))
 @click.argument("heir", type=click.IntRange(min=1))
@@ -75,7 +115,7 @@ def drain(
 def replace(
     lost: int, heir: int, dry_run: bool, *, waits: bool, broker: str, as_json: bool
 ) -> None:
-    """Give the replicas of a node that is gone for good to another one.
+    """Move the replicas of a lost broker to another one.
 
     HEIR is alive; it may be new. Where it has a replica already, another node gets the one of LOST.
     A node that comes back with an empty disk needs nothing of this: see docs/operations.md.
@@ -90,12 +130,12 @@ def replace(
         _check_rest(broker, lost)
 
 
-@click.command(epilog=examples("tidelog cluster unregister 3"))
+@broker.command(epilog=examples("tidelog broker unregister 3"))
 @click.argument("node", type=click.IntRange(min=1))
 @broker_option
 @json_option
 def unregister(node: int, broker: str, as_json: bool) -> None:
-    """Take a node that is gone for good out of the cluster.
+    """Remove a lost broker from the cluster.
 
     It is fenced and has no replicas. It counts as a voter no more, so that another node may become
     one in its place.
