@@ -159,7 +159,7 @@ class Consumer:
 
         Args:
             topics: Names; topics that do not exist yet are read as soon as they do.
-            pattern: Instead of names: topics whose whole name matches; see `docs/groups.md`.
+            pattern: Instead of names: globs with commas, such as `orders-*,billing`.
 
         Raises:
             ConfigError: Neither or both were given, or there is no group.

@@ -2,7 +2,7 @@
 
 Cores only. Replicated state machine: `state_machine` (with `group`, `heartbeats`,
 `reconciliation`, `targets`, `commits`). Decision cores of the coordinator that leads, not
-replicated: `sessions`, `damping`, `own_time`, put together by `leading`; and `expiry`. Pure
-functions: `assignors`, `balancing`, `pattern`, `lag`, `describing`, `resetting`. What all this
-promises: `docs/groups.md`.
+replicated: `sessions`, `rebalance_delay`, `stall_tolerant_clock`, put together by `leading`; and
+`expiry`. Pure functions: `assignors`, `balancing`, `pattern`, `lag`, `describing`, `resetting`. What
+all this promises: `docs/groups.md`.
 """

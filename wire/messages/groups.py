@@ -45,7 +45,7 @@ class Subscription(msgspec.Struct, frozen=True, array_like=True):
     topics: Listed[str] = []
     """Names; topics that do not exist yet are read as soon as they do."""
     pattern: str | None = None
-    """Topics with a name that matches as a whole; `docs/groups.md` says what a pattern may be.
+    """Globs with commas: topics whose whole name matches one; see `docs/groups.md`.
     With a pattern, `topics` is empty."""
 
 

@@ -296,7 +296,7 @@ WANTED = Subscription(["orders"])
         (HeartbeatRequest(GROUP, "a", 0, client_id="a" * 250), "a client name has at most 249"),
         (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription()), "to 1 to 10000 topics"),
         (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription(["a"], "b")), "not to both"),
-        (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription([], "(")), "the pattern"),
+        (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription([], "(")), "the topic pattern"),
         (
             HeartbeatRequest(GROUP, "a", 0, subscription=Subscription(["a" * 100_001])),
             "names of topics have at most 100000 characters together",

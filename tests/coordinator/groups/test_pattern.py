@@ -1,7 +1,7 @@
-"""Patterns match as Python's own do, in linear time, and say what they cannot be."""
+"""Topic patterns are globs; matching them never backtracks."""
 
 import re
-from time import process_time
+from fnmatch import translate
 
 import pytest
 from hypothesis import given
@@ -11,36 +11,38 @@ from tidelog.coordinator.groups.pattern import PATTERN_LENGTH_MAX, TopicPattern
 from tidelog.wire.errors import InvalidRequestError
 
 names = st.text(alphabet="abc-_.1", max_size=8)
-atoms = st.sampled_from(
-    ["a", "b", "c", "1", "-", r"\.", ".", r"\d", r"\w", r"\D", r"\W", "[ab]", "[^a]", "[a-c1]"]
-)
+atoms = st.sampled_from(["a", "b", "1", "-", "_", "*", "?", "[ab]", "[!a]", "[a-c1]", "[!0-9]"])
+globs = st.lists(atoms, min_size=1, max_size=8).map("".join)
+patterns = st.lists(globs, min_size=1, max_size=3).map(",".join)
 
 
-def bigger(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    groups = parts.map(lambda part: f"({part})")
-    return st.one_of(
-        st.lists(parts, max_size=3).map("".join),
-        st.lists(parts, min_size=2, max_size=3).map("|".join).map(lambda part: f"(?:{part})"),
-        st.tuples(
-            st.one_of(atoms, groups),
-            st.sampled_from(["*", "+", "?", "{2}", "{1,}", "{0,2}", "{0}", "{2,3}", "{0,}"]),
-        ).map("".join),
-    )
+def matches_by_hand(glob: str, name: str) -> bool:
+    """Match a glob recursively, character by character."""
+    if not glob:
+        return not name
+    if glob[0] == "*":
+        return any(matches_by_hand(glob[1:], name[at:]) for at in range(len(name) + 1))
+    if not name:
+        return False
+    if glob[0] == "[":
+        end = glob.index("]")
+        return _in_class(glob[1:end], name[0]) and matches_by_hand(glob[end + 1 :], name[1:])
+    return glob[0] in ("?", name[0]) and matches_by_hand(glob[1:], name[1:])
 
 
-patterns = st.recursive(atoms, bigger, max_leaves=6).filter(
-    lambda pattern: 0 < len(pattern) <= PATTERN_LENGTH_MAX
-)
+def _in_class(characters: str, character: str) -> bool:
+    is_negated = characters.startswith("!")
+    found = re.fullmatch(f"[{characters.removeprefix('!')}]", character) is not None
+    return found is not is_negated
 
 
 @given(patterns, st.lists(names, min_size=1))
-def test_a_pattern_matches_what_the_same_pattern_of_python_matches(
-    pattern: str, tried: list[str]
-) -> None:
-    ours, theirs = TopicPattern(pattern), re.compile(pattern, re.ASCII | re.DOTALL)
+def test_a_pattern_matches_what_one_of_its_globs_matches(pattern: str, tried: list[str]) -> None:
+    compiled = TopicPattern(pattern)
 
     for name in tried:
-        assert ours.matches(name) == (theirs.fullmatch(name) is not None), name
+        expected = any(matches_by_hand(glob, name) for glob in pattern.split(","))
+        assert compiled.matches(name) is expected, name
 
 
 @pytest.mark.parametrize(
@@ -49,85 +51,77 @@ def test_a_pattern_matches_what_the_same_pattern_of_python_matches(
         ("orders", "orders", True),
         ("orders", "orders-eu", False),
         ("orders", "my-orders", False),
-        ("^orders-.*$", "orders-eu", True),
-        ("a|bc", "bc", True),
-        ("a||b", "", True),
-        ("[a-]", "-", True),
-        (r"[\d.]", ".", True),
-        (r"eu\.orders", "eu-orders", False),
+        ("orders-*", "orders-eu", True),
+        ("orders-*", "orders-", True),
+        ("*-eu", "orders-eu", True),
+        ("orders?v1", "orders.v1", True),
+        ("eu.orders", "eu-orders", False),
+        ("orders[.]*", "orders.eu", True),
+        ("orders[.]*", "orders-eu", False),
+        ("[!o]*", "orders", False),
+        ("orders-*,billing", "billing", True),
+        ("orders-*,billing", "billing-eu", False),
+        ("*", "orders", True),
     ],
 )
 def test_a_pattern_is_for_the_whole_name(pattern: str, name: str, *, is_match: bool) -> None:
     assert TopicPattern(pattern).matches(name) is is_match
 
 
-@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(a*)*b", "(.*.*)*b", "(a?){40}a{40}b"])
-def test_a_pattern_that_stalls_others_is_matched_at_once(pattern: str) -> None:
-    began = process_time()
-    is_match = TopicPattern(pattern).matches("a" * 249)
-    took = process_time() - began
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("*a" * 120 + "b", "a" * 249),
+        ("*?" * 120 + "b", "a" * 249),
+        ("*[a-y]" * 40 + "z", "a" * 249),
+        ("*ab" * 80 + "c", "ab" * 124),
+        (",".join(["*a*a*a*b"] * 27), "a" * 249),
+    ],
+)
+def test_a_hostile_pattern_ends(pattern: str, name: str) -> None:
+    """With backtracking, none of these would."""
+    assert not TopicPattern(pattern).matches(name)
 
-    assert not is_match
-    assert took < 1.0, "with backtracking it would take longer than the age of the universe"
 
+@given(globs)
+def test_only_the_last_star_of_a_glob_can_backtrack(glob: str) -> None:
+    expression = translate(glob)
+    atomic = re.findall(r"\(\?>\.\*\?", expression)
 
-def test_ten_thousand_names_take_a_moment() -> None:
-    pattern = TopicPattern(r"(orders|billing)-[a-z]+(\.v\d+)?")
-    began = process_time()
-
-    count = sum(pattern.matches(f"orders-europe.v{number}") for number in range(10_000))
-
-    assert count == 10_000
-    assert process_time() - began < 1.0, "it takes about 20 ms"
+    assert expression.count(".*") - len(atomic) <= 1
 
 
 @pytest.mark.parametrize(
     ("pattern", "reason"),
     [
         ("", "1 to 249 characters"),
-        ("a" * 250, "1 to 249 characters"),
-        ("*", "'\\*' is not expected"),
-        ("a**", "cannot be repeated"),
-        ("a+?", "cannot be repeated"),
-        ("(a", "not closed"),
-        ("a)", "not expected"),
-        ("[a", "ends too early"),
-        ("[]", "no characters"),
-        ("[z-a]", "a range in a class"),
-        ("[[a]", "within a class"),
-        (r"[\D]", "cannot stand in a class"),
-        ("a\\", "ends too early"),
-        (r"\1", "not supported"),
-        (r"\bx", "not supported"),
-        ("(?=a)", "not expected"),
-        ("a$b", "not expected"),
-        ("a^b", "not expected"),
-        ("a{3,2}", "a repetition is"),
-        ("a{x}", "a number"),
-        ("a{1001}", "a number"),
-        ("((a{50}){50}){50}", "more than 400 steps"),
-        (".*a.{20}", "in one pass"),
-        ("(" * 21 + ")" * 21, "nested too deeply"),
+        ("a" * (PATTERN_LENGTH_MAX + 1), "1 to 249 characters"),
+        ("orders-.*", r"has '\.\*', as a regular expression; patterns are globs"),
+        ("billing,orders.*", "'orders.*' has"),
+        ("orders|billing", "is no glob"),
+        ("(a+)+b", "is no glob"),
+        ("^orders$", "is no glob"),
+        (r"\d", "is no glob"),
+        ("a{2}", "is no glob"),
+        ("[^a]", "is no glob"),
+        ("[a", "is no glob"),
+        ("a]", "is no glob"),
+        ("[]", "is no glob"),
+        ("[!]", "is no glob"),
+        ("a,,b", "'' is no glob"),
+        ("a, b", "' b' is no glob"),
+        ("a/b", "is no glob"),
     ],
 )
-def test_what_is_not_supported_is_refused_with_the_reason(pattern: str, reason: str) -> None:
+def test_other_patterns_are_refused_with_the_reason(pattern: str, reason: str) -> None:
     with pytest.raises(InvalidRequestError, match=reason):
         TopicPattern(pattern)
 
 
-def test_whatever_can_be_understood_is_understood_soon() -> None:
-    began = process_time()
-    for pattern in ("(a?){60}a{60}", "[a-z]{249}", ".*a.{7}", "(.*a.*b){40}"):
-        TopicPattern(pattern)
-
-    assert process_time() - began < 4.0, "it takes about 0.2 s"
-
-
-@pytest.mark.filterwarnings("ignore:Possible :FutureWarning")  # of Python's own patterns
-@given(st.text(alphabet="ab.[](){}|*+?^$\\-,12dW", max_size=12), names)
-def test_whatever_a_client_sends_is_matched_or_refused(pattern: str, name: str) -> None:
+@given(st.text(alphabet="ab.[](){}|*+?^$\\-!,12", max_size=12), names)
+def test_any_pattern_is_compiled_or_refused(pattern: str, name: str) -> None:
     try:
-        ours = TopicPattern(pattern)
+        compiled = TopicPattern(pattern)
     except InvalidRequestError:
         return
-    assert ours.matches(name) == (re.fullmatch(pattern, name, re.ASCII) is not None)
+    assert compiled.matches(name) is any(matches_by_hand(g, name) for g in pattern.split(","))

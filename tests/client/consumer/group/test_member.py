@@ -252,7 +252,7 @@ async def test_without_a_coordinator_records_are_handed_out_for_a_lease_and_no_l
 
 async def test_topics_are_found_by_a_pattern_also_later(autojump_clock: MockClock) -> None:
     async with town_of(autojump_clock) as town:
-        consumer = town.client.consumer(group_id="billing", pattern="orders.*", **EARLIEST)
+        consumer = town.client.consumer(group_id="billing", pattern="orders*", **EARLIEST)
         async with consumer:
             await trio.sleep(10)
             assert {at.topic for at in consumer.assignment} == {"orders"}
@@ -269,7 +269,7 @@ async def test_topics_are_found_by_a_pattern_also_later(autojump_clock: MockCloc
 
 async def test_the_group_says_what_is_wrong_when_it_is_joined(autojump_clock: MockClock) -> None:
     async with town_of(autojump_clock) as town:
-        with pytest.raises(InvalidRequestError, match="put it in a group"):
+        with pytest.raises(InvalidRequestError, match="is no glob"):
             async with town.client.consumer(group_id="billing", pattern="a+?"):
                 pass
 

@@ -348,7 +348,7 @@ def test_nothing_is_taken_up_while_leaving() -> None:
 def test_a_new_subscription_is_told_at_once_and_until_it_is_heard() -> None:
     talk = a_member(0)
     heartbeat = talk.heartbeat()
-    wanted = Subscription(pattern="ord.*")
+    wanted = Subscription(pattern="ord*")
 
     talk.member.subscribe(wanted, talk.now)
     talk.answer(heartbeat, epoch=2)
