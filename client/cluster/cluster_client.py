@@ -222,24 +222,24 @@ class ClusterClient:
         raise self._refresh_failure or RequestTimedOutError(f"no broker knows of topic {name!r}")
 
     async def call_any(
-        self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
+        self, method: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:
         """Ask any broker, or another one as well if that is slow and does no harm; see `retry`."""
 
         async def attempt() -> ReplyType:
             if is_repeatable:
-                return await self._ask_several(asked, request, head_start=_PATIENCE_S)
-            return await self.call_once(await self.any_connection(), asked, request)
+                return await self._ask_several(method, request, head_start=_PATIENCE_S)
+            return await self.call_once(await self.any_connection(), method, request)
 
         return await self.retry(attempt, is_repeatable=is_repeatable)
 
     async def call_controller(
-        self, asked: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
+        self, method: Api[RequestType, ReplyType], request: RequestType, *, is_repeatable: bool
     ) -> ReplyType:
         """Ask the node that decides for the cluster; see `retry`."""
 
         async def attempt() -> ReplyType:
-            return await self.call_once(await self.controller_connection(), asked, request)
+            return await self.call_once(await self.controller_connection(), method, request)
 
         return await self.retry(attempt, is_repeatable=is_repeatable)
 
@@ -285,7 +285,7 @@ class ClusterClient:
     async def call_once(
         self,
         connection: RpcConnection,
-        asked: Api[RequestType, ReplyType],
+        method: Api[RequestType, ReplyType],
         request: RequestType,
         *,
         patience: float | None = None,
@@ -294,8 +294,8 @@ class ClusterClient:
         """Ask over this connection; close it when no answer comes in time.
 
         Args:
-            connection: To whom.
-            asked: What.
+            connection: To the broker.
+            method: The API.
             request: The message.
             patience: How long to wait, in seconds; `request_timeout` by default.
             attachment: What follows the message.
@@ -307,10 +307,10 @@ class ClusterClient:
         patience = self.config.request_timeout if patience is None else patience
         with trio.move_on_after(patience):
             return await connection.call(
-                asked, request, take=lambda reply, _: reply, attachment=attachment
+                method, request, take=lambda reply, _: reply, attachment=attachment
             )
         connection.close()
-        raise RequestTimedOutError(f"the broker did not answer {asked.key.name} in {patience} s")
+        raise RequestTimedOutError(f"the broker did not answer {method.key.name} in {patience} s")
 
     def _raise_failure(self, node_id: int) -> None:
         """Raise what the last attempt to connect, or to find out where, came to."""
@@ -331,7 +331,7 @@ class ClusterClient:
 
     async def _ask_several(
         self,
-        asked: Api[RequestType, ReplyType],
+        method: Api[RequestType, ReplyType],
         request: RequestType,
         *,
         head_start: float,
@@ -347,7 +347,7 @@ class ClusterClient:
 
         async def ask(connect: _Connect) -> ReplyType | BrokerError:
             try:
-                return await self.call_once(await connect(), asked, request)
+                return await self.call_once(await connect(), method, request)
             except BrokerError as error:
                 if error.is_retriable:
                     raise

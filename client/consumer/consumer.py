@@ -329,8 +329,8 @@ class Consumer:
         )
 
     async def _seek_to(self, partitions: Sequence[TopicPartition], place: OffsetPlace) -> None:
-        for at, offset in (await self._offsets(partitions, place)).items():
-            self._fetcher.seek(at, offset)
+        for tp, offset in (await self._offsets(partitions, place)).items():
+            self._fetcher.seek(tp, offset)
 
     async def _offsets(
         self, partitions: Sequence[TopicPartition], place: OffsetPlace

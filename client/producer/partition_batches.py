@@ -281,11 +281,11 @@ class PartitionBatches:
         while self.ready:
             self._settle(self.ready.popleft(), error, None, ack_level=None)
 
-    def mark_time(self, at: Timestamp) -> None:
+    def mark_time(self, now: Timestamp) -> None:
         """Give a new timestamp to records that are appended from now on, if it is time."""
-        if at.monotonic >= self._mark_time_at and self.has_open:
-            self.open.mark_time(at.unix_ms)
-            self._mark_time_at = at.monotonic + TIME_MARK_INTERVAL
+        if now.monotonic >= self._mark_time_at and self.has_open:
+            self.open.mark_time(now.unix_ms)
+            self._mark_time_at = now.monotonic + TIME_MARK_INTERVAL
 
     def next_wake(self, now: float) -> float:
         """Return when time alone will change something here, in monotonic seconds, maybe inf.

@@ -26,7 +26,7 @@ from tidelog.client.producer.receipt import (
     receipts,
 )
 from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
-from tidelog.client.producer.record_validation import OutgoingRecord, checked_record
+from tidelog.client.producer.record_validation import ProducerRecord, checked_record
 from tidelog.client.producer.sender import Sender
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
@@ -292,7 +292,7 @@ class Producer:
         return outcomes(slices, len(values))
 
     async def send_records(
-        self, topic: str, records: Sequence[OutgoingRecord]
+        self, topic: str, records: Sequence[ProducerRecord]
     ) -> list[Receipt | TidelogError]:
         """Send records of one topic; return where each is, or why it was not acknowledged.
 
@@ -340,8 +340,8 @@ class Producer:
                 records = chosen(values, keys, indexes)
                 while records.remaining_count:
                     first = records.taken_count
-                    at = self._sender.now()
-                    appended = self._accumulator.append_many(topic, target, records, at=at)
+                    now = self._sender.now()
+                    appended = self._accumulator.append_many(topic, target, records, now=now)
                     if appended is None:
                         await self._wait_free(records.next_size)
                     else:
@@ -408,7 +408,7 @@ class Producer:
             self._require_open()
             self._sender.learn_topic(topic)
 
-    def _take(self, record: OutgoingRecord) -> bool:
+    def _take(self, record: ProducerRecord) -> bool:
         """Take a record that nobody waits for; return whether there was room."""
         if not self._is_known(record.topic):
             return self._accumulator.append_unrouted(record, self._sender.now())
@@ -418,7 +418,7 @@ class Producer:
         self._sender.wake()
         return appended is not None
 
-    def _append(self, record: OutgoingRecord) -> Appended | None:
+    def _append(self, record: ProducerRecord) -> Appended | None:
         if record.size > self.config.buffer_memory:
             raise RecordTooLargeError(
                 f"a record of {record.size} bytes does not fit into the producer's buffer of"
@@ -428,7 +428,7 @@ class Producer:
             )
         return self._accumulator.append(record, self._sender.now())
 
-    async def _append_awaited(self, record: OutgoingRecord) -> Appended | TidelogError:
+    async def _append_awaited(self, record: ProducerRecord) -> Appended | TidelogError:
         """Append a record whose fate somebody waits for; return why it can never be."""
         try:
             while (appended := self._append(record)) is None:

@@ -28,7 +28,7 @@ from tidelog.client.producer.partition_batches import (
 from tidelog.client.producer.partitioner import TopicPartitioner
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.producer.ready_partitions import ReadyPartitions
-from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
+from tidelog.client.producer.record_validation import ManyRecords, ProducerRecord
 from tidelog.wire.batch.record_batch import RECORD_COUNT_MAX
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
@@ -71,6 +71,14 @@ class DrainedBatch(NamedTuple):
     batch: ProducerBatch
 
 
+class _UnroutedRecord(NamedTuple):
+    """A record of a topic whose partitions are not known yet."""
+
+    record: ProducerRecord
+    deadline: float
+    """When it fails."""
+
+
 @final
 class RecordAccumulator:
     """All records of one producer that are not settled.
@@ -103,7 +111,7 @@ class RecordAccumulator:
         """Queues of topics that were said to be unknown. Should that be wrong, or not so any more,
         they go on: new ones would begin again at a sequence that brokers have seen, and records
         would be taken for those that were sent before."""
-        self._unrouted: dict[str, deque[tuple[float, OutgoingRecord]]] = {}
+        self._unrouted: dict[str, deque[_UnroutedRecord]] = {}
         self._unsettled: dict[int, tuple[PartitionBatches, ProducerBatch]] = {}
         self._orders = itertools.count(0, RECORD_COUNT_MAX)
         self._last_order = -1
@@ -141,7 +149,7 @@ class RecordAccumulator:
         """Return whether the partitions of a topic are known."""
         return topic in self._topics
 
-    def append(self, record: OutgoingRecord, at: Timestamp) -> Appended | None:
+    def append(self, record: ProducerRecord, now: Timestamp) -> Appended | None:
         """Append a record to a topic that is known; `None` when the buffer is full.
 
         Raises:
@@ -154,7 +162,7 @@ class RecordAccumulator:
         else:
             check_partition(record.topic, partition, len(topic.queues))
         size = record.size
-        queue = self._queue_with_room(topic, partition, size, wanted=size, at=at)
+        queue = self._queue_with_room(topic, partition, size, total_bytes=size, now=now)
         if queue is None:
             return None
         batch = queue.open
@@ -171,7 +179,7 @@ class RecordAccumulator:
         return Appended(queue, batch, place, 1)
 
     def append_many(
-        self, name: str, partition: int | None, records: ManyRecords, *, at: Timestamp
+        self, name: str, partition: int | None, records: ManyRecords, *, now: Timestamp
     ) -> Appended | None:
         """Append as many of the records as one batch takes; `None` when the buffer is full.
 
@@ -182,7 +190,7 @@ class RecordAccumulator:
         if partition is not None:
             check_partition(name, partition, len(topic.queues))
         queue = self._queue_with_room(
-            topic, partition, records.next_size, wanted=records.remaining_bytes, at=at
+            topic, partition, records.next_size, total_bytes=records.remaining_bytes, now=now
         )
         if queue is None:
             return None
@@ -190,7 +198,7 @@ class RecordAccumulator:
         place = len(batch.values)
         return Appended(queue, batch, place, records.move_to(batch))
 
-    def append_unrouted(self, record: OutgoingRecord, at: Timestamp) -> bool:
+    def append_unrouted(self, record: ProducerRecord, now: Timestamp) -> bool:
         """Keep a record until the partitions of its topic are known; `False` when there is no room.
 
         Nobody can wait for the fate of such a record.
@@ -199,7 +207,8 @@ class RecordAccumulator:
             return False
         self.buffered_bytes += record.size
         waiting = self._unrouted.setdefault(record.topic, deque())
-        waiting.append((at.monotonic + self._limits.delivery_timeout, record))
+        deadline = now.monotonic + self._limits.delivery_timeout
+        waiting.append(_UnroutedRecord(record, deadline))
         return True
 
     def places_by_partition(
@@ -215,7 +224,7 @@ class RecordAccumulator:
             places.setdefault(topic.partition_for(key), []).append(place)
         return places
 
-    def set_topic(self, name: str, is_available: list[bool], at: Timestamp) -> None:
+    def set_topic(self, name: str, is_available: list[bool], now: Timestamp) -> None:
         """Take note of the partitions of a topic and of which have a leader; route what waited."""
         count = len(is_available)
         topic = self._topics.get(name)
@@ -236,10 +245,10 @@ class RecordAccumulator:
             topic.forget_keys()
         topic.is_available = is_available
         self._is_routing = True
-        for _, record in self._unrouted.pop(name, ()):
+        for record, _ in self._unrouted.pop(name, ()):
             self.buffered_bytes -= record.size
             try:
-                appended = self.append(record, at)
+                appended = self.append(record, now)
             except UnknownPartitionError as error:
                 self.keep_failure(error, 1)
             else:
@@ -248,7 +257,7 @@ class RecordAccumulator:
 
     def fail_topic(self, name: str, error: Exception) -> None:
         """Fail all records of a topic that are not under way; it is unknown from now on."""
-        for _, record in self._unrouted.pop(name, ()):
+        for record, _ in self._unrouted.pop(name, ()):
             self.buffered_bytes -= record.size
             self.keep_failure(error, 1)
         topic = self._topics.pop(name, None)
@@ -305,15 +314,15 @@ class RecordAccumulator:
         drained.queue.retry_or_fail(drained.batch, error, now)
         self.ready_partitions.touch(drained.queue)
 
-    def wake(self, at: Timestamp) -> None:
+    def wake(self, now: Timestamp) -> None:
         """Do what is due at this time; to be called at `next_wake`."""
-        for queue in self.ready_partitions.take_due(at.monotonic):
-            queue.expire(at.monotonic)
-            queue.mark_time(at)
-            self.ready_partitions.plan_wake(queue, at.monotonic)
+        for queue in self.ready_partitions.take_due(now.monotonic):
+            queue.expire(now.monotonic)
+            queue.mark_time(now)
+            self.ready_partitions.plan_wake(queue, now.monotonic)
         for topic, waiting in list(self._unrouted.items()):
-            while waiting and waiting[0][0] <= at.monotonic:
-                _, record = waiting.popleft()
+            while waiting and waiting[0].deadline <= now.monotonic:
+                record, _ = waiting.popleft()
                 self.buffered_bytes -= record.size
                 self.keep_failure(_never_routed(topic), 1)
             if not waiting:
@@ -324,7 +333,7 @@ class RecordAccumulator:
         """When to call `wake`, in monotonic seconds, maybe inf."""
         if not self._unrouted:
             return self.ready_partitions.next_wake
-        unrouted = (waiting[0][0] for waiting in self._unrouted.values())
+        unrouted = (waiting[0].deadline for waiting in self._unrouted.values())
         return min(self.ready_partitions.next_wake, *unrouted)
 
     def close_all(self) -> int:
@@ -395,8 +404,8 @@ class RecordAccumulator:
         partition: int | None,
         size: int,
         *,
-        wanted: int,
-        at: Timestamp,
+        total_bytes: int,
+        now: Timestamp,
     ) -> PartitionBatches | None:
         """Return a queue whose open batch has room for `size` bytes, `None` when there is none.
 
@@ -404,8 +413,8 @@ class RecordAccumulator:
             topic: Where the records go.
             partition: `None` stands for the sticky partition.
             size: What the next record takes.
-            wanted: What all records take that come now.
-            at: When they come.
+            total_bytes: What all records take that come now.
+            now: When they come.
         """
         batch_size = min(self._limits.batch_size, topic.batch_size)
         queue = topic.queues[topic.sticky if partition is None else partition]
@@ -425,22 +434,22 @@ class RecordAccumulator:
             self._exhaust()
             return None
         if not queue.has_open:
-            batch = self._open_batch(queue, at)
-        set_identity = max(missing, min(max(wanted, _RESERVE_STEP), batch_size - used))
-        set_identity = min(int(set_identity), free)
-        self._hold(batch, batch.held_bytes + set_identity)
-        batch.room += set_identity
+            batch = self._open_batch(queue, now)
+        reserved = max(missing, min(max(total_bytes, _RESERVE_STEP), batch_size - used))
+        reserved = min(int(reserved), free)
+        self._hold(batch, batch.held_bytes + reserved)
+        batch.room += reserved
         return queue
 
-    def _open_batch(self, queue: PartitionBatches, at: Timestamp) -> ProducerBatch:
+    def _open_batch(self, queue: PartitionBatches, now: Timestamp) -> ProducerBatch:
         self._last_order = next(self._orders)
         batch = ProducerBatch(
             self._last_order,
-            timestamp_ms=at.unix_ms,
-            linger_until=at.monotonic + self._limits.linger,
-            deadline=at.monotonic + self._limits.delivery_timeout,
+            timestamp_ms=now.unix_ms,
+            linger_until=now.monotonic + self._limits.linger,
+            deadline=now.monotonic + self._limits.delivery_timeout,
         )
-        queue.open_batch(batch, at.monotonic)
+        queue.open_batch(batch, now.monotonic)
         self._unsettled[batch.order] = (queue, batch)
         self.ready_partitions.touch(queue)
         return batch

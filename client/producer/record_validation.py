@@ -16,7 +16,7 @@ from tidelog.wire.batch.record_batch import TIMESTAMP_END_MS, Headers
 
 
 @final
-class OutgoingRecord(msgspec.Struct, frozen=True, gc=False):
+class ProducerRecord(msgspec.Struct, frozen=True, gc=False):
     """One record."""
 
     topic: str
@@ -45,7 +45,7 @@ def checked_record(
     partition: int | None,
     headers: Iterable[tuple[str, bytes]],
     timestamp_ms: int | None,
-) -> OutgoingRecord:
+) -> ProducerRecord:
     """Return a record that can be encoded, whatever the application gave.
 
     Raises:
@@ -54,7 +54,7 @@ def checked_record(
     """
     if timestamp_ms is not None and not 0 <= timestamp_ms < TIMESTAMP_END_MS:
         raise ValueError(f"timestamp_ms is {timestamp_ms}; it must be Unix time in milliseconds")
-    return OutgoingRecord(
+    return ProducerRecord(
         topic,
         _checked_bytes("value", value),
         _checked_bytes("key", key),

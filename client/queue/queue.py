@@ -14,7 +14,7 @@ from tidelog.client.cluster.durations import milliseconds_of, seconds_of
 from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.context import QueueContext
-from tidelog.client.queue.inspect.cancel import QueueCanceller, place_of_message
+from tidelog.client.queue.inspect.cancel import QueueCanceller, parse_message_id
 from tidelog.client.queue.inspect.history import HistoryEvent
 from tidelog.client.queue.inspect.history_reader import HistoryQuery, HistoryReader
 from tidelog.client.queue.inspect.peek import PeekedMessage, PeekQuery, QueuePeeker
@@ -315,12 +315,14 @@ class Queue:
         """
         if message_id is None:
             return await self._historian.read(HistoryQuery(since_ms, max_events))
-        number, place = place_of_message(message_id)
+        partition, offset = parse_message_id(message_id)
 
         def is_wanted(event: HistoryEvent) -> bool:
-            return event.offset is None or event.offset == place
+            return event.offset is None or event.offset == offset
 
-        return await self._historian.read(HistoryQuery(since_ms, max_events, [number], is_wanted))
+        return await self._historian.read(
+            HistoryQuery(since_ms, max_events, [partition], is_wanted)
+        )
 
     async def in_flight(self, max_messages: int = 100) -> list[PeekedMessage]:
         """Return messages that somebody has: who, until when, and how often received."""

@@ -17,7 +17,7 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
 from tidelog.wire.errors import (
     BrokerError,
@@ -243,7 +243,7 @@ class TransactionTask:
             self._failure = error
             raise
 
-    async def send_records(self, topic: str, records: Sequence[OutgoingRecord]) -> None:
+    async def send_records(self, topic: str, records: Sequence[ProducerRecord]) -> None:
         """Stage records of one topic with headers, times and partitions of their own.
 
         Raises:

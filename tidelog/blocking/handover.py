@@ -14,7 +14,7 @@ import trio
 from tidelog.blocking.thread import TrioThread
 from tidelog.client.client import Client
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.errors import TidelogError
 
 Result = TypeVar("Result")
@@ -34,7 +34,7 @@ class Handover:
         """Carry to `producer`, which lives in `thread`."""
         self._thread = thread
         self._producer = producer
-        self._pending: deque[OutgoingRecord] = deque()
+        self._pending: deque[ProducerRecord] = deque()
         self._is_awake = False
         self._wake = trio.Event()
         self._emptied = trio.lowlevel.ParkingLot()
@@ -43,7 +43,7 @@ class Handover:
         self._scope = trio.CancelScope()
         thread.start_soon(self._carry)
 
-    def put(self, record: OutgoingRecord) -> None:
+    def put(self, record: ProducerRecord) -> None:
         """Put down a record; wait first if too many are on their way.
 
         Raises:
@@ -121,7 +121,7 @@ class Handover:
                 self._emptied.unpark_all()
         self._emptied.unpark_all()
 
-    async def _carry_one(self, record: OutgoingRecord) -> None:
+    async def _carry_one(self, record: ProducerRecord) -> None:
         self._keep(self._producer.take_failure())
         try:
             self._producer.send_nowait(

@@ -11,7 +11,7 @@ from typing import final
 from tidelog.blocking.thread import TrioThread
 from tidelog.client.client import Client as TrioClient
 from tidelog.client.config import ProducerConfig
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.client.transactions.transaction import TaskResult
 from tidelog.client.transactions.transaction import Transaction as TrioTransaction
 from tidelog.client.transactions.transaction import TransactionTask as TrioTransactionTask
@@ -87,6 +87,6 @@ class TransactionTask:
             partial(self._task.send_many, topic, values, keys=keys, partition=partition)
         )
 
-    def send_records(self, topic: str, records: Sequence[OutgoingRecord]) -> None:
+    def send_records(self, topic: str, records: Sequence[ProducerRecord]) -> None:
         """Stage records with headers and times; see `tidelog.TransactionTask.send_records`."""
         self._thread.call(partial(self._task.send_records, topic, records))

@@ -41,9 +41,9 @@ Until = Mapping[TopicPartition, int]
 """Where to stop in each partition (exclusive end); other partitions are left alone."""
 
 
-def _nobody(at: TopicPartition) -> None:
+def _nobody(tp: TopicPartition) -> None:
     """Name no follower."""
-    del at
+    del tp
 
 
 @final
@@ -53,9 +53,9 @@ class PartitionFetchState:
     Invariant: what lies between `position` and `fetch_offset` is in memory.
     """
 
-    def __init__(self, at: TopicPartition, topic_id: bytes) -> None:
+    def __init__(self, tp: TopicPartition, topic_id: bytes) -> None:
         """Begin without a position."""
-        self.at = at
+        self.at = tp
         self.topic_id = topic_id
         self.position: int | None = None
         self.fetch_offset = 0
@@ -139,26 +139,26 @@ class FetchState:
         """Read exactly these partitions; those that were read before keep their position."""
         kept = self._partitions
         self._partitions = {}
-        for at, topic_id in topic_ids.items():
-            state = kept.pop(at, None)
+        for tp, topic_id in topic_ids.items():
+            state = kept.pop(tp, None)
             if state is None or state.topic_id != topic_id:
-                state = PartitionFetchState(at, topic_id)
-            self._partitions[at] = state
+                state = PartitionFetchState(tp, topic_id)
+            self._partitions[tp] = state
         for dropped in kept.values():
             self._start_anew(dropped)
         self._order = dict.fromkeys(self._partitions)
         states = self._partitions.values()
         self._unplaced = {state.at: None for state in states if state.position is None}
 
-    def position(self, at: TopicPartition) -> int | None:
+    def position(self, tp: TopicPartition) -> int | None:
         """Return the offset of the next record to hand out, `None` when there is no position."""
-        return self._state(at).position
+        return self._state(tp).position
 
-    def seek(self, at: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         """Hand out the record at `offset` next."""
-        state = self._state(at)
+        state = self._state(tp)
         state.position = offset
-        self._unplaced.pop(at, None)
+        self._unplaced.pop(tp, None)
         self._start_anew(state)
 
     def topic_changed(self, topic: str, topic_id: bytes | None, error: Exception) -> None:
@@ -169,7 +169,7 @@ class FetchState:
 
     def is_done(self, until: Until) -> bool:
         """Return whether everything before these ends was handed out."""
-        positions = ((self._state(at).position, end) for at, end in until.items())
+        positions = ((self._state(tp).position, end) for tp, end in until.items())
         return all(position is not None and position >= end for position, end in positions)
 
     def take(self, until: Until | None, now: float) -> RecordBatch | None:
@@ -181,9 +181,9 @@ class FetchState:
             NoPositionError: A partition has no position.
             TidelogError: A partition cannot be read; its position is where it was.
         """
-        for at in self._unplaced:
-            if until is None or at in until:
-                raise no_position(at)
+        for tp in self._unplaced:
+            if until is None or tp in until:
+                raise no_position(tp)
         place = 0
         while place < len(self._waiting):
             waiting = self._waiting[place]
@@ -304,10 +304,10 @@ class FetchState:
         times = (state.retry_at for state in self._partitions.values() if not state.is_fetching)
         return min((time for time in times if time > now), default=math.inf)
 
-    def _state(self, at: TopicPartition) -> PartitionFetchState:
-        state = self._partitions.get(at)
+    def _state(self, tp: TopicPartition) -> PartitionFetchState:
+        state = self._partitions.get(tp)
         if state is None:
-            raise ValueError(f"{at.topic}/{at.partition} is not assigned to this consumer")
+            raise ValueError(f"{tp.topic}/{tp.partition} is not assigned to this consumer")
         return state
 
     def _next_batch(

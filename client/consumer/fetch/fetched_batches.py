@@ -18,9 +18,9 @@ from tidelog.wire.errors import CorruptRecordError
 class FetchedChunk:
     """Whole batches in a row, taken one by one."""
 
-    def __init__(self, at: TopicPartition, content: BytesLike, high_watermark: int) -> None:
+    def __init__(self, tp: TopicPartition, content: BytesLike, high_watermark: int) -> None:
         """Hold `content`: a copy of what a reply brought, or it itself for as long as it lasts."""
-        self.at = at
+        self.at = tp
         self.size = len(content)
         self._content = memoryview(content)
         self._high_watermark = high_watermark

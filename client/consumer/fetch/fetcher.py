@@ -54,6 +54,14 @@ class _InFlight(NamedTuple):
     """When the answer is not waited for any more."""
 
 
+class _StagedPartition(NamedTuple):
+    """A partition that was assigned and is not read yet."""
+
+    topic_id: bytes
+    offset: int | None
+    """Where to begin; `None` if the application has to seek."""
+
+
 @final
 class Fetcher:
     """Partitions, positions, and the application that asks for records."""
@@ -71,7 +79,7 @@ class Fetcher:
         self._is_member = is_member
         self._fetch_state = FetchState(config, cluster.backoff)
         self._topic_ids: dict[TopicPartition, bytes] = {}
-        self._staged: dict[TopicPartition, tuple[bytes, int | None]] = {}
+        self._staged: dict[TopicPartition, _StagedPartition] = {}
         self._leaving: dict[TopicPartition, int | None] = {}
         self._in_flight_fetches: dict[Fetch, _InFlight] = {}
         """Fetches under way."""
@@ -120,17 +128,17 @@ class Fetcher:
         self._topic_ids = dict(topic_ids)
         self._fetch_state.assign(self._topic_ids)
 
-    def stage(self, at: TopicPartition, topic_id: bytes, offset: int | None) -> None:
+    def stage(self, tp: TopicPartition, topic_id: bytes, offset: int | None) -> None:
         """Take note of a partition that will be read from `offset` on, unless it is sought."""
-        self._staged[at] = (topic_id, offset)
+        self._staged[tp] = _StagedPartition(topic_id, offset)
 
     def begin(self, partitions: Iterable[TopicPartition]) -> None:
         """Read staged partitions from now on."""
-        begun = {at: self._staged.pop(at) for at in partitions if at in self._staged}
-        self.assign({**self._topic_ids, **{at: topic_id for at, (topic_id, _) in begun.items()}})
-        for at, (_, offset) in begun.items():
+        begun = {tp: self._staged.pop(tp) for tp in partitions if tp in self._staged}
+        self.assign({**self._topic_ids, **{tp: topic_id for tp, (topic_id, _) in begun.items()}})
+        for tp, (_, offset) in begun.items():
             if offset is not None:
-                self._fetch_state.seek(at, offset)
+                self._fetch_state.seek(tp, offset)
         self.wake()
         self.pump()
 
@@ -138,42 +146,42 @@ class Fetcher:
         """Hand out nothing more of these partitions; their positions stay known."""
         self.interrupt()
         kept = dict(self._topic_ids)
-        for at in partitions:
-            if kept.pop(at, None) is not None:
-                self._leaving[at] = self._fetch_state.position(at)
-            elif at in self._staged:
-                _, self._leaving[at] = self._staged.pop(at)
+        for tp in partitions:
+            if kept.pop(tp, None) is not None:
+                self._leaving[tp] = self._fetch_state.position(tp)
+            elif tp in self._staged:
+                self._leaving[tp] = self._staged.pop(tp).offset
         self.assign(kept)
         self.wake()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that were stopped; what is in hand of them counts no more."""
-        for at in partitions:
-            self._leaving.pop(at, None)
-            if at == self._in_flight_batch.at:
+        for tp in partitions:
+            self._leaving.pop(tp, None)
+            if tp == self._in_flight_batch.at:
                 self._in_flight_batch.revoke()
 
-    def position(self, at: TopicPartition) -> int | None:
+    def position(self, tp: TopicPartition) -> int | None:
         """Return the offset of the next record to hand out, `None` when there is no position.
 
         Raises:
             ValueError: The partition is not assigned.
         """
-        if at in self._leaving:
-            return self._leaving[at]
-        if at in self._staged:
-            return self._staged[at][1]
+        if tp in self._leaving:
+            return self._leaving[tp]
+        if tp in self._staged:
+            return self._staged[tp].offset
         rest = self._in_flight_batch.cursor.rest()
-        if rest is not None and (rest.topic, rest.partition) == at:
+        if rest is not None and (rest.topic, rest.partition) == tp:
             return rest.base_offset
-        return self._fetch_state.position(at)
+        return self._fetch_state.position(tp)
 
-    def processed(self, at: TopicPartition) -> int | None:
+    def processed(self, tp: TopicPartition) -> int | None:
         """Return the first offset that is not processed, `None` for partitions not read."""
-        if at == self._in_flight_batch.at and not self._in_flight_batch.is_revoked:
+        if tp == self._in_flight_batch.at and not self._in_flight_batch.is_revoked:
             return self._in_flight_batch.offset
-        is_read = at in self._topic_ids or at in self._leaving
-        return self.position(at) if is_read else None
+        is_read = tp in self._topic_ids or tp in self._leaving
+        return self.position(tp) if is_read else None
 
     def ack(self) -> None:
         """Let everything that was handed out count as processed.
@@ -181,30 +189,30 @@ class Fetcher:
         Raises:
             PartitionNotOwnedError: The partition of what is in hand was lost meanwhile.
         """
-        at = self._in_flight_batch.at
-        if at is None:
+        tp = self._in_flight_batch.at
+        if tp is None:
             return
         if self._in_flight_batch.is_revoked:
             raise PartitionNotOwnedError(
-                f"{at.topic}/{at.partition} was lost while a record of it was in hand: others have"
+                f"{tp.topic}/{tp.partition} was lost while a record of it was in hand: others have"
                 f" it now, and will be given the record too; go on with the next one"
             )
-        self._in_flight_batch.ack(self.position(at) or 0)
+        self._in_flight_batch.ack(self.position(tp) or 0)
 
-    def seek(self, at: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, offset: int) -> None:
         """Hand out the record at `offset` next.
 
         Raises:
             ValueError: The partition is not assigned.
         """
         self.interrupt()
-        if at in self._staged:
-            self._staged[at] = (self._staged[at][0], offset)
-        elif at in self._leaving:
-            self._leaving[at] = offset
+        if tp in self._staged:
+            self._staged[tp] = self._staged[tp]._replace(offset=offset)
+        elif tp in self._leaving:
+            self._leaving[tp] = offset
         else:
-            self._fetch_state.seek(at, offset)
-        if at == self._in_flight_batch.at:
+            self._fetch_state.seek(tp, offset)
+        if tp == self._in_flight_batch.at:
             self._finish()
 
     def records(self, until: Until | None) -> RecordIterator:
@@ -221,11 +229,11 @@ class Fetcher:
 
     def give_back(self, batch: RecordBatch) -> None:
         """Take back the batch handed out last, or its end; what is before counts as processed."""
-        at = TopicPartition(batch.topic, batch.partition)
-        if self._leaving.get(at) == batch.next_offset:
-            self._leaving[at] = batch.base_offset
+        tp = TopicPartition(batch.topic, batch.partition)
+        if self._leaving.get(tp) == batch.next_offset:
+            self._leaving[tp] = batch.base_offset
         self._fetch_state.give_back(batch)
-        if at == self._in_flight_batch.at:
+        if tp == self._in_flight_batch.at:
             self._finish()
 
     def interrupt(self) -> None:
@@ -237,14 +245,14 @@ class Fetcher:
     def rewind(self) -> None:
         """Let what is in hand be handed out again, to whoever reads next."""
         self.interrupt()
-        at = self._in_flight_batch.at
+        tp = self._in_flight_batch.at
         offset = None if self._in_flight_batch.is_revoked else self._in_flight_batch.offset
         self._finish()
-        if at is not None and offset is not None:
-            if at in self._leaving:
-                self._leaving[at] = offset
-            elif at in self._topic_ids:
-                self._fetch_state.seek(at, offset)
+        if tp is not None and offset is not None:
+            if tp in self._leaving:
+                self._leaving[tp] = offset
+            elif tp in self._topic_ids:
+                self._fetch_state.seek(tp, offset)
 
     async def take(self, until: Until | None) -> RecordBatch | None:
         """Return the next records, `None` when all before `until` were handed out.
@@ -328,7 +336,7 @@ class Fetcher:
         if until is None or not self._is_member:
             return until
         # What others read now is theirs to finish.
-        return {at: end for at, end in until.items() if at in self._topic_ids}
+        return {tp: end for tp, end in until.items() if tp in self._topic_ids}
 
     def _is_done(self, until: Until | None, ends: Until | None) -> bool:
         if until is None or ends is None or not self._fetch_state.is_done(ends):
@@ -340,16 +348,16 @@ class Fetcher:
         expiries = [min(in_flight[1:]) for in_flight in self._in_flight_fetches.values()]
         return min((self._fetch_state.next_retry(now), *expiries))
 
-    def _node_of(self, at: TopicPartition) -> int | None:
-        leader_id = self._cluster.metadata.leader_of(at.topic, at.partition)
+    def _node_of(self, tp: TopicPartition) -> int | None:
+        leader_id = self._cluster.metadata.leader_of(tp.topic, tp.partition)
         if leader_id is None:
-            self._cluster.request_refresh([at.topic])
+            self._cluster.request_refresh([tp.topic])
         elif self._cluster.connection_nowait(leader_id) is not None:
             return leader_id
         return None
 
-    def _follower_of(self, at: TopicPartition) -> int | None:
-        node_id = follower_to_read(self._cluster.metadata, at, self._config)
+    def _follower_of(self, tp: TopicPartition) -> int | None:
+        node_id = follower_to_read(self._cluster.metadata, tp, self._config)
         if node_id is None or self._cluster.connection_nowait(node_id) is None:
             return None
         return node_id
@@ -358,7 +366,7 @@ class Fetcher:
         """Hear of followers that are in sync again: nobody who is asked says so."""
         if self._config.read_from != "leader" and now >= self._refresh_at:
             self._refresh_at = now + _REFRESH_S
-            self._cluster.request_refresh(at.topic for at in self._topic_ids)
+            self._cluster.request_refresh(tp.topic for tp in self._topic_ids)
 
     def _on_complete(self, fetch: Fetch, outcome: Outcome) -> None:
         in_flight = self._in_flight_fetches.pop(fetch, None)
@@ -385,7 +393,7 @@ class Fetcher:
 
     def _fail_changed_topics(self) -> None:
         metadata = self._cluster.metadata
-        for name in {at.topic for at in self._topic_ids}:
+        for name in {tp.topic for tp in self._topic_ids}:
             error = metadata.error(name)
             topic = metadata.topic(name)
             if error is not None:
@@ -413,7 +421,7 @@ class Fetcher:
 
 
 def follower_to_read(
-    metadata: MetadataCache, at: TopicPartition, config: ConsumerConfig
+    metadata: MetadataCache, tp: TopicPartition, config: ConsumerConfig
 ) -> int | None:
     """Return the follower to read a partition from, `None` to read it from the leader.
 
@@ -421,10 +429,10 @@ def follower_to_read(
     """
     if config.read_from == "leader":
         return None
-    leader_id = metadata.leader_of(at.topic, at.partition)
+    leader_id = metadata.leader_of(tp.topic, tp.partition)
     known = [
         node_id
-        for node_id in metadata.in_sync_replicas_of(at.topic, at.partition)
+        for node_id in metadata.in_sync_replicas_of(tp.topic, tp.partition)
         if node_id in metadata.brokers
     ]
     if config.read_from == "nearest":
@@ -435,7 +443,7 @@ def follower_to_read(
             return None
     followers = sorted(node_id for node_id in known if node_id != leader_id)
     # Partitions are spread over the followers; all readers of one share what is in its page cache.
-    return followers[at.partition % len(followers)] if followers else None
+    return followers[tp.partition % len(followers)] if followers else None
 
 
 def _always() -> bool:

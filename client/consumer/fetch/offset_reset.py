@@ -29,10 +29,10 @@ async def reset_offsets(
     return {**await list_positions(cluster, partitions, reset)}
 
 
-def no_position(at: TopicPartition) -> NoPositionError:
+def no_position(tp: TopicPartition) -> NoPositionError:
     """Return the error for a partition that has no position to read from."""
     return NoPositionError(
-        f"{at.topic}/{at.partition} has no position: choose auto_offset_reset="
+        f"{tp.topic}/{tp.partition} has no position: choose auto_offset_reset="
         f"'earliest' or 'latest', or seek"
     )
 

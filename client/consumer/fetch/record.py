@@ -74,7 +74,7 @@ class RecordBatch:
 
     def __init__(
         self,
-        at: TopicPartition,
+        tp: TopicPartition,
         header: BatchHeader,
         batch: BytesLike,
         *,
@@ -87,8 +87,8 @@ class RecordBatch:
         `decoder` decodes the columns that are likely to be asked for, all at once; another one is
         decoded when it is asked for.
         """
-        self.topic = at.topic
-        self.partition = at.partition
+        self.topic = tp.topic
+        self.partition = tp.partition
         self.base_offset = header.base_offset
         """No record here has a lower offset."""
         self.next_offset = header.next_offset

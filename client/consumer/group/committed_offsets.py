@@ -88,9 +88,9 @@ class CommittedOffsets:
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what was committed for partitions that were let go of."""
-        for at in partitions:
-            self._committed.pop(at, None)
-            self._counted.pop(at, None)
+        for tp in partitions:
+            self._committed.pop(tp, None)
+            self._counted.pop(tp, None)
 
     async def commit(self, offsets: Mapping[tuple[str, int], int] | None) -> None:
         """Commit these offsets, or all that was handed out; see `Consumer.commit`."""
@@ -102,12 +102,12 @@ class CommittedOffsets:
         owned = self._owned()
         chosen: dict[GroupPartition, int] = {}
         for (topic, partition), offset in offsets.items():
-            at = TopicPartition(topic, partition)
-            if at not in owned:
+            tp = TopicPartition(topic, partition)
+            if tp not in owned:
                 raise PartitionNotOwnedError(
                     f"{topic}/{partition} is not one of this member's partitions (any more)"
                 )
-            chosen[owned[at]] = offset
+            chosen[owned[tp]] = offset
         async with self._turn:
             await self._send(chosen)
 
@@ -136,11 +136,11 @@ class CommittedOffsets:
     def _due(self, only: Iterable[TopicPartition] | None) -> dict[GroupPartition, int]:
         owned = self._owned()
         due: dict[GroupPartition, int] = {}
-        for at in owned if only is None else only:
-            offset = self._fetcher.processed(at)
-            is_known = offset in (None, self._committed.get(at), self._counted.get(at))
-            if at in owned and offset is not None and not is_known:
-                due[owned[at]] = offset
+        for tp in owned if only is None else only:
+            offset = self._fetcher.processed(tp)
+            is_known = offset in (None, self._committed.get(tp), self._counted.get(tp))
+            if tp in owned and offset is not None and not is_known:
+                due[owned[tp]] = offset
         return due
 
     def _request(self, offsets: Mapping[GroupPartition, int]) -> CommitOffsetsRequest:
@@ -166,12 +166,12 @@ class CommittedOffsets:
             raise WireFormatError(f"{len(reply.results)} results for {len(offsets)} offsets")
         failure: TidelogError | None = None
         for (one, offset), result in zip(offsets.items(), reply.results, strict=True):
-            at = TopicPartition(one.topic, one.partition)
+            tp = TopicPartition(one.topic, one.partition)
             if result.error is not None:
-                failure = failure or _refusal(at, result.error)
+                failure = failure or _refusal(tp, result.error)
             elif one in self._membership.owned:
-                self._committed[at] = offset
-                self._counted[at] = counted[one]
+                self._committed[tp] = offset
+                self._counted[tp] = counted[one]
         if failure is not None:
             raise failure
 
@@ -196,13 +196,13 @@ class CommittedOffsets:
             ) from gone
 
 
-def _refusal(at: TopicPartition, detail: ErrorDetail) -> BrokerError:
+def _refusal(tp: TopicPartition, detail: ErrorDetail) -> BrokerError:
     error = from_wire(detail)
     if isinstance(error, StaleMemberEpochError):
         error = PartitionNotOwnedError(
-            f"{at.topic}/{at.partition} was others' in the meantime: {error}"
+            f"{tp.topic}/{tp.partition} was others' in the meantime: {error}"
         )
-    error.at = at
+    error.at = tp
     return error
 
 

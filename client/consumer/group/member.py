@@ -8,7 +8,7 @@ Callbacks never run while the application is at work on a record.
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import final
+from typing import NamedTuple, final
 
 import trio
 
@@ -63,6 +63,14 @@ _NOT_NOW = (
 """Why the place to begin is not known yet; topics that are gone will be taken away again."""
 
 
+class _Change(NamedTuple):
+    """An event that is still to be handled."""
+
+    member_id: str
+    """Under which it was heard of; an event of an earlier member id is stale."""
+    event: MembershipEvent
+
+
 @final
 class GroupMember:
     """One consumer's part in its group."""
@@ -83,7 +91,7 @@ class GroupMember:
         self._membership = membership
         self._group_id = group_id
         self._config = config
-        self._changes: deque[tuple[str, MembershipEvent]] = deque()
+        self._changes: deque[_Change] = deque()
         """What is still to be done, and under which member id it was heard of."""
         self._has_changes = trio.Event()
         self._wake_heart = trio.Event()
@@ -283,7 +291,7 @@ class GroupMember:
                     self._fetcher.failure = self._fetcher.failure or event.error
                 case PartitionsAssigned():
                     pass
-            self._changes.append((self._membership.member_id, event))
+            self._changes.append(_Change(self._membership.member_id, event))
         if events:
             self._has_changes.set()
             self._fetcher.wake()
@@ -323,7 +331,7 @@ class GroupMember:
 
         while self._fetcher.in_flight_partition in places and is_current():
             await self._fetcher.wait_finished()
-        told = [at for at in places if at in self._told]
+        told = [tp for tp in places if tp in self._told]
         await self._call(self._config.on_revoked, told, is_current)
         if not is_current():
             return  # They are lost; that is what comes next.
@@ -366,7 +374,7 @@ class GroupMember:
 
     async def _assign_later(self, partitions: list[GroupPartition], member_id: str) -> None:
         await trio.sleep(_PLACE_AGAIN_S)
-        self._changes.append((member_id, PartitionsAssigned(tuple(partitions))))
+        self._changes.append(_Change(member_id, PartitionsAssigned(tuple(partitions))))
         self._has_changes.set()
 
     def _still_owned(
@@ -393,8 +401,8 @@ class GroupMember:
         with trio.move_on_after(_PLACE_PATIENCE_S):
             try:
                 committed = await self.offsets.fetch(partitions)
-                missing = [at for at, offset in committed.items() if offset is None]
-                found |= {at: offset for at, offset in committed.items() if offset is not None}
+                missing = [tp for tp, offset in committed.items() if offset is None]
+                found |= {tp: offset for tp, offset in committed.items() if offset is not None}
                 found |= await reset_offsets(self._cluster, missing, reset)
             except _NOT_NOW as error:
                 self._probe(
@@ -404,14 +412,14 @@ class GroupMember:
                     reason=str(error),
                 )
                 # Perhaps a topic has grown, or come: the group knows that before this client.
-                self._cluster.request_refresh({at.topic for at in missing})
+                self._cluster.request_refresh({tp.topic for tp in missing})
             except TidelogError as error:
                 self._fail(error)
         return found
 
     def _tell_of_end(self, places: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Return the places that the application knows of; it will not any more."""
-        known = [at for at in places if at in self._told]
+        known = [tp for tp in places if tp in self._told]
         self._told.difference_update(known)
         return known
 
@@ -459,7 +467,7 @@ class GroupMember:
             event,
             group_id=self._group_id,
             member_id=self._membership.member_id,
-            partitions=[f"{at.topic}/{at.partition}" for at in places],
+            partitions=[f"{tp.topic}/{tp.partition}" for tp in places],
             **fields,
         )
 

@@ -107,13 +107,20 @@ class MembershipEnded:
 MembershipEvent = PartitionsRevoked | PartitionsAssigned | PartitionsLost | MembershipEnded
 
 
+class _Reported(NamedTuple):
+    """What a heartbeat tells the group of the assignment."""
+
+    revision: int
+    owned: frozenset[GroupPartition]
+
+
 @final
 class _UnderWay(NamedTuple):
     """A heartbeat that is not answered yet."""
 
     number: int
     sent_at: float
-    knowledge: tuple[int, frozenset[GroupPartition]]
+    reported: _Reported
     subscription_version: int
     is_goodbye: bool
 
@@ -154,7 +161,7 @@ class MembershipProtocol:
         self.member_epoch = JOIN_EPOCH
         self._revision = 0
         self._assigned: frozenset[GroupPartition] = frozenset()
-        self._acknowledged: tuple[int, frozenset[GroupPartition]] | None = None
+        self._acknowledged: _Reported | None = None
         self._acknowledged_version = 0
         self._lease_end = 0.0
         self._commit_sequence = 0
@@ -191,12 +198,12 @@ class MembershipProtocol:
         if now < self.next_heartbeat_at():
             return None
         is_goodbye = self._leave_epoch is not None and not self.owned
-        knowledge = (self._revision, frozenset(self.owned))
+        reported = _Reported(self._revision, frozenset(self.owned))
         is_subscription_new = self._acknowledged_version != self._subscription_version
         settings = self._settings
         self._sent_count += 1
         self._under_way = _UnderWay(
-            self._sent_count, now, knowledge, self._subscription_version, is_goodbye
+            self._sent_count, now, reported, self._subscription_version, is_goodbye
         )
         epoch = self.member_epoch
         if is_goodbye:
@@ -207,7 +214,7 @@ class MembershipProtocol:
             self.member_id,
             epoch,
             self._revision,
-            _pack(self.owned) if knowledge != self._acknowledged else None,
+            _pack(self.owned) if reported != self._acknowledged else None,
             self._subscription if is_subscription_new else None,
             self._subscription_version,
             settings.assignor,
@@ -228,7 +235,7 @@ class MembershipProtocol:
         self._failure_count = 0
         if under_way.is_goodbye:
             return self._stop(None)
-        self._acknowledged = under_way.knowledge
+        self._acknowledged = under_way.reported
         self._acknowledged_version = under_way.subscription_version
         self.member_epoch = reply.member_epoch
         self._lease_end = under_way.sent_at + reply.lease_ms / 1000
@@ -236,7 +243,7 @@ class MembershipProtocol:
         self._next_at = now + interval * (1.0 - _EARLINESS * self._entropy.random())
         if (
             (self._leave_epoch is not None and not self.owned)
-            or frozenset(self.owned) != under_way.knowledge[1]
+            or frozenset(self.owned) != under_way.reported.owned
             or self._subscription_version != under_way.subscription_version
         ):
             # Something happened while the heartbeat was under way, and is to be told.

@@ -5,7 +5,7 @@ Shell: without tasks.
 
 import re
 from collections.abc import Iterable
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import ClusterClient
@@ -29,6 +29,13 @@ from tidelog.wire.protocol import api
 _ID: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
 
 
+class MessageId(NamedTuple):
+    """Where a message is in the topic of its queue."""
+
+    partition: int
+    offset: int
+
+
 @final
 class QueueCanceller:
     """Cancels messages of one queue."""
@@ -49,24 +56,24 @@ class QueueCanceller:
             BatchError: Some of several could not be cancelled; it says which, and why.
             TidelogError: The only one could not be cancelled.
         """
-        places = [place_of_message(message_id) for message_id in message_ids]
+        ids = [parse_message_id(message_id) for message_id in message_ids]
         offsets: dict[int, list[int]] = {}
-        for partition, offset in places:
+        for partition, offset in ids:
             offsets.setdefault(partition, []).append(offset)
-        failures: dict[tuple[int, int], TidelogError] = {}
+        failures: dict[MessageId, TidelogError] = {}
         for partition, of_partition in offsets.items():
             try:
                 refused = await self._cancel(partition, of_partition)
             except TidelogError as error:
                 refused = dict.fromkeys(of_partition, error)
-            failures |= {(partition, offset): error for offset, error in refused.items()}
-        errors = {at: failures[place] for at, place in enumerate(places) if place in failures}
+            failures |= {MessageId(partition, each): error for each, error in refused.items()}
+        errors = {index: failures[each] for index, each in enumerate(ids) if each in failures}
         if not errors:
             return
-        if len(places) == 1:
+        if len(ids) == 1:
             raise errors[0]
         raise BatchError(
-            f"{len(errors)} of {len(places)} messages could not be cancelled, the first one"
+            f"{len(errors)} of {len(ids)} messages could not be cancelled, the first one"
             f" because: {next(iter(errors.values()))}",
             errors,
         )
@@ -102,8 +109,8 @@ class QueueCanceller:
         return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
 
 
-def place_of_message(message_id: str) -> tuple[int, int]:
-    """Return partition and offset.
+def parse_message_id(message_id: str) -> MessageId:
+    """Return the partition and the offset that a message id names.
 
     Raises:
         ValueError: It is no message id.
@@ -113,4 +120,4 @@ def place_of_message(message_id: str) -> tuple[int, int]:
         raise ValueError(
             f"{message_id!r} is no message id: it is partition and offset, such as 0-17"
         )
-    return int(found[1]), int(found[2])
+    return MessageId(int(found[1]), int(found[2]))

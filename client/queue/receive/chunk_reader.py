@@ -42,7 +42,7 @@ class ChunkReader:
         """Read by the connections of a client."""
         self._cluster = cluster
 
-    async def chunks(self, at: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
+    async def chunks(self, tp: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
         """Yield the value of a message, chunk by chunk.
 
         Raises:
@@ -51,28 +51,28 @@ class ChunkReader:
             TidelogError: Nobody could be asked for `request_timeout`; what went wrong last.
         """
         if chunks.is_lost:
-            raise _lost(at, chunks)
+            raise _lost(tp, chunks)
         index, length = 0, 0
         for first, count in chunks.runs:
             position, end = first, first + count
             while position < end:
                 try:
-                    records = await self._fetch(at, position, end)
+                    records = await self._fetch(tp, position, end)
                 except OffsetOutOfRangeError as error:
                     if position < (error.detail("log_start_offset") or 0):
-                        raise _lost(at, chunks) from error
+                        raise _lost(tp, chunks) from error
                     raise
                 for record in records:
                     expected = chunk_header(chunks.body_id, index)
                     if record.offset != position or expected not in record.headers:
-                        raise _not_it(at, position)
+                        raise _not_it(tp, position)
                     value = record.value or b""
                     index, position, length = index + 1, position + 1, length + len(value)
                     if length > chunks.length:
-                        raise _not_it(at, record.offset)
+                        raise _not_it(tp, record.offset)
                     yield value
         if length != chunks.length:
-            raise _not_it(at, chunks.runs[-1][0])
+            raise _not_it(tp, chunks.runs[-1][0])
 
     async def value_of(self, record: Record) -> AsyncIterator[bytes]:
         """Yield the value of a record, in chunks if it has some; errors as for `chunks`."""
@@ -83,7 +83,7 @@ class ChunkReader:
         elif record.value:
             yield record.value
 
-    async def join(self, at: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
+    async def join(self, tp: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
         """Return the value of a message.
 
         Raises:
@@ -93,22 +93,22 @@ class ChunkReader:
         if chunks.length > bytes_max:
             raise too_large(chunks.length, bytes_max)
         buffer = io.BytesIO()
-        async for chunk in self.chunks(at, chunks):
+        async for chunk in self.chunks(tp, chunks):
             buffer.write(chunk)
         return buffer.getvalue()  # Without a copy: nothing else refers to it.
 
-    async def _fetch(self, at: TopicPartition, offset: int, end: int) -> list[Record]:
+    async def _fetch(self, tp: TopicPartition, offset: int, end: int) -> list[Record]:
         """Return some records from an offset on, at least one."""
 
         async def attempt() -> list[Record]:
-            topic = self._cluster.metadata.topic(at.topic)
+            topic = self._cluster.metadata.topic(tp.topic)
             if topic is None:
-                topic = await self._cluster.topic(at.topic)
-            leader_id = self._cluster.metadata.leader_of(at.topic, at.partition)
+                topic = await self._cluster.topic(tp.topic)
+            leader_id = self._cluster.metadata.leader_of(tp.topic, tp.partition)
             if leader_id is None:
-                raise LeaderNotAvailableError(f"nobody leads {at.topic}/{at.partition} now")
+                raise LeaderNotAvailableError(f"nobody leads {tp.topic}/{tp.partition} now")
             connection = await self._cluster.connection_to(leader_id)
-            wanted = PartitionFetch(topic.topic_id, at.partition, offset, _FETCH_BYTES)
+            wanted = PartitionFetch(topic.topic_id, tp.partition, offset, _FETCH_BYTES)
             request = FetchRequest(_MAX_WAIT_MS, 1, _FETCH_BYTES, [wanted])
 
             def take(reply: FetchReply, view: memoryview) -> tuple[FetchReply, bytes]:
@@ -117,7 +117,7 @@ class ChunkReader:
             timeout = self._cluster.config.request_timeout
             with trio.move_on_after(timeout):
                 reply, content = await connection.call(api.FETCH, request, take=take)
-                return _records(at, reply, content, offset=offset, end=end)
+                return _records(tp, reply, content, offset=offset, end=end)
             connection.close()
             raise RequestTimedOutError(f"the broker did not answer FETCH in {timeout} s")
 
@@ -125,12 +125,12 @@ class ChunkReader:
 
 
 def _records(
-    at: TopicPartition, reply: FetchReply, content: bytes, *, offset: int, end: int
+    tp: TopicPartition, reply: FetchReply, content: bytes, *, offset: int, end: int
 ) -> list[Record]:
     (fetched,) = reply.results
     if fetched.error is not None:
         raise from_wire(fetched.error)
-    chunk = FetchedChunk(at, content, fetched.high_watermark)
+    chunk = FetchedChunk(tp, content, fetched.high_watermark)
     records: list[Record] = []
     while batch := chunk.take(offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
         records += [record for record in batch if record.offset < end]
@@ -138,23 +138,23 @@ def _records(
             break
     if not records:
         raise LeaderNotAvailableError(
-            f"the leader of {at.topic}/{at.partition} has not heard yet that offset {offset} is"
+            f"the leader of {tp.topic}/{tp.partition} has not heard yet that offset {offset} is"
             " committed"
         )
     return records
 
 
-def _lost(at: TopicPartition, chunks: ChunkMap) -> MessageBodyLostError:
+def _lost(tp: TopicPartition, chunks: ChunkMap) -> MessageBodyLostError:
     return MessageBodyLostError(
-        f"{at.topic}/{at.partition}: the topic has deleted chunks of this message of"
+        f"{tp.topic}/{tp.partition}: the topic has deleted chunks of this message of"
         f" {chunks.length} bytes, by its retention or because somebody wanted it; let the topic"
         " keep records for longer than the queue keeps messages"
     )
 
 
-def _not_it(at: TopicPartition, offset: int) -> CorruptRecordError:
+def _not_it(tp: TopicPartition, offset: int) -> CorruptRecordError:
     return CorruptRecordError(
-        f"{at.topic}/{at.partition}: record {offset} is not the chunk that the message names",
+        f"{tp.topic}/{tp.partition}: record {offset} is not the chunk that the message names",
         offset=offset,
         next_offset=offset + 1,
     )

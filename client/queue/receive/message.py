@@ -30,6 +30,7 @@ from tidelog.wire.messages.queues import (
     REASON_HEADER,
     RECEIVE_COUNT_HEADER,
     PartitionReceived,
+    ReceivedRun,
     SettleAction,
 )
 
@@ -41,11 +42,11 @@ VALUE_BYTES_MAX: Final = 64 << 20
 class BodyReader(Protocol):
     """Reads the chunks of large messages."""
 
-    def chunks(self, at: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
+    def chunks(self, tp: TopicPartition, chunks: ChunkMap) -> AsyncIterator[bytes]:
         """Yield them one by one."""
         ...
 
-    async def join(self, at: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
+    async def join(self, tp: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
         """Return all of them, unless they are longer than that."""
         ...
 
@@ -188,8 +189,8 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         if self.content or found is None:
             return self.content or b""
         assert self.lease.reader is not None, "received by a client"
-        at = TopicPartition(self.topic, self.partition)
-        return await self.lease.reader.join(at, found, bytes_max=bytes_max)
+        tp = TopicPartition(self.topic, self.partition)
+        return await self.lease.reader.join(tp, found, bytes_max=bytes_max)
 
     @property
     def message_id(self) -> str:
@@ -335,12 +336,12 @@ _UNCOMPRESSED_BYTES_MAX: Final = 256 << 20
 
 
 def messages_of(
-    at: TopicPartition, received: PartitionReceived, content: bytes, *, lease: Lease
+    tp: TopicPartition, received: PartitionReceived, content: bytes, *, lease: Lease
 ) -> list[Message]:
     """Return the messages of one partition, in the order of their offsets.
 
     Args:
-        at: The partition, of the topic.
+        tp: The partition, of the topic.
         received: Which records were received.
         content: Their batches.
         lease: Under which they were received.
@@ -349,7 +350,7 @@ def messages_of(
         CorruptRecordError: A batch is damaged, or cannot be decoded.
     """
     messages: list[Message] = []
-    chunk = FetchedChunk(at, content, 0)
+    chunk = FetchedChunk(tp, content, 0)
     runs = iter(received.runs)
     run = next(runs, None)
     while run is not None:
@@ -359,8 +360,7 @@ def messages_of(
         _ = batch.values  # Decoded once, for all runs in it.
         while run is not None and run.first_offset < batch.next_offset:
             end = run.first_offset + run.count
-            facts = (run.receive_count, run.first_received_ms)
-            messages.extend(_messages(batch.between(run.first_offset, end), facts, lease))
+            messages.extend(_messages(batch.between(run.first_offset, end), run, lease))
             if end > batch.next_offset:
                 break  # The next batch has the rest of it.
             run = next(runs, None)
@@ -384,7 +384,7 @@ def missing_places(received: PartitionReceived, messages: Sequence[Message]) -> 
     return [place for place in places_of(received) if place.offset not in found]
 
 
-def _messages(batch: RecordBatch, facts: tuple[int, int], lease: Lease) -> Iterator[Message]:
+def _messages(batch: RecordBatch, run: ReceivedRun, lease: Lease) -> Iterator[Message]:
     return map(
         Message,
         repeat(batch.topic),
@@ -394,7 +394,7 @@ def _messages(batch: RecordBatch, facts: tuple[int, int], lease: Lease) -> Itera
         batch.keys,
         batch.values,
         batch.headers,
-        repeat(facts[0]),
-        repeat(facts[1]),
+        repeat(run.receive_count),
+        repeat(run.first_received_ms),
         repeat(lease),
     )

@@ -444,9 +444,9 @@ class _Call:
             reader=self._receiver.reader,
             is_fifo=poll.description.is_fifo,
         )
-        at = TopicPartition(poll.description.topic, received.partition)
+        tp = TopicPartition(poll.description.topic, received.partition)
         try:
-            messages = messages_of(at, received, content, lease=lease)
+            messages = messages_of(tp, received, content, lease=lease)
         except CorruptRecordError as error:
             # It counts, so that messages which nobody can read are dead letters some day.
             verdict = Verdict(SettleAction.RELEASE, reason=str(error))

@@ -16,7 +16,7 @@ import msgspec
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.batch.large_messages import (
     LARGE_MESSAGE_BYTES_MAX,
     ChunkMap,
@@ -69,7 +69,7 @@ class ChunkWriter:
     """Sends the chunks of one message."""
 
     def __init__(
-        self, cluster: ClusterClient, producer: Producer, record: OutgoingRecord, *, source: Source
+        self, cluster: ClusterClient, producer: Producer, record: ProducerRecord, *, source: Source
     ) -> None:
         """Send what `source` has, which is read once, as the value of a record.
 
@@ -90,7 +90,7 @@ class ChunkWriter:
 
     async def send(
         self, *, whole_bytes_max: int = WHOLE_BYTES_MAX, is_identified: bool = False
-    ) -> OutgoingRecord:
+    ) -> ProducerRecord:
         """Send the chunks, and return the record that is still to be sent: the message.
 
         They go to the partition of its key, or to any if it has none. What is short enough is not
@@ -166,7 +166,7 @@ class ChunkWriter:
         offsets: dict[int, int] = {}
         while left:
             records = [
-                OutgoingRecord(
+                ProducerRecord(
                     self._topic,
                     piece,
                     partition=partition,
@@ -197,7 +197,7 @@ class ChunkWriter:
         )
 
 
-def is_to_be_cut(record: OutgoingRecord, source: Source, whole_bytes_max: int) -> bool:
+def is_to_be_cut(record: ProducerRecord, source: Source, whole_bytes_max: int) -> bool:
     """Return whether a `ChunkWriter` is to send the value of a record, and maybe in chunks.
 
     It is if nobody knows how long it is, or if it is what makes the record longer than that.

@@ -10,7 +10,7 @@ from typing import TypedDict, TypeGuard, cast, final
 import msgspec
 
 from tidelog.client.cluster.durations import milliseconds_of
-from tidelog.client.producer.record_validation import OutgoingRecord, checked_record
+from tidelog.client.producer.record_validation import ProducerRecord, checked_record
 from tidelog.client.queue.send.chunk_writer import Source
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (
@@ -64,7 +64,7 @@ class MessageFields(TypedDict, total=False):
 
 def record_of(
     message: OutgoingMessage, topic: str, *, now_ms: int, is_fifo: bool = False
-) -> OutgoingRecord:
+) -> ProducerRecord:
     """Return the record of a message.
 
     Raises:

@@ -19,7 +19,7 @@ from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.producer.receipt import AckLevel, Receipt
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import (
     ConnectError,
@@ -83,7 +83,7 @@ class _Call:
 class _PendingMessage:
     """A message on its way."""
 
-    record: OutgoingRecord
+    record: ProducerRecord
     call: _Call
     place: int
     deadline: float
@@ -134,7 +134,7 @@ class OrderedSender:
         self._delivery_timeout = ProducerConfig().delivery_timeout
 
     async def send(
-        self, queue: QueueDescription, records: Sequence[OutgoingRecord]
+        self, queue: QueueDescription, records: Sequence[ProducerRecord]
     ) -> list[Receipt | TidelogError]:
         """Send records; return where each is, or why it was not acknowledged.
 

@@ -11,7 +11,7 @@ import trio
 from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.send.chunk_writer import WHOLE_BYTES_MAX, ChunkWriter, is_to_be_cut
 from tidelog.client.queue.send.message_fields import (
@@ -118,7 +118,7 @@ class QueuePublisher:
         return [results[place] for place in range(len(records))]
 
     async def _send_records(
-        self, description: QueueDescription, records: list[OutgoingRecord]
+        self, description: QueueDescription, records: list[ProducerRecord]
     ) -> list[Receipt | TidelogError]:
         if not records:
             return []

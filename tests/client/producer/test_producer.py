@@ -12,7 +12,7 @@ from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
     RecordTooLargeError,
@@ -206,10 +206,10 @@ async def test_records_of_one_call_have_a_fate_each(autojump_clock: MockClock) -
         client.producer(batch_size=500, buffer_memory=2_000) as producer,
     ):
         small = [
-            OutgoingRecord("orders", b"%d" % n, partition=n % 2, headers=(("n", b"%d" % n),))
+            ProducerRecord("orders", b"%d" % n, partition=n % 2, headers=(("n", b"%d" % n),))
             for n in range(40)
         ]
-        huge = OutgoingRecord("orders", b"x" * 3_000)
+        huge = ProducerRecord("orders", b"x" * 3_000)
 
         results = await producer.send_records("orders", [*small[:20], huge, *small[20:]])
 

@@ -18,7 +18,7 @@ from tidelog.client.producer.partition_batches import (
 )
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, Fate
 from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
-from tidelog.client.producer.record_validation import ManyRecords, OutgoingRecord
+from tidelog.client.producer.record_validation import ManyRecords, ProducerRecord
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -70,7 +70,7 @@ class Bench:
     def append(self, key: bytes | None = None, partition: int | None = None) -> bool:
         """Append the next record; its value is its number."""
         value = b"%06d" % self._next_value
-        appended = self.accumulator.append(OutgoingRecord(TOPIC, value, key, partition), self.at)
+        appended = self.accumulator.append(ProducerRecord(TOPIC, value, key, partition), self.at)
         if appended is not None:
             self._next_value += 1
             self.appended.append((value, appended))
@@ -82,7 +82,7 @@ class Bench:
         records = ManyRecords(values)
         while records.remaining_count:
             first = records.taken_count
-            appended = self.accumulator.append_many(TOPIC, None, records, at=self.at)
+            appended = self.accumulator.append_many(TOPIC, None, records, now=self.at)
             if appended is None:
                 break
             for step in range(appended.count):
@@ -334,7 +334,7 @@ def test_a_partition_that_is_not_there_is_refused() -> None:
 
 def test_records_for_an_unknown_topic_wait_and_are_routed_in_order() -> None:
     bench = Bench(partition_count=1)
-    records = [OutgoingRecord(TOPIC, b"%d" % number) for number in range(9)]
+    records = [ProducerRecord(TOPIC, b"%d" % number) for number in range(9)]
     for record in records:
         assert bench.accumulator.append_unrouted(record, bench.at)
     waiting_bytes = bench.accumulator.buffered_bytes
@@ -349,7 +349,7 @@ def test_records_for_an_unknown_topic_wait_and_are_routed_in_order() -> None:
 
 def test_records_that_were_taken_are_routed_although_the_buffer_is_overdrawn() -> None:
     bench = Bench(partition_count=1)
-    records = [OutgoingRecord(TOPIC, b"%d" % number) for number in range(3)]
+    records = [ProducerRecord(TOPIC, b"%d" % number) for number in range(3)]
     for record in records:
         assert bench.accumulator.append_unrouted(record, bench.at)
     overdraft = bench.accumulator.free_bytes + 1000
@@ -365,7 +365,7 @@ def test_records_that_were_taken_are_routed_although_the_buffer_is_overdrawn() -
 
 def test_records_for_an_unknown_topic_fail_in_time() -> None:
     bench = Bench()
-    bench.accumulator.append_unrouted(OutgoingRecord(TOPIC, b"v"), bench.at)
+    bench.accumulator.append_unrouted(ProducerRecord(TOPIC, b"v"), bench.at)
     assert bench.accumulator.next_wake == bench.now + 60.0
 
     bench.pass_time(60.0)

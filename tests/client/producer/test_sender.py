@@ -10,7 +10,7 @@ from tests.broker.world import World, settle
 from tests.client.worlds import client_of, orders_client
 from tidelog.client.client import connect
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.errors import DeliveryTimeoutError, RecordTooLargeError, UnknownTopicError
 
 
@@ -137,7 +137,7 @@ async def test_a_record_that_was_refused_before_its_sender_was_cancelled_is_told
         await client.admin.create_topic("orders")
         async with client.producer(buffer_memory=1 << 20) as producer:
             await producer.send("orders", b"first")
-            records = [OutgoingRecord("orders", bytes(size)) for size in (2 << 20, 1)]
+            records = [ProducerRecord("orders", bytes(size)) for size in (2 << 20, 1)]
             world.work.hold_syncs()
             with trio.move_on_after(1):
                 await producer.send_records("orders", records)

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from tests.client.worlds import orders_client
 from tidelog.client.client import Client
 from tidelog.client.config import ProducerConfig
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
 from tidelog.client.transactions.transaction import TaskResult
 from tidelog.wire.errors import (
@@ -38,7 +38,7 @@ async def test_records_of_any_kind_are_staged_and_come_as_they_were(
             await task.send_many("orders", [b"a", None, b""], keys=[b"k", b"n", b""])
             await task.send_records(
                 "orders",
-                [OutgoingRecord("", b"b", None, 0, (("h", b"1"), ("h", b"2")), 1_000)],
+                [ProducerRecord("", b"b", None, 0, (("h", b"1"), ("h", b"2")), 1_000)],
             )
         assert await values(client) == []
         sent = pickle.loads(pickle.dumps(task.result))
@@ -79,7 +79,7 @@ async def test_a_committed_batch_takes_nothing_more_and_says_so(autojump_clock: 
         async with transaction.task() as task:
             assert task.is_committed
             await task.send_many("orders", [b"a"])
-            await task.send_records("orders", [OutgoingRecord("", b"b")])
+            await task.send_records("orders", [ProducerRecord("", b"b")])
 
         await transaction.commit([task.result])
 
@@ -143,7 +143,7 @@ async def test_a_task_that_fails_has_no_result(autojump_clock: MockClock) -> Non
             with pytest.raises(ConfigError, match="not ended"):
                 _ = early.result
             with pytest.raises(RecordTooLargeError):
-                await early.send_records("orders", [OutgoingRecord("", bytes(2 << 20))])
+                await early.send_records("orders", [ProducerRecord("", bytes(2 << 20))])
         with pytest.raises(trio.ClosedResourceError):
             await transaction.task().send_many("orders", [b"a"])
 

@@ -11,7 +11,7 @@ from tidelog.blocking.handover import Handover
 from tidelog.blocking.thread import TrioThread
 from tidelog.client.client import Client, connect
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.errors import UnknownTopicError
 
 
@@ -37,7 +37,7 @@ def close(thread: TrioThread[Client], handover: Handover) -> None:
 def test_work_is_done_after_everything_that_was_put_down(thread: TrioThread[Client]) -> None:
     handover, producer = opened(thread)
     for number in range(500):
-        handover.put(OutgoingRecord("orders", b"%d" % number))
+        handover.put(ProducerRecord("orders", b"%d" % number))
 
     receipt = handover.call(lambda: producer.send("orders", b"last"))
 
@@ -49,7 +49,7 @@ def test_a_failure_is_raised_once_and_instead_of_the_next_work(
     thread: TrioThread[Client],
 ) -> None:
     handover, producer = opened(thread)
-    handover.put(OutgoingRecord("nope", b"v"))
+    handover.put(ProducerRecord("nope", b"v"))
 
     with pytest.raises(UnknownTopicError):
         handover.call(producer.flush)
@@ -61,19 +61,19 @@ def test_a_failure_is_raised_once_and_instead_of_the_next_work(
 def test_closing_carries_what_was_put_down(thread: TrioThread[Client]) -> None:
     handover, producer = opened(thread)
     for _ in range(100):
-        handover.put(OutgoingRecord("orders", b"v"))
+        handover.put(ProducerRecord("orders", b"v"))
 
     close(thread, handover)
 
     assert producer.statistics().acknowledged_record_count == 100
     with pytest.raises(trio.ClosedResourceError):
-        handover.put(OutgoingRecord("orders", b"v"))
+        handover.put(ProducerRecord("orders", b"v"))
 
 
 def test_nothing_is_put_down_for_a_client_that_is_closed(thread: TrioThread[Client]) -> None:
     handover, _ = opened(thread)
-    handover.put(OutgoingRecord("orders", b"v"))
+    handover.put(ProducerRecord("orders", b"v"))
     thread.close()
 
     with pytest.raises(trio.ClosedResourceError, match="the client is closed"):
-        handover.put(OutgoingRecord("orders", b"v"))
+        handover.put(ProducerRecord("orders", b"v"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
-from tidelog.client.producer.record_validation import OutgoingRecord
+from tidelog.client.producer.record_validation import ProducerRecord
 
 
 def test_a_batch_is_staged_committed_and_never_undone(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ def test_a_batch_is_staged_committed_and_never_undone(tmp_path: Path) -> None:
         with transaction.task() as task:
             assert not task.is_committed
             task.send_many("orders", [b"a"], keys=[b"k"])
-            task.send_records("orders", [OutgoingRecord("", b"b", partition=0)])
+            task.send_records("orders", [ProducerRecord("", b"b", partition=0)])
 
         transaction.commit([task.result])
         transaction.commit([task.result])
