@@ -14,7 +14,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.replication.role_transitions import Roles
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
-from tidelog.coordinator.metadata.broker_delta import Delta, Key
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, NO_DESCRIPTOR_ERRNOS
 from tidelog.wire.env.env import Env
@@ -138,7 +138,7 @@ class PartitionKeeper:
             self._is_due(key)
         self._failures.clear()
 
-    def _follow(self, delta: Delta) -> None:
+    def _follow(self, delta: BrokerDelta) -> None:
         for key in (*delta.lead, *delta.lead_on, *delta.follow):
             partition = self._partitions.replica(*key)
             if partition is None:

@@ -14,7 +14,7 @@ from tidelog.coordinator.controller.address_book import AddressBook
 from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.controller import Controller
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
-from tidelog.coordinator.metadata.broker_delta import Delta
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.raft.errors import ProposalRefusedError
 from tidelog.coordinator.raft_node.peer_client import PeerClient
@@ -95,7 +95,7 @@ class ClusterNode:
     def on_alone(self, listener: Callable[[], None]) -> None:
         """Call `listener` now, and whenever `is_alone` may have changed."""
 
-        def committed(delta: Delta) -> None:
+        def committed(delta: BrokerDelta) -> None:
             if delta.has_changed_brokers:
                 listener()
 

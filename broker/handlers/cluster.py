@@ -148,7 +148,7 @@ class ClusterHandler:
         catalog = self._cluster.metadata.state.catalog
         topic = catalog.topic(wanted.topic)
         numbers = range(topic.partition_count) if wanted.partitions is None else wanted.partitions
-        topics = [topic, *catalog.companions_of(topic.topic_id)]
+        topics = [topic, *catalog.internal_topics_of(topic.topic_id)]
         return [(each.topic_id, number) for each in topics for number in numbers]
 
     def _result(self, before: Partition | None, answer: PartitionAnswer) -> LeaderElected:
@@ -234,5 +234,5 @@ def _describe_partition(notable: NotablePartition) -> PartitionState:
         list(partition.removing_replicas),
         partition.last_known_leader,
         list(partition.offline_replicas),
-        list(partition.bereft_replicas),
+        list(partition.wiped_replicas),
     )

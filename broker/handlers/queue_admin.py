@@ -13,7 +13,7 @@ from tidelog.coordinator.metadata.commands import (
     QueueAnswer,
     QueueCommand,
 )
-from tidelog.coordinator.metadata.dead_letter_graph import users_of_dead_letter_queues
+from tidelog.coordinator.metadata.dead_letter_graph import dead_letter_source_queues
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.config.queue_config import effective_queue_settings
@@ -101,7 +101,7 @@ class QueueAdminHandler:
                 # Another broker may have been asked to create it, a moment ago.
                 await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
             journals = [self._catalog.journal(name) for name in request.queues]
-        users = users_of_dead_letter_queues(self._cluster.metadata.state)
+        users = dead_letter_source_queues(self._cluster.metadata.state)
         return DescribeQueuesReply(
             [self._describe(each, users.get(each.queue_name, [])) for each in journals]
         )

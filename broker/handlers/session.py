@@ -170,7 +170,7 @@ class SessionHandler:
 
 
 def _found(catalog: Catalog, name: str) -> Topic:
-    """Return the topic of a name; who asks for a companion looks for those who serve it.
+    """Return the topic of a name; clients ask for internal topics to find their brokers.
 
     Raises:
         UnknownTopicError: There is none.

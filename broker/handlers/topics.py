@@ -207,7 +207,7 @@ class TopicsHandler:
             self._cluster.metadata.check(command)
             return reply
         await self._decide(command)
-        for grown in (topic, *self._catalog.companions_of(topic.topic_id)):
+        for grown in (topic, *self._catalog.internal_topics_of(topic.topic_id)):
             await self._keeper.settle(grown.topic_id)
         if added:
             self._env.probe(

@@ -101,7 +101,7 @@ class Partitions:
             BrokerError: As for `led`.
         """
         partition = self.led(topic_id, number)
-        _check_no_companion(partition)
+        _check_no_internal_topic(partition)
         return partition
 
     def led(self, topic_id: bytes, number: int) -> Partition:
@@ -134,7 +134,7 @@ class Partitions:
             and not partition.is_held
             and self._may_lead()
         ):
-            _check_no_companion(partition)
+            _check_no_internal_topic(partition)
             self._read_at = trio.current_time()
             return partition
         return self.find(topic_id, number)
@@ -400,7 +400,7 @@ def _write_checkpoint(log: PartitionLog) -> None:
         log.request_checkpoint(is_due=True)
 
 
-def _check_no_companion(partition: Partition) -> None:
+def _check_no_internal_topic(partition: Partition) -> None:
     if partition.queue_name:
         raise InvalidTopicError(
             f"this is the journal of queue {partition.queue_name!r}, which only brokers read and"

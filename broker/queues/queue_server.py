@@ -22,7 +22,7 @@ from tidelog.broker.queues.partition.hosted_partition import HostedPartition, Me
 from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
 from tidelog.broker.queues.supervision import start_supervised, supervising
 from tidelog.broker.requests.deadlines import Deadlines
-from tidelog.coordinator.metadata.broker_delta import Delta, Key
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
@@ -224,7 +224,7 @@ class QueueServer:
         del self._hosted[hosted.key], self._movers[hosted]
         return True
 
-    def _heard(self, delta: Delta) -> None:
+    def _heard(self, delta: BrokerDelta) -> None:
         for topic_id in delta.altered_topics:
             topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
             count = 0 if topic is None or topic.queue is None else topic.partition_count

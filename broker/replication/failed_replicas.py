@@ -13,8 +13,8 @@ import trio
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.surroundings import Surroundings
 from tidelog.coordinator.metadata.broker_delta import Key
-from tidelog.coordinator.metadata.commands import GivenUpReplica, GiveUpReplicas
-from tidelog.coordinator.metadata.replica_removal import should_be_given_up
+from tidelog.coordinator.metadata.commands import FailedReplica, RemoveFromIsr
+from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
 from tidelog.isr.durability import Durability
 from tidelog.logstore.log import LogStatus
 from tidelog.wire.errors import (
@@ -132,53 +132,53 @@ class UnfitReplicas:
             if self._surroundings.partitions.replica(*key) is not None:
                 del self._unopened[key]
 
-    def _due(self) -> list[GivenUpReplica]:
+    def _due(self) -> list[FailedReplica]:
         """Return what is counted on, and need not be."""
         surroundings = self._surroundings
         state = surroundings.state
         due = self._due_of_lost() + self._due_of_unopened()
         for partition in self._unfit:
             known = state.partition(*partition.key)
-            replica = GivenUpReplica(
+            replica = FailedReplica(
                 *partition.key,
                 _may_lack_records(partition),
                 is_offline=partition.log.status is LogStatus.OFFLINE,
             )
-            if known is not None and should_be_given_up(
+            if known is not None and should_remove_from_isr(
                 known, surroundings.node_id, state.brokers, replica=replica
             ):
                 due.append(replica)
         return due[:_AT_ONCE_MAX]
 
-    def _due_of_lost(self) -> list[GivenUpReplica]:
+    def _due_of_lost(self) -> list[FailedReplica]:
         """Return what has lost its files and is counted on.
 
         If it is the only replica, and something is left of it, nobody has more.
         """
         surroundings = self._surroundings
         state, own_id = surroundings.state, surroundings.node_id
-        due: list[GivenUpReplica] = []
+        due: list[FailedReplica] = []
         for key, doubt in surroundings.partitions.in_doubt.items():
             known = state.partition(*key)
             if known is None or (len(known.replicas) == 1 and not doubt.is_empty):
                 continue
-            replica = GivenUpReplica(*key, may_lack_records=True, is_lost=True)
-            if should_be_given_up(known, own_id, state.brokers, replica=replica):
+            replica = FailedReplica(*key, may_lack_records=True, is_lost=True)
+            if should_remove_from_isr(known, own_id, state.brokers, replica=replica):
                 due.append(replica)
         return due
 
-    def _due_of_unopened(self) -> list[GivenUpReplica]:
+    def _due_of_unopened(self) -> list[FailedReplica]:
         """Return what has no log here for now and is counted on; it cannot lead, nor follow."""
         surroundings = self._surroundings
         state, own_id = surroundings.state, surroundings.node_id
-        due: list[GivenUpReplica] = []
+        due: list[FailedReplica] = []
         for key, may_lack_records in list(self._unopened.items()):
             known = state.partition(*key)
             if known is None or own_id not in known.replicas:
                 del self._unopened[key]
                 continue
-            replica = GivenUpReplica(*key, may_lack_records)
-            if should_be_given_up(known, own_id, state.brokers, replica=replica):
+            replica = FailedReplica(*key, may_lack_records)
+            if should_remove_from_isr(known, own_id, state.brokers, replica=replica):
                 due.append(replica)
         return due
 
@@ -193,13 +193,13 @@ class UnfitReplicas:
                     return True
         return False
 
-    async def _give_up(self, due: list[GivenUpReplica]) -> None:
+    async def _give_up(self, due: list[FailedReplica]) -> None:
         surroundings = self._surroundings
         epoch = surroundings.lifecycle.broker_epoch
         if epoch is None:
             await trio.sleep(_RETRY_S)
             return
-        command = GiveUpReplicas(surroundings.node_id, epoch, due)
+        command = RemoveFromIsr(surroundings.node_id, epoch, due)
         try:
             await surroundings.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
         except (BrokerError, ConnectionLostError, WireFormatError) as error:

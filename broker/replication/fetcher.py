@@ -202,7 +202,7 @@ class Fetcher:
         """Return by what the leader may find that this disk has gone back, if that may cost all."""
         log = self._partitions[key].log
         known = self._surroundings.state.partition(*key)
-        if known is None or self._surroundings.node_id in known.counted_on or log.damage:
+        if known is None or self._surroundings.node_id in known.in_sync_or_eligible or log.damage:
             return []
         return list(log.leader_epochs.entries[-_EPOCHS_MAX:])
 
@@ -387,8 +387,8 @@ class Fetcher:
             await surroundings.env.offload(lambda: log.truncate(step.offset))
         except CorruptRecordError:
             known = surroundings.state.partition(*partition.key)
-            counted_on = () if known is None else known.counted_on
-            if surroundings.node_id in counted_on:
+            in_sync_or_eligible = () if known is None else known.in_sync_or_eligible
+            if surroundings.node_id in in_sync_or_eligible:
                 raise
             await surroundings.partitions.restart(partition, log.log_start_offset)
 

@@ -187,7 +187,7 @@ class Refiller:
         # What is known here may be old: it may just have been let in, and not have heard of it.
         await surroundings.cluster.command_client.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
         known = surroundings.state.partition(*partition.key)
-        if known is None or surroundings.node_id in known.counted_on:
+        if known is None or surroundings.node_id in known.in_sync_or_eligible:
             raise BrokerNotReadyError("its log is to be begun anew, and the cluster counts on it")
         if not surroundings.is_open(partition):
             return

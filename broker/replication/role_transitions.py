@@ -17,7 +17,7 @@ from tidelog.broker.replication.replica_repair import Refiller
 from tidelog.broker.replication.surroundings import Surroundings, now_ms
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.coordinator.metadata import records
-from tidelog.coordinator.metadata.broker_delta import Delta, Key
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.isr.fetch_session import Key as FollowedKey
 from tidelog.isr.followers import Followers
@@ -82,7 +82,7 @@ class Roles:
             self.leave(partition.key)
             partition.resign(ShuttingDownError("this broker is shutting down"))
 
-    def heard(self, delta: Delta) -> None:
+    def heard(self, delta: BrokerDelta) -> None:
         """Take note of what changed besides the partitions themselves."""
         partitions = self._surroundings.partitions
         if delta.has_changed_brokers:

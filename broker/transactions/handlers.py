@@ -12,7 +12,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.requests.purgatory import Waiting
 from tidelog.broker.requests.response import Replier
 from tidelog.broker.transactions.server import TransactionServer
-from tidelog.coordinator.metadata.broker_delta import Delta
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import TOPIC_ID_SIZE
 from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
@@ -98,7 +98,7 @@ class TransactionHandler:
         self._has_changed = trio.Event()
         cluster.metadata.subscribe(self._heard)
 
-    def _heard(self, delta: Delta) -> None:
+    def _heard(self, delta: BrokerDelta) -> None:
         if delta.has_transactions or delta.reshaped_topics:
             self._has_changed.set()
             self._has_changed = trio.Event()

@@ -15,7 +15,7 @@ from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.queues.supervision import start_supervised
 from tidelog.broker.transactions.append import Appending
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
-from tidelog.coordinator.metadata.broker_delta import Delta, Key
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.commands import FinishedPart, FinishParts
 from tidelog.coordinator.metadata.transactions import AppendedPart, Transactions
 from tidelog.coordinator.node import ClusterNode
@@ -178,7 +178,7 @@ class TransactionServer:
         else:
             self._look_at(partition.key)
 
-    def _heard(self, delta: Delta) -> None:
+    def _heard(self, delta: BrokerDelta) -> None:
         if delta.has_transactions:
             self.look()
             self._drop_what_is_over()

@@ -22,7 +22,7 @@ from tidelog.coordinator.controller.log_entries import (
     encode_snapshot,
 )
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
-from tidelog.coordinator.metadata.broker_delta import Delta, compare_states, follow_records
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.metadata.commands import Command, Reply, TopicCommand
 from tidelog.coordinator.metadata.state import ClusterState
@@ -55,7 +55,7 @@ _ROOM_BYTES: Final = 1 << 20
 _RELIEF_BYTES: Final = 64 << 10
 """The same for what makes room."""
 
-Listener = Callable[[Delta], None]
+Listener = Callable[[BrokerDelta], None]
 """Told what committed records mean for this node, when the image has them. Plain and quick: it
 must neither wait nor raise."""
 
@@ -258,7 +258,9 @@ class ReplicatedState:
                 self._groups.apply(record)
             if not records.cluster:
                 return
-            delta = follow_records(self._image.state, records.cluster, self._node.identity.node_id)
+            delta = BrokerDelta.from_records(
+                self._image.state, records.cluster, self._node.identity.node_id
+            )
         except (msgspec.MsgspecError, InvalidConfigError) as error:
             raise _of_a_newer_version(f"entry {index} of the metadata", error) from error
         self._tell(delta)
@@ -274,7 +276,7 @@ class ReplicatedState:
             self._image, self._groups = decode_snapshot(data)
         except (msgspec.MsgspecError, InvalidConfigError) as error:
             raise _of_a_newer_version("a snapshot of the metadata", error) from error
-        self._tell(compare_states(before, self._image.state, self._node.identity.node_id))
+        self._tell(BrokerDelta.from_states(before, self._image.state, self._node.identity.node_id))
 
     def role_changed(self) -> None:
         """Drop the controller if this node does not lead any more."""
@@ -282,7 +284,7 @@ class ReplicatedState:
             self._controller = None
             self._last = None
 
-    def _tell(self, delta: Delta) -> None:
+    def _tell(self, delta: BrokerDelta) -> None:
         for listener in self._listeners:
             listener(delta)
 

@@ -22,7 +22,7 @@ from tidelog.coordinator.groups.describing import (
 from tidelog.coordinator.groups.leading import GroupLeading
 from tidelog.coordinator.groups.partitions import Partition, require_moderate
 from tidelog.coordinator.groups.targets import TopicShape
-from tidelog.coordinator.metadata.broker_delta import Delta
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, NotControllerError
@@ -240,7 +240,7 @@ class GroupCoordinator:
                 reason=expired.reason,
             )
 
-    def _note_topics(self, delta: Delta) -> None:
+    def _note_topics(self, delta: BrokerDelta) -> None:
         if delta.reshaped_topics:
             self._topics = None
             self._reshaped |= delta.reshaped_topics

@@ -77,7 +77,9 @@ class _Plan:
         ]
         self._weights = {
             topic.topic_id: (
-                0 if topic.is_companion else 1 + len(state.catalog.companions_of(topic.topic_id))
+                0
+                if topic.is_internal
+                else 1 + len(state.catalog.internal_topics_of(topic.topic_id))
             )
             for topic in state.catalog.topics
         }

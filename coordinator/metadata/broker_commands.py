@@ -22,8 +22,8 @@ from tidelog.coordinator.metadata.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
-from tidelog.coordinator.metadata.leader_election import Happening
-from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.leader_election import PartitionEvent
+from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import (
     Broker,
     BrokerChanged,
@@ -145,7 +145,7 @@ def _after_restart(
     state: ClusterState, command: RegisterBroker, previous: Broker, *, broker: Broker
 ) -> list[Record]:
     """Take the process before out of everything, and what it may have lost into account."""
-    changes = PartitionChanges(state, broker=broker)
+    changes = PartitionChangeBuilder(state, broker=broker)
     is_new_disk = previous.disk_id != broker.disk_id
     is_clean = previous.broker_epoch == command.clean_stop_epoch
     for topic in _hosted_topics(state, broker.node_id):
@@ -157,10 +157,10 @@ def _after_restart(
             # reassignment is adding, lead when they are in sync, and have less as long as not.
             is_lost = is_new_disk or (has_lost and partition.replication_factor > 1)
             own = (broker.node_id,)
-            happening = Happening(
-                lost=own if is_lost else (), bereft=own if is_new_disk else (), started=own
+            event = PartitionEvent(
+                lost=own if is_lost else (), wiped=own if is_new_disk else (), started=own
             )
-            changes.happen(topic, number, happening)
+            changes.apply_event(topic, number, event)
     return changes.records()
 
 
@@ -257,15 +257,15 @@ def _changed(state: ClusterState, broker: Broker) -> list[Record]:
     return [record, *_over_hosted(state, broker).records()]
 
 
-def _over_hosted(state: ClusterState, broker: Broker) -> PartitionChanges:
-    changes = PartitionChanges(state, broker=broker)
+def _over_hosted(state: ClusterState, broker: Broker) -> PartitionChangeBuilder:
+    changes = PartitionChangeBuilder(state, broker=broker)
     for topic in _hosted_topics(state, broker.node_id):
         for number, partition in enumerate(state.partitions(topic.topic_id)):
             if (
                 broker.node_id in partition.in_sync_replicas
                 or broker.node_id in partition.eligible_leader_replicas
             ):
-                changes.happen(topic, number)
+                changes.apply_event(topic, number)
     return changes
 
 
@@ -278,7 +278,7 @@ def _hosted_topics(state: ClusterState, node_id: int) -> list[Topic]:
     return topics
 
 
-def _leader_count(state: ClusterState, changes: PartitionChanges, node_id: int) -> int:
+def _leader_count(state: ClusterState, changes: PartitionChangeBuilder, node_id: int) -> int:
     count = state.index.load(node_id).leader_count
     for topic_id, number, after in changes.changed():
         before = state.partition(topic_id, number)

@@ -31,7 +31,7 @@ Key = tuple[bytes, int]
 
 
 @dataclass(slots=True)
-class Delta:
+class BrokerDelta:
     """What is new for one broker. Each partition is in one of the dicts at most."""
 
     lead: dict[Key, Partition] = field(default_factory=dict[Key, Partition])
@@ -54,47 +54,73 @@ class Delta:
     """Transactions were begun, decided or done, or may have been. What was meant
     for a deleted topic is done as well; that is among `reshaped_topics`."""
 
+    @classmethod
+    def from_records(
+        cls, state: ClusterState, records: Iterable[Record], node_id: int
+    ) -> "BrokerDelta":
+        """Apply committed records to an image, and return what they mean for a broker."""
+        delta = cls()
+        before: dict[Key, Partition | None] = {}
+        for record in records:
+            for key in _touched(state, record):
+                before.setdefault(key, state.partition(*key))
+            if isinstance(record, TopicCreated):
+                delta.reshaped_topics[record.topic_id] = record.name
+            elif isinstance(record, TopicGrown | TopicDeleted):
+                topic = state.catalog.topic_by_id(record.topic_id)
+                assert topic is not None
+                delta.reshaped_topics[record.topic_id] = topic.name
+            state.apply(record)
+            if isinstance(record, TopicAltered):
+                delta.altered_topics[record.topic_id] = None
+            elif isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
+                delta.has_changed_brokers = True
+            elif isinstance(record, TransactionRecord):
+                delta.has_transactions = True
+        delta._compare(before, state, node_id)
+        return delta
 
-def follow_records(state: ClusterState, records: Iterable[Record], node_id: int) -> Delta:
-    """Apply committed records to an image, and return what they mean for a broker."""
-    delta = Delta()
-    before: dict[Key, Partition | None] = {}
-    for record in records:
-        for key in _touched(state, record):
-            before.setdefault(key, state.partition(*key))
-        if isinstance(record, TopicCreated):
-            delta.reshaped_topics[record.topic_id] = record.name
-        elif isinstance(record, TopicGrown | TopicDeleted):
-            topic = state.catalog.topic_by_id(record.topic_id)
-            assert topic is not None
-            delta.reshaped_topics[record.topic_id] = topic.name
-        state.apply(record)
-        if isinstance(record, TopicAltered):
-            delta.altered_topics[record.topic_id] = None
-        elif isinstance(record, BrokerRegistered | BrokerChanged | BrokerUnregistered):
-            delta.has_changed_brokers = True
-        elif isinstance(record, TransactionRecord):
-            delta.has_transactions = True
-    _compare(delta, before, state, node_id=node_id)
-    return delta
+    @classmethod
+    def from_states(cls, before: ClusterState, after: ClusterState, node_id: int) -> "BrokerDelta":
+        """Return what a newer image that came as a snapshot means for a broker."""
+        delta = cls(has_changed_brokers=before.brokers != after.brokers, has_transactions=True)
+        partitions: dict[Key, Partition | None] = dict.fromkeys(_keys(after))
+        partitions |= {key: before.partition(*key) for key in _keys(before)}
+        delta._compare(partitions, after, node_id)
+        for topic in after.catalog.topics:
+            known = before.catalog.topic_by_id(topic.topic_id)
+            if known is not None and (known.overrides, known.queue) != (
+                topic.overrides,
+                topic.queue,
+            ):
+                delta.altered_topics[topic.topic_id] = None
+            if known is None or known.partition_count != topic.partition_count:
+                delta.reshaped_topics[topic.topic_id] = topic.name
+        for topic in before.catalog.topics:
+            if after.catalog.topic_by_id(topic.topic_id) is None:
+                delta.reshaped_topics[topic.topic_id] = topic.name
+        return delta
 
-
-def compare_states(before: ClusterState, after: ClusterState, node_id: int) -> Delta:
-    """Return what a newer image that came as a snapshot means for a broker."""
-    delta = Delta(has_changed_brokers=before.brokers != after.brokers, has_transactions=True)
-    partitions: dict[Key, Partition | None] = dict(_all(after, None))
-    partitions |= _all(before, before)
-    _compare(delta, partitions, after, node_id=node_id)
-    for topic in after.catalog.topics:
-        known = before.catalog.topic_by_id(topic.topic_id)
-        if known is not None and (known.overrides, known.queue) != (topic.overrides, topic.queue):
-            delta.altered_topics[topic.topic_id] = None
-        if known is None or known.partition_count != topic.partition_count:
-            delta.reshaped_topics[topic.topic_id] = topic.name
-    for topic in before.catalog.topics:
-        if after.catalog.topic_by_id(topic.topic_id) is None:
-            delta.reshaped_topics[topic.topic_id] = topic.name
-    return delta
+    def _compare(
+        self, before: Mapping[Key, Partition | None], state: ClusterState, node_id: int
+    ) -> None:
+        for key, was in before.items():
+            now = state.partition(*key)
+            had_replica = was is not None and node_id in was.replicas
+            if now == was:
+                continue
+            if now is None:
+                if had_replica and state.catalog.was_deleted(key[0]):
+                    self.delete[key] = None
+            elif node_id not in now.replicas:
+                if had_replica:
+                    self.remove[key] = None
+            elif now.leader != node_id:
+                self.follow[key] = now
+            elif was is None or now.leader_epoch != was.leader_epoch:
+                self.lead[key] = now
+            else:
+                self.lead_on[key] = now
 
 
 def _touched(state: ClusterState, record: Record) -> Iterator[Key]:
@@ -114,32 +140,7 @@ def _touched(state: ClusterState, record: Record) -> Iterator[Key]:
             pass
 
 
-def _all(
-    state: ClusterState, values: ClusterState | None
-) -> Iterator[tuple[Key, Partition | None]]:
+def _keys(state: ClusterState) -> Iterator[Key]:
     for topic in state.catalog.topics:
         for number in range(len(state.partitions(topic.topic_id))):
-            key = (topic.topic_id, number)
-            yield key, None if values is None else values.partition(*key)
-
-
-def _compare(
-    delta: Delta, before: Mapping[Key, Partition | None], state: ClusterState, *, node_id: int
-) -> None:
-    for key, was in before.items():
-        now = state.partition(*key)
-        had_replica = was is not None and node_id in was.replicas
-        if now == was:
-            continue
-        if now is None:
-            if had_replica and state.catalog.was_deleted(key[0]):
-                delta.delete[key] = None
-        elif node_id not in now.replicas:
-            if had_replica:
-                delta.remove[key] = None
-        elif now.leader != node_id:
-            delta.follow[key] = now
-        elif was is None or now.leader_epoch != was.leader_epoch:
-            delta.lead[key] = now
-        else:
-            delta.lead_on[key] = now
+            yield topic.topic_id, number

@@ -192,8 +192,8 @@ class Topic(msgspec.Struct, frozen=True):
     """Of which topic it is the staging log; `None` for all others."""
 
     @property
-    def is_companion(self) -> bool:
-        """Whether it stands beside another topic: where the replicas of that one are."""
+    def is_internal(self) -> bool:
+        """A journal or staging log: only brokers use it, and it is colocated with its source."""
         return self.queue is not None or self.staging_of is not None
 
     @property
@@ -203,7 +203,7 @@ class Topic(msgspec.Struct, frozen=True):
 
     @property
     def source_id(self) -> bytes:
-        """The topic where the records are: of a companion its source, else the topic itself."""
+        """The topic with the records: the source of an internal topic, else the topic itself."""
         if self.queue is not None:
             return self.queue.source_topic_id
         return self.topic_id if self.staging_of is None else self.staging_of
@@ -214,14 +214,14 @@ class Catalog:
     """The state that the records add up to.
 
     Invariant: `_by_name` and `_by_id` hold the same topics; an id is never used twice. Each journal
-    and each staging log is in `_companions` under its source, which is there.
+    and each staging log is in `_internal_topics` under its source, which is there.
     """
 
     def __init__(self) -> None:
         """Begin empty."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self._companions: dict[bytes, dict[bytes, None]] = {}
+        self._internal_topics: dict[bytes, dict[bytes, None]] = {}
         self._deleted_ids: dict[bytes, None] = {}
         self._next_producer_id = 1
 
@@ -262,7 +262,7 @@ class Catalog:
     @property
     def record_topics(self) -> list[Topic]:
         """The topics that people know as such, sorted by name."""
-        return [topic for topic in self.topics if not topic.is_companion]
+        return [topic for topic in self.topics if not topic.is_internal]
 
     @property
     def journals(self) -> list[Topic]:
@@ -271,18 +271,18 @@ class Catalog:
 
     def journals_of(self, topic_id: bytes) -> list[Topic]:
         """Return the journals of the queues that stand on a topic, always in the same order."""
-        return [each for each in self.companions_of(topic_id) if each.queue is not None]
+        return [each for each in self.internal_topics_of(topic_id) if each.queue is not None]
 
     def staging_of(self, topic_id: bytes) -> Topic | None:
         """Return the staging log of a topic, `None` if it has none (yet)."""
-        for each in self.companions_of(topic_id):
+        for each in self.internal_topics_of(topic_id):
             if each.staging_of is not None:
                 return each
         return None
 
-    def companions_of(self, topic_id: bytes) -> list[Topic]:
-        """Return what stands beside a topic: journals of its queues, and its staging log."""
-        return [self._by_id[each] for each in sorted(self._companions.get(topic_id, ()))]
+    def internal_topics_of(self, topic_id: bytes) -> list[Topic]:
+        """Return the internal topics of a topic: journals of its queues, and its staging log."""
+        return [self._by_id[each] for each in sorted(self._internal_topics.get(topic_id, ()))]
 
     def journal(self, queue: str) -> Topic:
         """Return the journal of the queue of this name.
@@ -315,7 +315,7 @@ class Catalog:
         return name in self._by_name
 
     def topic(self, name: str, topic_id: bytes | None = None) -> Topic:
-        """Return the topic of this name, and of this id if one is given; never a companion.
+        """Return the topic of this name, and of this id if one is given; never an internal one.
 
         Raises:
             UnknownTopicError: There is none.
@@ -422,17 +422,17 @@ class Catalog:
     def _put(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
-        if topic.is_companion:
-            self._companions.setdefault(topic.source_id, {})[topic.topic_id] = None
+        if topic.is_internal:
+            self._internal_topics.setdefault(topic.source_id, {})[topic.topic_id] = None
 
     def _remove(self, topic: Topic) -> None:
         del self._by_id[topic.topic_id], self._by_name[topic.name]
         self._deleted_ids[topic.topic_id] = None
-        if topic.is_companion:
-            siblings = self._companions[topic.source_id]
+        if topic.is_internal:
+            siblings = self._internal_topics[topic.source_id]
             del siblings[topic.topic_id]
             if not siblings:
-                del self._companions[topic.source_id]
+                del self._internal_topics[topic.source_id]
 
 
 def _created_topic(record: TopicCreated) -> Topic:

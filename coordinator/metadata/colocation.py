@@ -1,6 +1,6 @@
-"""Where the replicas of a companion are: where those of its topic are.
+"""Colocation: the replicas of an internal topic are where those of its source topic are.
 
-Pure: no clock, no I/O. Companions are the journals of queues and staging logs.
+Pure: no clock, no I/O. Internal topics are the journals of queues, and staging logs.
 """
 
 from collections.abc import Sequence
@@ -11,25 +11,25 @@ from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.errors import LeaderNotAvailableError
 
 
-def partitions_beside(state: ClusterState, topic: Topic, first: int = 0) -> list[Partition]:
-    """Return new partitions of a companion, from `first` on, each where the one of its topic is.
+def colocated_partitions(state: ClusterState, topic: Topic, first: int = 0) -> list[Partition]:
+    """Return new partitions of an internal topic, from `first` on, where those of its source are.
 
     Raises:
-        LeaderNotAvailableError: Nobody could lead one of them.
+        LeaderNotAvailableError: No replica could lead one of them.
     """
     partitions: list[Partition] = []
     for number, source in enumerate(state.partitions(topic.topic_id)[first:], first):
         in_sync = tuple(node for node in source.replicas if state.brokers[node].can_lead)
         if not in_sync:
             raise LeaderNotAvailableError(
-                f"nobody could lead what stands beside partition {number} of {topic.name!r}: none"
+                f"no replica could lead what belongs to partition {number} of {topic.name!r}: none"
                 " of its replicas is alive"
             )
         partitions.append(
             Partition(
                 source.replicas,
                 in_sync,
-                leader=first_leader_beside(source, in_sync),
+                leader=colocated_leader(source, in_sync),
                 adding_replicas=source.adding_replicas,
                 removing_replicas=source.removing_replicas,
             )
@@ -37,8 +37,8 @@ def partitions_beside(state: ClusterState, topic: Topic, first: int = 0) -> list
     return partitions
 
 
-def first_leader_beside(source: Partition, in_sync: Sequence[int]) -> int:
-    """Return who leads a new companion: who leads its topic, if that one can."""
+def colocated_leader(source: Partition, in_sync: Sequence[int]) -> int:
+    """Return the leader of a new internal partition: that of its source, if it can lead."""
     by_use = sorted(
         in_sync, key=lambda node: (node != source.leader, node not in source.in_sync_replicas)
     )

@@ -208,8 +208,8 @@ class ReassignReplicas(msgspec.Struct, frozen=True, array_like=True, tag="reassi
     reassignments: list[Reassignment]
 
 
-class GivenUpReplica(msgspec.Struct, frozen=True, array_like=True):
-    """A replica for which its own broker cannot vouch now."""
+class FailedReplica(msgspec.Struct, frozen=True, array_like=True):
+    """A replica that its own broker reports as failed."""
 
     topic_id: bytes
     partition: int
@@ -218,18 +218,18 @@ class GivenUpReplica(msgspec.Struct, frozen=True, array_like=True):
     is_offline: bool = False
     """Whether its log serves nothing before its broker is started anew, and then what it had."""
     is_lost: bool = False
-    """Whether files are gone, and nobody can tell what was in them: it is given up in any case."""
+    """Whether files are gone, and nobody can tell what was in them: it is removed in any case."""
 
 
-class GiveUpReplicas(msgspec.Struct, frozen=True, array_like=True, tag="give-up-replicas"):
-    """A broker wants some of its replicas not to be counted on, as long as others can be.
+class RemoveFromIsr(msgspec.Struct, frozen=True, array_like=True, tag="remove-from-isr"):
+    """Remove replicas of a broker from the in-sync replicas, as long as others can lead.
 
     Where it is so already, or nobody else could lead what is not lost, nothing happens.
     """
 
     node_id: int
     broker_epoch: int
-    replicas: list[GivenUpReplica]
+    replicas: list[FailedReplica]
 
 
 class AlterClusterConfig(msgspec.Struct, frozen=True, array_like=True, tag="alter-cluster-config"):
@@ -301,7 +301,7 @@ BrokerCommand = (
 )
 TopicCommand = catalog.Command | CreateReplicatedTopic | AddPartitions | AlterClusterConfig
 QueueCommand = CreateQueue | AlterQueue | DeleteQueue
-PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas | GiveUpReplicas
+PartitionCommand = AlterPartitions | ElectLeaders | ReassignReplicas | RemoveFromIsr
 TransactionCommand = (
     BeginTransaction | CommitTransaction | AbortTransaction | ExpireTransactions | FinishParts
 )

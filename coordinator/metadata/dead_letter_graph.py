@@ -35,9 +35,11 @@ def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
     return overrides
 
 
-def companion_overrides(companion: Topic, source_overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a companion of a topic with these ones."""
-    settings = staging_overrides if companion.queue is None else journal_overrides
+def internal_topic_overrides(
+    internal: Topic, source_overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings of an internal topic of a topic with these ones."""
+    settings = staging_overrides if internal.queue is None else journal_overrides
     return settings(source_overrides)
 
 
@@ -60,7 +62,7 @@ def listed_queues(journals: Iterable[Topic]) -> str:
     return ", ".join(sorted(journal.queue_name for journal in journals))
 
 
-def users_of_dead_letter_queues(state: ClusterState) -> dict[str, list[Topic]]:
+def dead_letter_source_queues(state: ClusterState) -> dict[str, list[Topic]]:
     """Return, for each dead-letter queue, the journals of the queues whose it is, by name."""
     users: dict[str, list[Topic]] = {}
     for journal in state.catalog.journals:
@@ -102,7 +104,7 @@ def check_dead_letter_queue(
             f"{queue!r} is {kinds[0]} and {name!r} is {kinds[1]}; a dead-letter queue is of the"
             " same kind"
         )
-    way = _way_between(state, target.source_id, source_topic_id)
+    way = _dead_letter_path(state, target.source_id, source_topic_id)
     if way is not None:
         stops = " to ".join(repr(stop) for stop in (name, *way))
         raise InvalidConfigError(
@@ -110,7 +112,7 @@ def check_dead_letter_queue(
         )
 
 
-def _way_between(state: ClusterState, start: bytes, end: bytes) -> list[str] | None:
+def _dead_letter_path(state: ClusterState, start: bytes, end: bytes) -> list[str] | None:
     """Return the queues through which dead letters get from one topic to another.
 
     `None` if they do not; empty if it is the same topic.

@@ -1,12 +1,12 @@
-"""How a partition goes on when something happened to its replicas: who leads, who is in sync.
+"""Leader election: the leader and the in-sync replicas of a partition after an event.
 
-Pure: no clock, no I/O. One function, `next_partition`, is the only place where leaders, in-sync
+Pure: no clock, no I/O. One function, `elect`, is the only place where leaders, in-sync
 replicas (ISR) and eligible leader replicas (ELR) change. In its order:
 
 1. In sync stay those who are alive and have not lost anything. Who is about to stop leaves as soon
    as somebody else in sync can lead (KIP-841).
 2. A reassignment is complete when everybody who shall stay is in sync (KIP-455); a topic and its
-   journals wait for each other with that, see `changes`.
+   journals wait for each other with that, see `partition_changes`.
 3. The leader stays if it is in sync and can lead. Else: the first in sync who can lead, for a
    journal the first of those who are in sync with the messages as well; the first eligible one who
    can (it is then alone in sync); one in sync who is about to stop; nobody. Only when somebody
@@ -29,28 +29,28 @@ from tidelog.coordinator.metadata.records import Broker, Partition
 
 
 class Election(Enum):
-    """Who may become leader."""
+    """Which replica may become leader (Kafka's `PartitionChangeBuilder.Election`)."""
 
-    CLEAN = "clean"
-    """Whoever has all committed records; the leader stays if it can."""
     PREFERRED = "preferred"
-    """As clean, but the first replica takes over if it is in sync."""
+    """As `ONLINE`, but the first replica takes over if it is in sync."""
+    ONLINE = "online"
+    """A replica that has all committed records; the leader stays if it can."""
     UNCLEAN = "unclean"
-    """As clean, but if there is nobody, any live replica: committed records may be lost."""
+    """As `ONLINE`, but without such a replica any live one: committed records may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What the choice rests on besides the partition itself."""
+class ElectionContext:
+    """What an election rests on besides the partition itself."""
 
     brokers: Mapping[int, Broker]
-    """As they are after what happened."""
+    """As they are after the event."""
     min_insync_replicas: Callable[[int], int]
     """What is in force for a partition with this replication factor."""
     may_complete: bool = True
     """Whether a reassignment is complete as soon as this partition is ready."""
-    readers: Collection[int] | None = None
-    """Of a journal's partition: who is in sync where the messages are; `None` for others."""
+    source_in_sync: Collection[int] | None = None
+    """Of a journal's partition: the replicas in sync where the messages are; `None` for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,14 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
-    """What happened to a partition, or what somebody wants of it."""
+class PartitionEvent:
+    """A change of a partition, its replicas or its brokers, or a wish of an administrator."""
 
     in_sync_replicas: Collection[int] | None = None
     """What the leader takes to be in sync, `None` for no change."""
     lost: Collection[int] = ()
     """Replicas that may have lost committed records."""
-    bereft: Collection[int] = ()
+    wiped: Collection[int] = ()
     """Those of them that have lost files or their disk, and not only what was in memory."""
     offline: Collection[int] = ()
     """Replicas that serve nothing before their broker is started anew, and then have all."""
@@ -78,51 +78,55 @@ class Happening:
     """Replicas whose broker is started anew: their logs are opened again."""
     assignment: Assignment | None = None
     """Other replicas, `None` for no change."""
-    election: Election = Election.CLEAN
+    election: Election = Election.ONLINE
 
 
-NOTHING = Happening()
+NO_EVENT = PartitionEvent()
 """Only the brokers or the minimum have changed."""
 
 
-def next_partition(partition: Partition, happening: Happening, facts: Facts) -> Partition:
-    """Return the partition as it goes on: the same object when nothing changes."""
-    assignment = happening.assignment or Assignment(
+def elect(partition: Partition, event: PartitionEvent, context: ElectionContext) -> Partition:
+    """Return the partition after an event: the same object when nothing changes."""
+    assignment = event.assignment or Assignment(
         partition.replicas, partition.adding_replicas, partition.removing_replicas
     )
-    in_sync = _in_sync(partition, happening, assignment.replicas, facts=facts)
-    if facts.may_complete:
+    in_sync = _in_sync(partition, event, assignment.replicas, context=context)
+    if context.may_complete:
         assignment, in_sync = _completed(assignment, in_sync)
     eligible = tuple(
         node
         for node in assignment.replicas
-        if node in partition.eligible_leader_replicas and node not in happening.lost
+        if node in partition.eligible_leader_replicas and node not in event.lost
     )
-    bereft = {*partition.bereft_replicas, *happening.bereft}
-    offline = {*partition.offline_replicas, *happening.offline}.difference(happening.started)
-    leader = _clean_leader(
-        partition, in_sync, tuple(node for node in eligible if node not in offline), facts=facts
+    wiped = {*partition.wiped_replicas, *event.wiped}
+    offline = {*partition.offline_replicas, *event.offline}.difference(event.started)
+    leader = _elect_clean(
+        partition, in_sync, tuple(node for node in eligible if node not in offline), context=context
     )
     first = assignment.replicas[0]
-    if happening.election is Election.PREFERRED and first in in_sync and _can_read(first, facts):
-        leader = first if _can_lead(first, facts) else leader
-    is_unclean = leader is None and happening.election is Election.UNCLEAN
+    if (
+        event.election is Election.PREFERRED
+        and first in in_sync
+        and _is_source_in_sync(first, context)
+    ):
+        leader = first if _can_lead(first, context) else leader
+    is_unclean = leader is None and event.election is Election.UNCLEAN
     if is_unclean:
-        leader = _any_leader(
+        leader = _elect_unclean(
             partition,
             [node for node in assignment.replicas if node not in offline],
-            bereft,
-            facts=facts,
+            wiped,
+            context=context,
         )
         is_unclean = leader is not None
     if leader is not None and leader not in in_sync:
         in_sync = (leader,)
-        if facts.may_complete:
+        if context.may_complete:
             assignment, in_sync = _completed(assignment, in_sync)
     eligible = (
         ()
         if is_unclean
-        else _eligible(partition, happening, assignment, in_sync=in_sync, facts=facts)
+        else _eligible(partition, event, assignment, in_sync=in_sync, context=context)
     )
     changed = replace(
         partition,
@@ -133,24 +137,30 @@ def next_partition(partition: Partition, happening: Happening, facts: Facts) -> 
         adding_replicas=assignment.adding_replicas,
         removing_replicas=assignment.removing_replicas,
         offline_replicas=tuple(node for node in eligible if node in offline),
-        bereft_replicas=tuple(
-            node for node in assignment.replicas if node in bereft and node not in in_sync
+        wiped_replicas=tuple(
+            node for node in assignment.replicas if node in wiped and node not in in_sync
         ),
     )
     return _with_epochs(partition, changed, is_unclean=is_unclean)
 
 
 def _in_sync(
-    partition: Partition, happening: Happening, replicas: tuple[int, ...], *, facts: Facts
+    partition: Partition,
+    event: PartitionEvent,
+    replicas: tuple[int, ...],
+    *,
+    context: ElectionContext,
 ) -> tuple[int, ...]:
-    wanted = happening.in_sync_replicas
+    wanted = event.in_sync_replicas
     if wanted is None:
         wanted = partition.in_sync_replicas
-    gone = {*happening.lost, *happening.offline}
+    gone = {*event.lost, *event.offline}
     alive = tuple(
-        node for node in replicas if node in wanted and node not in gone and _is_alive(node, facts)
+        node
+        for node in replicas
+        if node in wanted and node not in gone and _is_alive(node, context)
     )
-    can_lead = tuple(node for node in alive if _can_lead(node, facts))
+    can_lead = tuple(node for node in alive if _can_lead(node, context))
     return can_lead or alive
 
 
@@ -165,47 +175,55 @@ def _completed(
     return Assignment(staying), tuple(node for node in in_sync if node in staying)
 
 
-def _clean_leader(
-    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], *, facts: Facts
+def _elect_clean(
+    partition: Partition,
+    in_sync: tuple[int, ...],
+    eligible: tuple[int, ...],
+    *,
+    context: ElectionContext,
 ) -> int | None:
     leader = partition.leader
-    if leader is not None and leader in in_sync and _can_lead(leader, facts):
+    if leader is not None and leader in in_sync and _can_lead(leader, context):
         return leader
     # Stable: in the order of the replicas among those who can read, then among the others.
-    rather = sorted(in_sync, key=lambda node: not _can_read(node, facts))
+    rather = sorted(in_sync, key=lambda node: not _is_source_in_sync(node, context))
     for node in (*rather, *eligible):
-        if _can_lead(node, facts):
+        if _can_lead(node, context):
             return node
     if leader in in_sync:
         return leader
     return in_sync[0] if in_sync else None
 
 
-def _any_leader(
-    partition: Partition, replicas: Sequence[int], bereft: Collection[int], *, facts: Facts
+def _elect_unclean(
+    partition: Partition,
+    replicas: Sequence[int],
+    wiped: Collection[int],
+    *,
+    context: ElectionContext,
 ) -> int | None:
     last = partition.last_known_leader
-    # Stable: the last known leader, then in the order of the replicas; the bereft ones after all.
-    rather = sorted(replicas, key=lambda node: (node in bereft, node != last))
-    return next((node for node in rather if _can_lead(node, facts)), None)
+    # Stable: the last known leader, then in the order of the replicas; the wiped ones after all.
+    rather = sorted(replicas, key=lambda node: (node in wiped, node != last))
+    return next((node for node in rather if _can_lead(node, context)), None)
 
 
 def _eligible(
     partition: Partition,
-    happening: Happening,
+    event: PartitionEvent,
     assignment: Assignment,
     *,
     in_sync: tuple[int, ...],
-    facts: Facts,
+    context: ElectionContext,
 ) -> tuple[int, ...]:
     replication_factor = len(assignment.replicas) - len(assignment.adding_replicas)
-    if len(in_sync) >= facts.min_insync_replicas(replication_factor):
+    if len(in_sync) >= context.min_insync_replicas(replication_factor):
         return ()
     before = (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
     return tuple(
         node
         for node in assignment.replicas
-        if node in before and node not in in_sync and node not in happening.lost
+        if node in before and node not in in_sync and node not in event.lost
     )
 
 
@@ -228,13 +246,13 @@ def _with_epochs(partition: Partition, changed: Partition, *, is_unclean: bool) 
     return replace(changed, partition_epoch=partition.partition_epoch + 1)
 
 
-def _is_alive(node: int, facts: Facts) -> bool:
-    return not facts.brokers[node].is_fenced
+def _is_alive(node: int, context: ElectionContext) -> bool:
+    return not context.brokers[node].is_fenced
 
 
-def _can_lead(node: int, facts: Facts) -> bool:
-    return facts.brokers[node].can_lead
+def _can_lead(node: int, context: ElectionContext) -> bool:
+    return context.brokers[node].can_lead
 
 
-def _can_read(node: int, facts: Facts) -> bool:
-    return facts.readers is None or node in facts.readers
+def _is_source_in_sync(node: int, context: ElectionContext) -> bool:
+    return context.source_in_sync is None or node in context.source_in_sync

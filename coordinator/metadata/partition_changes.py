@@ -15,7 +15,12 @@ from msgspec.structs import replace
 
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.cluster_config import ClusterConfig, min_insync_replicas
-from tidelog.coordinator.metadata.leader_election import NOTHING, Facts, Happening, next_partition
+from tidelog.coordinator.metadata.leader_election import (
+    NO_EVENT,
+    ElectionContext,
+    PartitionEvent,
+    elect,
+)
 from tidelog.coordinator.metadata.records import (
     Broker,
     ChangedPartition,
@@ -27,8 +32,8 @@ from tidelog.coordinator.metadata.records import (
 from tidelog.coordinator.metadata.state import ClusterState
 
 
-class Step(NamedTuple):
-    """What becomes of one partition."""
+class PartitionTransition(NamedTuple):
+    """One partition before and after an event."""
 
     topic: Topic
     before: Partition
@@ -37,8 +42,8 @@ class Step(NamedTuple):
 
 
 @final
-class PartitionChanges:
-    """What becomes of partitions."""
+class PartitionChangeBuilder:
+    """The partitions that a command changes, until `records` returns them."""
 
     def __init__(
         self,
@@ -73,66 +78,70 @@ class PartitionChanges:
         """Return how many replicas must have a record before it is committed."""
         return min_insync_replicas(topic, self._config, replication_factor)
 
-    def happen(self, topic: Topic, number: int, happening: Happening = NOTHING) -> Partition:
-        """Let something happen to a partition, and return what became of it."""
-        for step in self.foresee(topic, number, happening):
+    def apply_event(self, topic: Topic, number: int, event: PartitionEvent = NO_EVENT) -> Partition:
+        """Apply an event to a partition and those that change with it; return the partition."""
+        for step in self.preview(topic, number, event):
             if step.after is not step.before:
                 self._note(step.topic, number, step.after)
         after = self.partition(topic.topic_id, number)
         assert after is not None, "it was there before"
         return after
 
-    def raise_epoch(self, topic: Topic, number: int) -> Partition:
-        """Let nothing happen to a partition but that its partition epoch rises."""
+    def bump_partition_epoch(self, topic: Topic, number: int) -> Partition:
+        """Change nothing of a partition but its partition epoch."""
         before = self.partition(topic.topic_id, number)
         assert before is not None, "the caller checks that it is there"
         return self._note(topic, number, before)
 
-    def foresee(self, topic: Topic, number: int, happening: Happening) -> list[Step]:
-        """Return what would become of a partition and of those that change with it."""
+    def preview(
+        self, topic: Topic, number: int, event: PartitionEvent
+    ) -> list[PartitionTransition]:
+        """Return what an event would change: the partition, and those that change with it."""
         before = self.partition(topic.topic_id, number)
         assert before is not None, "the caller checks that it is there"
-        wanted = [(topic, happening)]
-        if happening.assignment is None and not before.is_reassigning:
+        wanted = [(topic, event)]
+        if event.assignment is None and not before.is_reassigning:
             return self._next(wanted, number, may_complete=True)
-        others = self._in_the_same_places(topic)
-        wanted += [(other, Happening(assignment=happening.assignment)) for other in others]
+        others = self._colocated_topics(topic)
+        wanted += [(other, PartitionEvent(assignment=event.assignment)) for other in others]
         steps = self._next(wanted, number, may_complete=True)
         if others and any(step.after.is_reassigning for step in steps):
-            if happening.assignment is None:
+            if event.assignment is None:
                 del wanted[1:]
             steps = self._next(wanted, number, may_complete=False)
         return steps
 
     def _next(
-        self, wanted: Sequence[tuple[Topic, Happening]], number: int, *, may_complete: bool
-    ) -> list[Step]:
-        steps: dict[bytes, Step] = {}
+        self, wanted: Sequence[tuple[Topic, PartitionEvent]], number: int, *, may_complete: bool
+    ) -> list[PartitionTransition]:
+        steps: dict[bytes, PartitionTransition] = {}
         # A topic before what stands beside it: who leads these depends on who is in sync there.
-        for topic, happening in sorted(wanted, key=lambda each: each[0].is_companion):
+        for topic, event in sorted(wanted, key=lambda each: each[0].is_internal):
             before = self.partition(topic.topic_id, number)
             assert before is not None, "a topic with queues has as many partitions as they"
-            readers = None
-            if topic.is_companion:
-                foreseen = steps.get(topic.source_id)
-                source = foreseen.after if foreseen else self.partition(topic.source_id, number)
+            source_in_sync = None
+            if topic.is_internal:
+                previewed = steps.get(topic.source_id)
+                source = previewed.after if previewed else self.partition(topic.source_id, number)
                 assert source is not None, "a topic with queues is not deleted"
-                readers = source.in_sync_replicas
-            facts = Facts(self._brokers, self._minimum_of(topic), may_complete, readers)
-            after = next_partition(before, happening, facts)
-            steps[topic.topic_id] = Step(topic, before, after)
+                source_in_sync = source.in_sync_replicas
+            context = ElectionContext(
+                self._brokers, self._minimum_of(topic), may_complete, source_in_sync
+            )
+            after = elect(before, event, context)
+            steps[topic.topic_id] = PartitionTransition(topic, before, after)
         return list(steps.values())
 
     def _minimum_of(self, topic: Topic) -> Callable[[int], int]:
         return lambda replication_factor: self.minimum(topic, replication_factor)
 
-    def _in_the_same_places(self, topic: Topic) -> list[Topic]:
+    def _colocated_topics(self, topic: Topic) -> list[Topic]:
         """Return the other topics whose replicas are where those of this one are."""
         catalog = self._state.catalog
-        companions = catalog.companions_of(topic.source_id)
+        internal = catalog.internal_topics_of(topic.source_id)
         source = catalog.topic_by_id(topic.source_id)
         assert source is not None, "a topic with queues is not deleted"
-        others = [each for each in (source, *companions) if each.topic_id != topic.topic_id]
+        others = [each for each in (source, *internal) if each.topic_id != topic.topic_id]
         return [each for each in others if each is not self._deleted]
 
     def _note(self, topic: Topic, number: int, after: Partition) -> Partition:

@@ -12,8 +12,7 @@ from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     ElectLeaders,
-    GivenUpReplica,
-    GiveUpReplicas,
+    FailedReplica,
     InSyncChange,
     InSyncReplica,
     Outcome,
@@ -22,12 +21,13 @@ from tidelog.coordinator.metadata.commands import (
     PartitionCommand,
     Reassignment,
     ReassignReplicas,
+    RemoveFromIsr,
 )
-from tidelog.coordinator.metadata.leader_election import Assignment, Election, Happening
-from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.leader_election import Assignment, Election, PartitionEvent
+from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.placement import check_not_drained, check_replicas
 from tidelog.coordinator.metadata.records import DataLossAccepted, Partition, Record
-from tidelog.coordinator.metadata.replica_removal import should_be_given_up
+from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.errors import (
     BrokerError,
@@ -62,13 +62,13 @@ def handle_partition_command(
             return _elect_leaders(state, command, now_ms)
         case ReassignReplicas():
             return _reassign(state, command)
-        case GiveUpReplicas():
-            return _give_up(state, command)
+        case RemoveFromIsr():
+            return _remove_from_isr(state, command)
 
 
 def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
     current_broker(state, command.node_id, command.broker_epoch)
-    changes = PartitionChanges(state)
+    changes = PartitionChangeBuilder(state)
 
     def alter(change: InSyncChange) -> None:
         topic, partition = _find(state, changes, change.topic_id, number=change.partition)
@@ -81,9 +81,9 @@ def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
         _check_in_sync(state, command.node_id, change.in_sync_replicas, partition=partition)
         if is_so:
             # Who knows that wants no copy of an earlier request to be carried out any more.
-            changes.raise_epoch(topic, change.partition)
+            changes.bump_partition_epoch(topic, change.partition)
         else:
-            changes.happen(topic, change.partition, Happening(in_sync_replicas=wanted))
+            changes.apply_event(topic, change.partition, PartitionEvent(in_sync_replicas=wanted))
 
     def place(change: InSyncChange) -> tuple[bytes, int]:
         return change.topic_id, change.partition
@@ -146,7 +146,7 @@ def _check_in_sync(
 
 
 def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> Outcome:
-    changes = PartitionChanges(state)
+    changes = PartitionChangeBuilder(state)
     losses: list[Record] = []
     epochs = dict(zip(command.partitions, command.leader_epochs or (), strict=False))
 
@@ -159,7 +159,7 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> O
                     f"partition {number} has had another leader since the loss was accepted; look"
                     " at it again, and decide anew"
                 )
-            after = changes.happen(topic, number, Happening(election=Election.UNCLEAN))
+            after = changes.apply_event(topic, number, PartitionEvent(election=Election.UNCLEAN))
             if after.leader is None:
                 raise LeaderNotAvailableError(
                     f"no replica of partition {number} is alive; it has replicas on brokers"
@@ -169,7 +169,7 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> O
                 losses.append(_loss(topic_id, number, before, after=after, now_ms=now_ms))
             return
         first = before.replicas[0]
-        after = changes.happen(topic, number, Happening(election=Election.PREFERRED))
+        after = changes.apply_event(topic, number, PartitionEvent(election=Election.PREFERRED))
         if after.leader != first:
             raise LeaderNotAvailableError(
                 f"broker {first}, which is to lead partition {number}, is not in sync, or about to"
@@ -196,7 +196,7 @@ def _loss(
 
 
 def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
-    changes = PartitionChanges(state)
+    changes = PartitionChangeBuilder(state)
 
     def reassign(wish: Reassignment) -> None:
         topic, partition = _find(state, changes, wish.topic_id, number=wish.partition)
@@ -209,9 +209,9 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
             new = [node for node in wish.replicas if node not in partition.replicas]
             check_not_drained(new, state.drained_node_ids)
             target = tuple(wish.replicas)
-        happening = Happening(assignment=_toward(target, partition))
-        _check_no_copy_is_given_up(changes, topic, wish.partition, happening=happening)
-        changes.happen(topic, wish.partition, happening)
+        event = PartitionEvent(assignment=_toward(target, partition))
+        _check_enough_copies_stay(changes, topic, wish.partition, event=event)
+        changes.apply_event(topic, wish.partition, event)
 
     def place(wish: Reassignment) -> tuple[bytes, int]:
         return wish.topic_id, wish.partition
@@ -221,10 +221,10 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
 
 
 def _check_may_move(state: ClusterState, topic: Topic) -> None:
-    """Refuse to move a companion alone: it is where its topic is."""
-    if topic.is_companion:
+    """Refuse to move an internal topic alone: it is where its topic is."""
+    if topic.is_internal:
         source = state.catalog.topic_by_id(topic.source_id)
-        assert source is not None, "what stands beside a topic goes before it"
+        assert source is not None, "an internal topic is deleted before its source"
         what = f"the journal of queue {topic.queue_name!r}" if topic.queue else "a staging log"
         raise InvalidTopicError(f"{what} moves with its topic {source.name!r}; move that one")
 
@@ -250,11 +250,11 @@ def _check_minimum(topic: Topic, replication_factor: int) -> None:
         )
 
 
-def _check_no_copy_is_given_up(
-    changes: PartitionChanges, topic: Topic, number: int, *, happening: Happening
+def _check_enough_copies_stay(
+    changes: PartitionChangeBuilder, topic: Topic, number: int, *, event: PartitionEvent
 ) -> None:
     """Refuse to drop replicas without which too few have what is committed."""
-    for step in changes.foresee(topic, number, happening):
+    for step in changes.preview(topic, number, event):
         before, after = step.before, step.after
         had = {*before.in_sync_replicas, *before.eligible_leader_replicas}
         have = {*after.in_sync_replicas, *after.eligible_leader_replicas}
@@ -268,30 +268,30 @@ def _check_no_copy_is_given_up(
             )
 
 
-def _give_up(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+def _remove_from_isr(state: ClusterState, command: RemoveFromIsr) -> Outcome:
     node_id = command.node_id
     broker = current_broker(state, node_id, command.broker_epoch)
-    changes = PartitionChanges(state)
+    changes = PartitionChangeBuilder(state)
 
-    def give_up(replica: GivenUpReplica) -> None:
+    def remove(replica: FailedReplica) -> None:
         topic, partition = _find(state, changes, replica.topic_id, number=replica.partition)
-        if not should_be_given_up(partition, node_id, state.brokers, replica=replica):
+        if not should_remove_from_isr(partition, node_id, state.brokers, replica=replica):
             return
         # What was only to be in memory may not be there when the log is opened again.
         in_memory = replica.is_offline and state.may_lose_committed(topic, broker)
         if replica.may_lack_records or replica.is_lost or in_memory:
-            happening = Happening(lost=(node_id,), bereft=(node_id,) if replica.is_lost else ())
+            event = PartitionEvent(lost=(node_id,), wiped=(node_id,) if replica.is_lost else ())
         elif replica.is_offline:
-            happening = Happening(offline=(node_id,))
+            event = PartitionEvent(offline=(node_id,))
         else:
             others = [node for node in partition.in_sync_replicas if node != node_id]
-            happening = Happening(in_sync_replicas=others)
-        changes.happen(topic, replica.partition, happening)
+            event = PartitionEvent(in_sync_replicas=others)
+        changes.apply_event(topic, replica.partition, event)
 
-    def place(replica: GivenUpReplica) -> tuple[bytes, int]:
+    def place(replica: FailedReplica) -> tuple[bytes, int]:
         return replica.topic_id, replica.partition
 
-    answers = _answers(changes, command.replicas, place, act=give_up)
+    answers = _answers(changes, command.replicas, place, act=remove)
     return Outcome(changes.records(), answers)
 
 
@@ -301,7 +301,7 @@ def _told_offline(partition: Partition) -> str:
 
 
 def _find(
-    state: ClusterState, changes: PartitionChanges, topic_id: bytes, *, number: int
+    state: ClusterState, changes: PartitionChangeBuilder, topic_id: bytes, *, number: int
 ) -> tuple[Topic, Partition]:
     topic = state.catalog.topic_by_id(topic_id)
     if topic is None:
@@ -316,7 +316,7 @@ def _find(
 
 
 def _answers(
-    changes: PartitionChanges,
+    changes: PartitionChangeBuilder,
     wishes: Iterable[_Wish],
     place: Callable[[_Wish], tuple[bytes, int]],
     *,

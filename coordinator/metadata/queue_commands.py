@@ -18,7 +18,7 @@ from tidelog.coordinator.metadata.catalog import (
     TopicDeleted,
     journal_name,
 )
-from tidelog.coordinator.metadata.colocation import partitions_beside
+from tidelog.coordinator.metadata.colocation import colocated_partitions
 from tidelog.coordinator.metadata.commands import (
     AlterQueue,
     CreateQueue,
@@ -31,11 +31,11 @@ from tidelog.coordinator.metadata.commands import (
 from tidelog.coordinator.metadata.dead_letter_graph import (
     check_compaction,
     check_dead_letter_queue,
+    dead_letter_source_queues,
     journal_overrides,
     listed_queues,
-    users_of_dead_letter_queues,
 )
-from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import Partition, PartitionsAdded, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_commands import create_topic
@@ -167,7 +167,7 @@ def _source(
     if state.catalog.has_topic(command.topic):
         topic = state.catalog.topic(command.topic)
         _check_topic(command, topic)
-        return [], topic.topic_id, partitions_beside(state, topic)
+        return [], topic.topic_id, colocated_partitions(state, topic)
     if command.topic_id is not None or (
         command.topic != command.name and command.partition_count is None
     ):
@@ -280,7 +280,7 @@ def _delete(state: ClusterState, command: DeleteQueue) -> Outcome:
     if command.queue_id not in {None, journal.topic_id}:
         raise InvalidRequestError(f"another queue has the name {command.name!r} now")
     records: list[Record] = []
-    users = users_of_dead_letter_queues(state).get(command.name, [])
+    users = dead_letter_source_queues(state).get(command.name, [])
     if users and not command.cuts_ties:
         raise InvalidRequestError(
             f"{command.name!r} takes the dead letters of {listed_queues(users)}; give them another"
@@ -309,10 +309,10 @@ def _delete(state: ClusterState, command: DeleteQueue) -> Outcome:
 
 def _no_longer_held_up(state: ClusterState, journal: Topic) -> list[Record]:
     """Complete the moves of a topic that only waited for a journal that is deleted."""
-    changes = PartitionChanges(state, deleted=journal)
+    changes = PartitionChangeBuilder(state, deleted=journal)
     source = state.catalog.topic_by_id(journal.source_id)
     assert source is not None, "a topic with queues is not deleted"
     for number, partition in enumerate(state.partitions(source.topic_id)):
         if partition.is_reassigning:
-            changes.happen(source, number)
+            changes.apply_event(source, number)
     return changes.records()

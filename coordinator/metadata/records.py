@@ -66,7 +66,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Leader epoch of the last leader that may have lacked committed records."""
     offline_replicas: tuple[int, ...] = ()
     """Eligible ones that cannot lead before their broker is started anew: their log is offline."""
-    bereft_replicas: tuple[int, ...] = ()
+    wiped_replicas: tuple[int, ...] = ()
     """Those that have lost files, or their disk, and were not in sync since: when somebody accepts
     a loss, any other one has more."""
 
@@ -76,7 +76,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return len(self.replicas) - len(self.adding_replicas)
 
     @property
-    def counted_on(self) -> tuple[int, ...]:
+    def in_sync_or_eligible(self) -> tuple[int, ...]:
         """Who is known to have all committed records."""
         return *self.in_sync_replicas, *self.eligible_leader_replicas
 

@@ -1,4 +1,4 @@
-"""When a replica for which its own broker cannot vouch is counted on no more.
+"""When a failed replica is removed from the in-sync and eligible replicas.
 
 Pure: no clock, no I/O. A broker asks for it as long as this says yes, the cluster does it if this
 says yes: one rule, so nothing is asked for in vain.
@@ -24,14 +24,14 @@ before its next start: so it comes to an end.
 
 from collections.abc import Mapping
 
-from tidelog.coordinator.metadata.commands import GivenUpReplica
+from tidelog.coordinator.metadata.commands import FailedReplica
 from tidelog.coordinator.metadata.records import Broker, Partition
 
 
-def should_be_given_up(
-    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, replica: GivenUpReplica
+def should_remove_from_isr(
+    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, replica: FailedReplica
 ) -> bool:
-    """Return whether a replica that is not in order is counted on, and need not be.
+    """Return whether a replica that is not in order is in sync or eligible, and need not be.
 
     Args:
         partition: As it is now.
@@ -40,12 +40,12 @@ def should_be_given_up(
         replica: What is wrong with it.
     """
     if replica.is_lost:
-        is_known = node_id in partition.bereft_replicas or node_id not in partition.replicas
-        return node_id in partition.counted_on or not is_known
-    counted_on = set(partition.in_sync_replicas)
+        is_known = node_id in partition.wiped_replicas or node_id not in partition.replicas
+        return node_id in partition.in_sync_or_eligible or not is_known
+    relied_on = set(partition.in_sync_replicas)
     if replica.may_lack_records or replica.is_offline:
-        counted_on |= set(partition.eligible_leader_replicas)
+        relied_on |= set(partition.eligible_leader_replicas)
     if node_id in partition.offline_replicas and not replica.may_lack_records:
         return False
-    others = counted_on.difference(partition.offline_replicas, [node_id])
-    return node_id in counted_on and any(brokers[other].can_lead for other in others)
+    others = relied_on.difference(partition.offline_replicas, [node_id])
+    return node_id in relied_on and any(brokers[other].can_lead for other in others)

@@ -151,8 +151,8 @@ class ClusterState:
         return partitions[number] if 0 <= number < len(partitions) else None
 
     def source_partition(self, topic: Topic, number: int) -> Partition | None:
-        """Return the partition beside which one of a companion stands; `None` for other topics."""
-        return self._partitions[topic.source_id][number] if topic.is_companion else None
+        """Return the partition with which an internal one is colocated; `None` for other topics."""
+        return self._partitions[topic.source_id][number] if topic.is_internal else None
 
     def may_lose_committed(self, topic: Topic, previous: Broker) -> bool:
         """Return whether an unclean stop of `previous` may have taken committed records with it.

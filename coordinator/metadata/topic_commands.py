@@ -34,10 +34,10 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.dead_letter_graph import (
     check_compaction,
-    companion_overrides,
+    internal_topic_overrides,
     listed_queues,
 )
-from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.placement import (
     Candidate,
     check_assignment,
@@ -171,7 +171,7 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> Outcome:
     assignment = _place(state, missing, replication_factor)
     partitions = [_new_partition(state, replicas) for replicas in assignment]
     records: list[Record] = []
-    for grown in (topic, *state.catalog.companions_of(topic.topic_id)):
+    for grown in (topic, *state.catalog.internal_topics_of(topic.topic_id)):
         records += [
             TopicGrown(grown.topic_id, command.partition_count),
             PartitionsAdded(grown.topic_id, partitions),
@@ -213,7 +213,7 @@ def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
         assert isinstance(record, TopicAltered)
         check_compaction(topic.name, record.overrides, queues=queues)
         records += _altered_companions(state, record)
-    changes = PartitionChanges(state)
+    changes = PartitionChangeBuilder(state)
     for record in records:
         assert isinstance(record, TopicAltered)
         known = state.catalog.topic_by_id(record.topic_id)
@@ -223,11 +223,12 @@ def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
 
 
 def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:
-    """Return what follows for companions: what is promised of records is promised of them."""
+    """Return the changes of internal topics: what is promised of records is promised of them."""
     return [
-        TopicAltered(companion.topic_id, overrides)
-        for companion in state.catalog.companions_of(altered.topic_id)
-        if (overrides := companion_overrides(companion, altered.overrides)) != companion.overrides
+        TopicAltered(internal.topic_id, overrides)
+        for internal in state.catalog.internal_topics_of(altered.topic_id)
+        if (overrides := internal_topic_overrides(internal, altered.overrides))
+        != internal.overrides
     ]
 
 
@@ -260,7 +261,7 @@ def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> O
     config = cluster_config(overrides)
     if overrides == state.overrides:
         return Outcome([], Done())
-    changes = PartitionChanges(state, config=config)
+    changes = PartitionChangeBuilder(state, config=config)
     if config.min_insync_replicas != state.config.min_insync_replicas:
         for topic in state.catalog.topics:
             _settle(state, changes, topic)
@@ -274,11 +275,11 @@ def _take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Outcome
     return Outcome([*state.catalog.handle(command)], reply)
 
 
-def _settle(state: ClusterState, changes: PartitionChanges, topic: Topic) -> None:
+def _settle(state: ClusterState, changes: PartitionChangeBuilder, topic: Topic) -> None:
     """Take away eligibility where enough are in sync by a lower minimum.
 
     In the same entry as the lower minimum: by it records may be committed without the others.
     """
     for number, partition in enumerate(state.partitions(topic.topic_id)):
         if partition.eligible_leader_replicas:
-            changes.happen(topic, number)
+            changes.apply_event(topic, number)

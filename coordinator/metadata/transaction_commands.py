@@ -15,7 +15,7 @@ from tidelog.coordinator.metadata.catalog import (
     TopicCreated,
     staging_name,
 )
-from tidelog.coordinator.metadata.colocation import partitions_beside
+from tidelog.coordinator.metadata.colocation import colocated_partitions
 from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
     BeginTransaction,
@@ -176,7 +176,7 @@ def _staging_logs(state: ClusterState, command: BeginTransaction) -> list[Record
                 staging_overrides(topic.overrides),
                 staging_of=topic.topic_id,
             ),
-            PartitionsAdded(staging_id, partitions_beside(state, topic)),
+            PartitionsAdded(staging_id, colocated_partitions(state, topic)),
         ]
     return records
 
@@ -220,7 +220,7 @@ def _check_parts(state: ClusterState, parts: Sequence[StagedPart]) -> None:
         )
     for part in parts:
         topic = state.catalog.topic_by_id(part.topic_id)
-        if topic is None or topic.is_companion:
+        if topic is None or topic.is_internal:
             raise UnknownTopicError(
                 f"no topic has the id {part.topic_id.hex()} (any more); nothing was committed"
             )

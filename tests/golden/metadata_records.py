@@ -64,7 +64,7 @@ MOVING = Partition(
     removing_replicas=(1,),
     data_loss_epoch=12,
     offline_replicas=(1,),
-    bereft_replicas=(4,),
+    wiped_replicas=(4,),
 )
 LEADERLESS = Partition((1, 2), (), (1,), None, 4, 9, 1)
 

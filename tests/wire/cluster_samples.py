@@ -94,7 +94,7 @@ DESCRIBE = (
     replace(
         _DESCRIBED_V2,
         partitions=[
-            replace(each, offline_replicas=[3], bereft_replicas=[1])
+            replace(each, offline_replicas=[3], wiped_replicas=[1])
             for each in _DESCRIBED_V2.partitions
         ],
     ),

@@ -57,7 +57,7 @@ class PartitionState(msgspec.Struct, frozen=True, array_like=True):
     """Who led last, while nobody does."""
     offline_replicas: list[int] = []
     """Eligible ones that cannot lead before their broker is started anew. Since version 3."""
-    bereft_replicas: list[int] = []
+    wiped_replicas: list[int] = []
     """Those that have lost files, and were not in sync since. Since version 3."""
 
 

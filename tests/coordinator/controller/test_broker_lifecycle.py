@@ -12,8 +12,8 @@ from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.commands import (
     CreateReplicatedTopic,
-    GivenUpReplica,
-    GiveUpReplicas,
+    FailedReplica,
+    RemoveFromIsr,
 )
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.wire.errors import DuplicateBrokerError, UnexpectedServerError
@@ -229,10 +229,10 @@ def test_who_leads_the_cluster_without_room_grants_itself_no_session_behind_what
         leader.machine.disk.capacity_bytes = 1
 
         # The others write it, and so it is decided; the one that leads them cannot apply it.
-        replica = GivenUpReplica(TOPIC_ID, 0, may_lack_records=False)
+        replica = FailedReplica(TOPIC_ID, 0, may_lack_records=False)
         epoch = metadata_of(other).state.brokers[leader.node_id].broker_epoch
         async with trio.open_nursery() as nursery:
-            given_up = GiveUpReplicas(leader.node_id, epoch, [replica])
+            given_up = RemoveFromIsr(leader.node_id, epoch, [replica])
             nursery.start_soon(cluster.submit, other, given_up)
 
             def is_taken_over() -> bool:

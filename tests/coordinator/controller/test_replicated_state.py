@@ -11,7 +11,7 @@ from tests.coordinator.raft_nodes import CONFIG, Host, Made, hosts, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.controller import replicated_state as replicated
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
-from tidelog.coordinator.metadata.broker_delta import Delta
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic, TakeProducerIds
 from tidelog.coordinator.metadata.commands import (
     Command,
@@ -315,7 +315,7 @@ def test_listeners_hear_what_every_committed_entry_means_in_order() -> None:
     async def story(_: World, group: list[Host]) -> None:
         heard: list[str] = []
 
-        def listen(delta: Delta) -> None:
+        def listen(delta: BrokerDelta) -> None:
             if delta.has_changed_brokers:
                 heard.append("brokers")
             heard.extend(delta.reshaped_topics.values())
@@ -336,7 +336,7 @@ def test_listeners_hear_what_every_committed_entry_means_in_order() -> None:
 
 def test_a_snapshot_is_heard_of_as_what_it_changes() -> None:
     async def story(_: World, group: list[Host]) -> None:
-        heard: list[Delta] = []
+        heard: list[BrokerDelta] = []
         controller = await controller_of(group)
         await with_brokers(group)
         await decided(group, create(1))

@@ -7,7 +7,7 @@ import pytest
 from tests.coordinator.metadata.clusters import Cluster
 from tests.simulation.metadata.invariants import all_partitions, check_same
 from tests.simulation.metadata.moves import NODES, drawn_moves, live
-from tidelog.coordinator.metadata.broker_delta import Delta, Key, compare_states, follow_records
+from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic
 from tidelog.coordinator.metadata.commands import Reassignment, ReassignReplicas
 from tidelog.coordinator.metadata.records import Partition, Record
@@ -27,19 +27,19 @@ class Follower:
         self.follows: dict[Key, Partition] = {}
         self.deleted: set[Key] = set()
 
-    def follow(self, records: list[Record]) -> Delta:
-        delta = follow_records(self.state, records, self.node_id)
+    def follow(self, records: list[Record]) -> BrokerDelta:
+        delta = BrokerDelta.from_records(self.state, records, self.node_id)
         self._act(delta)
         return delta
 
-    def install(self, state: ClusterState) -> Delta:
+    def install(self, state: ClusterState) -> BrokerDelta:
         """Take over an image that came as a snapshot."""
-        delta = compare_states(self.state, state, self.node_id)
+        delta = BrokerDelta.from_states(self.state, state, self.node_id)
         self.state = state
         self._act(delta)
         return delta
 
-    def _act(self, delta: Delta) -> None:
+    def _act(self, delta: BrokerDelta) -> None:
         for key, partition in delta.lead.items():
             self.follows.pop(key, None)
             assert key not in self.leads or self.leads[key].leader_epoch < partition.leader_epoch
@@ -132,7 +132,7 @@ def test_a_topic_that_came_and_went_meanwhile_is_only_named() -> None:
     topic_id = cluster.create("orders", [1])
     cluster.do(DeleteTopic("orders"))
 
-    assert follower.follow(cluster.records) == Delta(reshaped_topics={topic_id: "orders"})
+    assert follower.follow(cluster.records) == BrokerDelta(reshaped_topics={topic_id: "orders"})
 
 
 def test_topics_that_came_and_went_are_named() -> None:
@@ -146,7 +146,9 @@ def test_topics_that_came_and_went_are_named() -> None:
     delta = follower.follow(cluster.records)
 
     assert delta.reshaped_topics == {orders: "orders", ticks: "ticks"}
-    assert compare_states(before, follower.state, ME).reshaped_topics == delta.reshaped_topics
+    assert (
+        BrokerDelta.from_states(before, follower.state, ME).reshaped_topics == delta.reshaped_topics
+    )
 
 
 def test_other_settings_of_a_topic_are_said() -> None:
@@ -165,7 +167,7 @@ def test_what_a_snapshot_does_not_mention_is_not_deleted() -> None:
     cluster.create("orders", [1])
     follower = at_broker_1(cluster)
 
-    delta = compare_states(follower.state, ClusterState(), ME)
+    delta = BrokerDelta.from_states(follower.state, ClusterState(), ME)
 
     assert (delta.delete, delta.remove) == ({}, {})
 

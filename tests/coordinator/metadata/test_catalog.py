@@ -285,7 +285,7 @@ def test_a_deleted_journal_is_no_longer_among_those_of_its_topic() -> None:
         catalog.apply(TopicDeleted(journal_id))
 
     assert catalog.journals_of(ID) == []
-    assert vars(catalog)["_companions"] == {}
+    assert vars(catalog)["_internal_topics"] == {}
     assert catalog.was_deleted(OTHER_ID)
 
 

@@ -6,9 +6,9 @@ from tests.coordinator.metadata.clusters import Cluster
 from tests.coordinator.metadata.queues import creation, make
 from tidelog.coordinator.metadata.dead_letter_graph import (
     check_dead_letter_queue,
+    dead_letter_source_queues,
     journal_overrides,
     listed_queues,
-    users_of_dead_letter_queues,
 )
 from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
 
@@ -34,7 +34,7 @@ def test_the_users_of_a_dead_letter_queue_are_found_by_name() -> None:
         make(cluster, creation(cluster, name, dead_letter_queue="dead"))
     make(cluster, creation(cluster, "c"))
 
-    users = users_of_dead_letter_queues(cluster.state)
+    users = dead_letter_source_queues(cluster.state)
 
     assert list(users) == ["dead"]
     assert listed_queues(users["dead"]) == "a, b"

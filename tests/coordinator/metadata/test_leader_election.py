@@ -7,19 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.metadata.leader_election import (
-    NOTHING,
+    NO_EVENT,
     Assignment,
     Election,
-    Facts,
-    Happening,
-    next_partition,
+    ElectionContext,
+    PartitionEvent,
+    elect,
 )
 from tidelog.coordinator.metadata.records import Broker, Partition
 
 HEALTHY = Partition((1, 2, 3), (1, 2, 3), leader=1, leader_epoch=5, partition_epoch=7)
 
 
-def facts(*, dead: Collection[int] = (), stopping: Collection[int] = (), minimum: int = 2) -> Facts:
+def context(
+    *, dead: Collection[int] = (), stopping: Collection[int] = (), minimum: int = 2
+) -> ElectionContext:
     brokers = {
         node: Broker(
             node,
@@ -34,11 +36,11 @@ def facts(*, dead: Collection[int] = (), stopping: Collection[int] = (), minimum
         )
         for node in range(1, 6)
     }
-    return Facts(brokers, lambda factor: min(minimum, factor))
+    return ElectionContext(brokers, lambda factor: min(minimum, factor))
 
 
 def test_where_nothing_happens_nothing_changes() -> None:
-    assert next_partition(HEALTHY, NOTHING, facts()) is HEALTHY
+    assert elect(HEALTHY, NO_EVENT, context()) is HEALTHY
 
 
 @pytest.mark.parametrize(
@@ -58,7 +60,7 @@ def test_the_first_live_replica_in_sync_leads(
     *,
     eligible: tuple[int, ...],
 ) -> None:
-    after = next_partition(HEALTHY, NOTHING, facts(dead=dead))
+    after = elect(HEALTHY, NO_EVENT, context(dead=dead))
 
     assert after.leader == leader
     assert after.in_sync_replicas == in_sync
@@ -72,14 +74,14 @@ def test_the_first_live_replica_in_sync_leads(
 def test_one_in_sync_leads_before_one_that_is_eligible() -> None:
     partition = Partition((1, 2, 3), (3,), (1, 2), leader=3)
 
-    assert next_partition(partition, NOTHING, facts()).leader == 3
-    assert next_partition(partition, NOTHING, facts(dead=(3,))).leader == 1
+    assert elect(partition, NO_EVENT, context()).leader == 3
+    assert elect(partition, NO_EVENT, context(dead=(3,))).leader == 1
 
 
 def test_an_eligible_replica_that_leads_is_alone_in_sync_and_the_others_stay_eligible() -> None:
     partition = Partition((1, 2, 3), (), (2, 3), last_known_leader=1)
 
-    after = next_partition(partition, NOTHING, facts(dead=(2,)))
+    after = elect(partition, NO_EVENT, context(dead=(2,)))
 
     assert (after.leader, after.in_sync_replicas) == (3, (3,))
     assert after.eligible_leader_replicas == (2,)
@@ -89,18 +91,18 @@ def test_an_eligible_replica_that_leads_is_alone_in_sync_and_the_others_stay_eli
 def test_an_eligible_replica_takes_over_from_a_leader_that_is_about_to_stop() -> None:
     partition = Partition((1, 2), (1,), (2,), leader=1)
 
-    after = next_partition(partition, NOTHING, facts(stopping=(1,)))
+    after = elect(partition, NO_EVENT, context(stopping=(1,)))
 
     assert (after.leader, after.in_sync_replicas) == (2, (2,))
     assert after.eligible_leader_replicas == (1,)
 
 
 def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads() -> None:
-    both = facts(stopping=(1, 2), minimum=1)
+    both = context(stopping=(1, 2), minimum=1)
     partition = Partition((1, 2), (1, 2), leader=1)
-    assert next_partition(partition, NOTHING, both) is partition
+    assert elect(partition, NO_EVENT, both) is partition
 
-    after = next_partition(partition, NOTHING, facts(stopping=(1, 2), dead=(1,), minimum=1))
+    after = elect(partition, NO_EVENT, context(stopping=(1, 2), dead=(1,), minimum=1))
 
     assert (after.leader, after.in_sync_replicas) == (2, (2,))
 
@@ -109,7 +111,7 @@ def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads
 def test_with_enough_in_sync_nobody_is_eligible() -> None:
     partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
 
-    after = next_partition(partition, Happening(in_sync_replicas=(1, 3)), facts())
+    after = elect(partition, PartitionEvent(in_sync_replicas=(1, 3)), context())
 
     assert after.eligible_leader_replicas == ()
 
@@ -118,7 +120,7 @@ def test_with_enough_in_sync_nobody_is_eligible() -> None:
 def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
     partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
 
-    after = next_partition(partition, Happening(lost=(1, 3)), facts(dead=(1, 3)))
+    after = elect(partition, PartitionEvent(lost=(1, 3)), context(dead=(1, 3)))
 
     assert after.in_sync_replicas == (2,)
     assert after.eligible_leader_replicas == ()
@@ -127,7 +129,7 @@ def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
 def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
     partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
 
-    after = next_partition(partition, Happening(lost=(1, 2)), facts())
+    after = elect(partition, PartitionEvent(lost=(1, 2)), context())
 
     assert (after.leader, after.in_sync_replicas) == (3, (3,))
     assert after.eligible_leader_replicas == ()
@@ -136,14 +138,14 @@ def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
 def test_of_all_who_are_about_to_stop_the_leader_goes_on() -> None:
     partition = Partition((1, 2), (1, 2), leader=2)
 
-    assert next_partition(partition, NOTHING, facts(stopping=(1, 2), minimum=1)) is partition
+    assert elect(partition, NO_EVENT, context(stopping=(1, 2), minimum=1)) is partition
 
 
 @pytest.mark.invariant("I60")
 def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None:
     partition = Partition((1, 2), (), (), last_known_leader=5)
 
-    after = next_partition(partition, Happening(election=Election.UNCLEAN), facts())
+    after = elect(partition, PartitionEvent(election=Election.UNCLEAN), context())
 
     assert after.leader == 1
 
@@ -151,7 +153,7 @@ def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None
 def test_replicas_that_are_only_being_added_do_not_raise_the_minimum() -> None:
     partition = Partition((1, 2, 3), (1, 2), leader=1, adding_replicas=(2, 3))
 
-    after = next_partition(partition, Happening(in_sync_replicas=(1,)), facts(minimum=2))
+    after = elect(partition, PartitionEvent(in_sync_replicas=(1,)), context(minimum=2))
 
     assert after.eligible_leader_replicas == (), "one of one is enough"
 
@@ -163,20 +165,20 @@ def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
 ) -> None:
     partition = Partition((1, 2, 3), (), (), last_known_leader=2, leader_epoch=4)
 
-    after = next_partition(partition, Happening(election=Election.UNCLEAN), facts(dead=dead))
+    after = elect(partition, PartitionEvent(election=Election.UNCLEAN), context(dead=dead))
 
     assert after.leader == leader
     assert after.data_loss_epoch == (None if leader is None else 5)
 
 
 def test_the_preferred_replica_is_elected_only_when_it_is_in_sync_and_stays() -> None:
-    preferred = Happening(election=Election.PREFERRED)
+    preferred = PartitionEvent(election=Election.PREFERRED)
     partition = Partition((1, 2, 3), (1, 2), leader=2)
     behind = Partition((1, 2, 3), (2, 3), leader=2)
 
-    assert next_partition(partition, preferred, facts()).leader == 1
-    assert next_partition(behind, preferred, facts()).leader == 2
-    assert next_partition(partition, preferred, facts(stopping=(1,))).leader == 2
+    assert elect(partition, preferred, context()).leader == 1
+    assert elect(behind, preferred, context()).leader == 2
+    assert elect(partition, preferred, context(stopping=(1,))).leader == 2
 
 
 @st.composite
@@ -202,15 +204,15 @@ NODES = st.sets(st.integers(1, 5))
 def test_whoever_is_offline_leads_only_after_a_start(
     partition: Partition, dead: set[int], offline: set[int], election: Election
 ) -> None:
-    now = facts(dead=dead)
+    now = context(dead=dead)
 
-    after = next_partition(partition, Happening(offline=offline, election=election), now)
+    after = elect(partition, PartitionEvent(offline=offline, election=election), now)
 
     assert not offline & set(after.in_sync_replicas)
     assert after.leader not in offline
     assert set(after.offline_replicas) == offline & set(after.eligible_leader_replicas)
-    assert next_partition(after, NOTHING, now) is after
-    again = next_partition(after, Happening(started=offline), now)
+    assert elect(after, NO_EVENT, now) is after
+    again = elect(after, PartitionEvent(started=offline), now)
     assert again.offline_replicas == ()
     if after.leader is None and not set(after.eligible_leader_replicas) <= dead:
         assert again.leader in after.eligible_leader_replicas
@@ -225,11 +227,11 @@ def test_once_settled_a_partition_stays_as_it_is(
     election: Election,
     minimum: int,
 ) -> None:
-    now = facts(dead=dead | lost, stopping=stopping, minimum=minimum)
+    now = context(dead=dead | lost, stopping=stopping, minimum=minimum)
 
-    after = next_partition(partition, Happening(lost=lost, election=election), now)
+    after = elect(partition, PartitionEvent(lost=lost, election=election), now)
 
-    assert next_partition(after, Happening(election=election), now) is after
+    assert elect(after, PartitionEvent(election=election), now) is after
     assert not set(after.in_sync_replicas) & (dead | lost)
     assert (after.leader is None) == (not after.in_sync_replicas)
     assert not set(after.in_sync_replicas) & set(after.eligible_leader_replicas)
@@ -237,11 +239,11 @@ def test_once_settled_a_partition_stays_as_it_is(
 
 def test_a_reassignment_is_complete_when_all_who_stay_are_in_sync() -> None:
     assignment = Assignment((4, 2, 3, 1), (4,), (1,))
-    moving = next_partition(HEALTHY, Happening(assignment=assignment), facts())
+    moving = elect(HEALTHY, PartitionEvent(assignment=assignment), context())
     assert moving.replicas == (4, 2, 3, 1)
     assert moving.leader_epoch == 5
 
-    done = next_partition(moving, Happening(in_sync_replicas=(1, 2, 3, 4)), facts())
+    done = elect(moving, PartitionEvent(in_sync_replicas=(1, 2, 3, 4)), context())
 
     assert done.replicas == done.in_sync_replicas == (4, 2, 3)
     assert (done.leader, done.leader_epoch) == (4, 6)

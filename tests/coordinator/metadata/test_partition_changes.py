@@ -4,8 +4,8 @@ from msgspec.structs import replace
 
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.cluster_config import ClusterConfig
-from tidelog.coordinator.metadata.leader_election import Happening
-from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.leader_election import PartitionEvent
+from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import PartitionsChanged
 
 
@@ -13,11 +13,11 @@ def test_a_later_change_goes_on_from_an_earlier_one_and_is_one_record() -> None:
     cluster = Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2, 3], [2, 3, 1])
     topic = cluster.state.catalog.topic("orders")
-    changes = PartitionChanges(cluster.state)
+    changes = PartitionChangeBuilder(cluster.state)
 
-    changes.happen(topic, 0, Happening(in_sync_replicas=(1, 2)))
-    changes.happen(topic, 0, Happening(in_sync_replicas=(1,)))
-    changes.happen(topic, 1, Happening(in_sync_replicas=(2,)))
+    changes.apply_event(topic, 0, PartitionEvent(in_sync_replicas=(1, 2)))
+    changes.apply_event(topic, 0, PartitionEvent(in_sync_replicas=(1,)))
+    changes.apply_event(topic, 1, PartitionEvent(in_sync_replicas=(2,)))
 
     (record,) = changes.records()
     assert isinstance(record, PartitionsChanged)
@@ -34,9 +34,9 @@ def test_a_later_change_goes_on_from_an_earlier_one_and_is_one_record() -> None:
 def test_where_nothing_changes_there_is_no_record() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
-    changes = PartitionChanges(cluster.state)
+    changes = PartitionChangeBuilder(cluster.state)
 
-    changes.happen(cluster.state.catalog.topic("orders"), 0)
+    changes.apply_event(cluster.state.catalog.topic("orders"), 0)
 
     assert changes.records() == []
     assert list(changes.changed()) == []
@@ -47,7 +47,7 @@ def test_a_broker_counts_as_it_is_after_the_command() -> None:
     cluster.create("orders", [1, 2])
     fenced = replace(cluster.broker(1), is_fenced=True)
 
-    after = PartitionChanges(cluster.state, broker=fenced).happen(
+    after = PartitionChangeBuilder(cluster.state, broker=fenced).apply_event(
         cluster.state.catalog.topic("orders"), 0
     )
 
@@ -59,19 +59,19 @@ def test_settings_count_as_they_are_after_the_command() -> None:
     cluster.create("orders", [1, 2, 3])
     topic = cluster.state.catalog.topic("orders")
 
-    changes = PartitionChanges(cluster.state, config=ClusterConfig(min_insync_replicas=3))
+    changes = PartitionChangeBuilder(cluster.state, config=ClusterConfig(min_insync_replicas=3))
 
     assert changes.minimum(topic, 3) == 3
-    assert PartitionChanges(cluster.state).minimum(topic, 3) == 2
+    assert PartitionChangeBuilder(cluster.state).minimum(topic, 3) == 2
 
 
 def test_what_is_foreseen_does_not_happen() -> None:
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2])
-    changes = PartitionChanges(cluster.state)
+    changes = PartitionChangeBuilder(cluster.state)
 
-    (step,) = changes.foresee(
-        cluster.state.catalog.topic("orders"), 0, Happening(in_sync_replicas=(1,))
+    (step,) = changes.preview(
+        cluster.state.catalog.topic("orders"), 0, PartitionEvent(in_sync_replicas=(1,))
     )
 
     assert (step.before.in_sync_replicas, step.after.in_sync_replicas) == ((1, 2), (1,))

@@ -8,13 +8,13 @@ from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.metadata.catalog import AlterTopic
 from tidelog.coordinator.metadata.commands import (
     ElectLeaders,
-    GivenUpReplica,
-    GiveUpReplicas,
+    FailedReplica,
     PartitionAnswer,
     PartitionAnswers,
+    RemoveFromIsr,
 )
 from tidelog.coordinator.metadata.records import Partition
-from tidelog.coordinator.metadata.replica_removal import should_be_given_up
+from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
 from tidelog.wire.errors import StaleBrokerEpochError, UnknownPartitionError, from_wire
 
 
@@ -38,8 +38,8 @@ def give_up(cluster: Cluster, node_id: int, *, number: int = 0, full: bool = Fal
 def answer_to(
     cluster: Cluster, node_id: int, *, number: int = 0, full: bool = False
 ) -> PartitionAnswer:
-    replica = GivenUpReplica(orders(cluster), number, may_lack_records=not full)
-    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    replica = FailedReplica(orders(cluster), number, may_lack_records=not full)
+    command = RemoveFromIsr(node_id, cluster.broker(node_id).broker_epoch, [replica])
     return cluster.answer(PartitionAnswers, command).answers[0]
 
 
@@ -151,8 +151,8 @@ def test_a_replica_that_was_given_up_comes_back_as_its_leader_wishes() -> None:
 
 def test_nobody_gives_up_in_the_name_of_an_earlier_process() -> None:
     cluster = cluster_of(1, 2, 3)
-    replica = GivenUpReplica(orders(cluster), 0, may_lack_records=True)
-    command = GiveUpReplicas(1, cluster.broker(1).broker_epoch, [replica])
+    replica = FailedReplica(orders(cluster), 0, may_lack_records=True)
+    command = RemoveFromIsr(1, cluster.broker(1).broker_epoch, [replica])
     cluster.start(1)
 
     with pytest.raises(StaleBrokerEpochError):
@@ -161,8 +161,8 @@ def test_nobody_gives_up_in_the_name_of_an_earlier_process() -> None:
 
 def test_a_partition_that_is_not_there_harms_no_other_of_the_command() -> None:
     cluster = cluster_of(1, 2, 3)
-    replicas = [GivenUpReplica(orders(cluster), number, may_lack_records=True) for number in (7, 0)]
-    command = GiveUpReplicas(1, cluster.broker(1).broker_epoch, replicas)
+    replicas = [FailedReplica(orders(cluster), number, may_lack_records=True) for number in (7, 0)]
+    command = RemoveFromIsr(1, cluster.broker(1).broker_epoch, replicas)
 
     missing, there = cluster.answer(PartitionAnswers, command).answers
 
@@ -182,18 +182,18 @@ def test_who_has_no_replica_gives_up_nothing() -> None:
 def test_nobody_is_given_up_for_somebody_who_is_about_to_stop() -> None:
     cluster = cluster_of(1, 2)
     partition = Partition((1, 2), (1, 2), leader=1)
-    replica = GivenUpReplica(b"?" * 16, 0, may_lack_records=True)
-    assert should_be_given_up(partition, 1, cluster.state.brokers, replica=replica)
+    replica = FailedReplica(b"?" * 16, 0, may_lack_records=True)
+    assert should_remove_from_isr(partition, 1, cluster.state.brokers, replica=replica)
 
     cluster.shut_down(2)
 
-    assert not should_be_given_up(partition, 1, cluster.state.brokers, replica=replica)
+    assert not should_remove_from_isr(partition, 1, cluster.state.brokers, replica=replica)
 
 
 def offline(cluster: Cluster, node_id: int, *, may_lack_records: bool = False) -> Partition:
     """Let a log go offline; what is durable is in no doubt if it is not said that it is."""
-    replica = GivenUpReplica(orders(cluster), 0, may_lack_records, is_offline=True)
-    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    replica = FailedReplica(orders(cluster), 0, may_lack_records, is_offline=True)
+    command = RemoveFromIsr(node_id, cluster.broker(node_id).broker_epoch, [replica])
     (answer,) = cluster.answer(PartitionAnswers, command).answers
     assert answer.error is None
     return cluster.partition()
@@ -320,8 +320,8 @@ def test_an_offline_log_does_not_lead_either_when_a_loss_is_accepted() -> None:
 
 def lost(cluster: Cluster, node_id: int) -> Partition:
     """Let a broker find that files of its replica are gone."""
-    replica = GivenUpReplica(orders(cluster), 0, may_lack_records=True, is_lost=True)
-    command = GiveUpReplicas(node_id, cluster.broker(node_id).broker_epoch, [replica])
+    replica = FailedReplica(orders(cluster), 0, may_lack_records=True, is_lost=True)
+    command = RemoveFromIsr(node_id, cluster.broker(node_id).broker_epoch, [replica])
     (answer,) = cluster.answer(PartitionAnswers, command).answers
     assert answer.error is None
     return cluster.partition()
@@ -331,12 +331,12 @@ def test_a_replica_that_has_lost_its_files_is_given_up_though_nobody_else_can_le
     cluster = cluster_of(1, 2, 3)
     for node_id in (3, 2, 1):
         cluster.fence(node_id)
-    assert set(cluster.partition().counted_on) == {1, 2}
+    assert set(cluster.partition().in_sync_or_eligible) == {1, 2}
     cluster.start(1)
 
     partition = lost(cluster, 1)
 
-    assert partition.counted_on == (2,)
+    assert partition.in_sync_or_eligible == (2,)
     assert partition.leader is None
     cluster.unfence(1)
     assert cluster.partition().leader is None
@@ -348,13 +348,13 @@ def test_a_replica_that_has_lost_its_files_is_given_up_though_nobody_else_can_le
 def test_the_only_replica_that_has_lost_its_files_leads_when_somebody_accepts_that() -> None:
     cluster = cluster_of(1)
 
-    assert lost(cluster, 1).counted_on == ()
+    assert lost(cluster, 1).in_sync_or_eligible == ()
     assert cluster.partition().leader is None
     assert lost(cluster, 1) is cluster.partition()
     cluster.answer(PartitionAnswers, ElectLeaders([(orders(cluster), 0)], accept_data_loss=True))
 
     assert cluster.partition().leader == 1
-    assert cluster.partition().bereft_replicas == ()
+    assert cluster.partition().wiped_replicas == ()
 
 
 @pytest.mark.parametrize("is_counted_on", [True, False])
@@ -367,13 +367,13 @@ def test_when_a_loss_is_accepted_who_has_lost_its_files_leads_only_if_nobody_els
         cluster.in_sync(1)
     else:
         give_up(cluster, 2)
-    assert cluster.partition().counted_on == (1,)
+    assert cluster.partition().in_sync_or_eligible == (1,)
     partition = lost(cluster, 1)
     assert (partition.leader, partition.last_known_leader) == (None, 1)
-    assert partition.bereft_replicas == (1,)
+    assert partition.wiped_replicas == (1,)
 
     cluster.answer(PartitionAnswers, ElectLeaders([(orders(cluster), 0)], accept_data_loss=True))
 
     assert cluster.partition().leader == 2
-    assert cluster.partition().bereft_replicas == (1,)
-    assert cluster.in_sync(1, 2).bereft_replicas == ()
+    assert cluster.partition().wiped_replicas == (1,)
+    assert cluster.in_sync(1, 2).wiped_replicas == ()

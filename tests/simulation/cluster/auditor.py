@@ -44,7 +44,7 @@ def _difference(reply: MetadataReply, plan: ClusterPlan, state: ClusterState) ->
             ],
         )
         for topic in state.catalog.topics
-        if not topic.is_companion  # Journals and staging logs are nobody's business.
+        if not topic.is_internal  # Journals and staging logs are nobody's business.
     }
     found = {
         topic.name: (

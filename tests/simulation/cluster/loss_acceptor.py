@@ -61,7 +61,7 @@ class LossAcceptor:
         for topic in state.catalog.topics:
             if queue_of_journal(topic.name) or topic_of_staging(topic.name):
                 continue
-            topics = [topic, *state.catalog.companions_of(topic.topic_id)]
+            topics = [topic, *state.catalog.internal_topics_of(topic.topic_id)]
             for number in range(topic.partition_count):
                 partitions = [state.partition(each.topic_id, number) for each in topics]
                 lost = [each for each in partitions if each is not None and _is_lost(each)]
@@ -81,6 +81,6 @@ def _is_lost(partition: Partition) -> bool:
 def _is_best_there(partition: Partition, brokers: Mapping[int, Broker]) -> bool:
     """Return whether who led last is back, and has its files, or else everybody is."""
     last = partition.last_known_leader
-    if last is not None and last not in partition.bereft_replicas:
+    if last is not None and last not in partition.wiped_replicas:
         return not brokers[last].is_fenced
     return not any(brokers[node].is_fenced for node in partition.replicas)

@@ -157,7 +157,7 @@ class Replicas:
         topic = catalog.topic_by_id(replica.key[0])
         if topic is not None and topic.queue is not None:
             return
-        if any(topic_of_staging(each.name) for each in catalog.companions_of(replica.key[0])):
+        if any(topic_of_staging(each.name) for each in catalog.internal_topics_of(replica.key[0])):
             return
         if node_id is not None and leader is not None and acks is Acks.ALL:
             waits = Waits(node_id, replica.key, leader.replicas.has_enough)
@@ -308,7 +308,7 @@ class Replicas:
         """Have somebody look at all for which a node is counted on."""
         for key in self._opened:
             known = self._minutes.image.state.partition(*key)
-            if known is not None and node_id in known.counted_on:
+            if known is not None and node_id in known.in_sync_or_eligible:
                 self._tell_shown(key, known)
 
     def _registered(self, node_id: int, disk_id: str) -> None:
@@ -362,9 +362,11 @@ class Replicas:
 
     def _note_counted_on(self, key: minutes.Partition, known: Partition) -> None:
         brokers = self._minutes.image.state.brokers
-        counted_on = {node_id: brokers[node_id].broker_epoch for node_id in known.counted_on}
-        if counted_on:
-            self._counted_on[key] = counted_on
+        in_sync_or_eligible = {
+            node_id: brokers[node_id].broker_epoch for node_id in known.in_sync_or_eligible
+        }
+        if in_sync_or_eligible:
+            self._counted_on[key] = in_sync_or_eligible
 
     def _changed(self, key: minutes.Partition, known: Partition) -> None:
         opened = self._opened.setdefault(key, {})
@@ -396,7 +398,7 @@ class Replicas:
             key,
             None,
             *committed,
-            tuple(node_id for node_id in known.counted_on if node_id not in self._damaged),
+            tuple(node_id for node_id in known.in_sync_or_eligible if node_id not in self._damaged),
             self._logs(key),
             all(each.durability is Durability.FSYNC for each in self._assigned_of(key).values()),
             known.leader,

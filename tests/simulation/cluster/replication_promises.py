@@ -89,13 +89,13 @@ class LogsMatch(NodeChecker):
 
     def shown(self, shown: Shown) -> None:
         """See `NodeChecker`."""
-        counted_on = {*shown.must_have_all, shown.agreed_leader}
+        in_sync_or_eligible = {*shown.must_have_all, shown.agreed_leader}
         logs = [
             (node, log)
             for node, log in shown.logs.items()
             if not log.is_held
             and not log.is_damaged
-            and (node in counted_on or (shown.partition, node) not in self._gone_back)
+            and (node in in_sync_or_eligible or (shown.partition, node) not in self._gone_back)
         ]
         for node_id, log in logs:
             epochs = [epoch for epoch, _ in log.leader_epochs]

@@ -11,9 +11,9 @@ from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     Command,
     ElectLeaders,
-    GiveUpReplicas,
     ReassignReplicas,
     RegisterBroker,
+    RemoveFromIsr,
 )
 from tidelog.coordinator.metadata.records import Partition
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
@@ -66,10 +66,10 @@ def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> N
     assert partition.offline_replicas == tuple(
         node for node in eligible if node in partition.offline_replicas
     )
-    assert partition.bereft_replicas == tuple(
-        node for node in replicas if node in partition.bereft_replicas
+    assert partition.wiped_replicas == tuple(
+        node for node in replicas if node in partition.wiped_replicas
     )
-    assert not {*in_sync, *eligible}.intersection(partition.bereft_replicas), "it lacks its files"
+    assert not {*in_sync, *eligible}.intersection(partition.wiped_replicas), "it lacks its files"
     assert not eligible or len(in_sync) < minimum, "eligible although enough are in sync"
     assert (partition.leader is None) == (in_sync == ())
     assert partition.leader is None or partition.leader in in_sync
@@ -113,7 +113,7 @@ def _check_staging(state: ClusterState, staging: Topic) -> None:
     """Check that a staging log is where its topic is, and promises as much."""
     source = state.catalog.topic_by_id(staging.source_id)
     assert source is not None, "the topic of a staging log is gone"
-    assert not source.is_companion
+    assert not source.is_internal
     assert state.catalog.staging_of(source.topic_id) is staging
     assert staging.partition_count == source.partition_count
     assert staging.config.durability is source.config.durability
@@ -136,10 +136,10 @@ def _place(partition: Partition) -> tuple[tuple[int, ...], ...]:
 
 
 def _check_reassignments(state: ClusterState, topic: Topic) -> None:
-    """Check that a move goes on as long as the topic or one of its companions is not ready."""
-    if topic.is_companion:
+    """Check that a move goes on as long as the topic or one of its internal topics is not ready."""
+    if topic.is_internal:
         return
-    together = [topic, *state.catalog.companions_of(topic.topic_id)]
+    together = [topic, *state.catalog.internal_topics_of(topic.topic_id)]
     for partitions in zip(*(state.partitions(each.topic_id) for each in together), strict=True):
         replicas = set(partitions[0].replicas)
         adding, removing = set(partitions[0].adding_replicas), set(partitions[0].removing_replicas)
@@ -166,8 +166,8 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
         new = set(now.replicas) - set(() if was is None else was.replicas)
         topic = state.catalog.topic_by_id(key[0])
         assert topic is not None
-        if topic.is_companion and was is None:
-            new.clear()  # A new companion is where its topic is, whatever that means.
+        if topic.is_internal and was is None:
+            new.clear()  # A new internal topic is where its topic is, whatever that means.
         assert not new & set(state.drained_node_ids), "a drained broker was given a replica"
         if was is None:
             continue
@@ -179,7 +179,7 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
             raise AssertionError(f"{reason}: {was} became {now} by {command}")
         if removed and not isinstance(command, ReassignReplicas):
             assert now.replicas == now.in_sync_replicas, "replicas went before others came"
-        if isinstance(command, GiveUpReplicas):
+        if isinstance(command, RemoveFromIsr):
             _check_given_up(state, key, (was, now), command=command)
         elif not isinstance(
             command, RegisterBroker | AlterClusterConfig | AlterTopic | ElectLeaders
@@ -207,7 +207,7 @@ def _check_given_up(
     key: tuple[bytes, int],
     step: tuple[Partition, Partition],
     *,
-    command: GiveUpReplicas,
+    command: RemoveFromIsr,
 ) -> None:
     """Check that a broker gives up its own replicas only, and only when others can lead."""
     was, now = step
@@ -216,23 +216,23 @@ def _check_given_up(
     is_lost = any(replica.is_lost for replica in named)
     may_lack = is_lost or any(replica.may_lack_records for replica in named)
     if was == now:
-        counted_on = {*was.in_sync_replicas}
+        in_sync_or_eligible = {*was.in_sync_replicas}
         if may_lack or any(replica.is_offline for replica in named):
-            counted_on |= {*was.eligible_leader_replicas}
+            in_sync_or_eligible |= {*was.eligible_leader_replicas}
         others = [
             each
-            for each in counted_on - {node, *was.offline_replicas}
+            for each in in_sync_or_eligible - {node, *was.offline_replicas}
             if state.brokers[each].can_lead
         ]
         if node in was.offline_replicas and not may_lack:
-            counted_on.discard(node)
-        assert not (is_lost and node in was.counted_on), "what is lost is counted on"
-        assert not (named and node in counted_on and others), "it is still counted on"
+            in_sync_or_eligible.discard(node)
+        assert not (is_lost and node in was.in_sync_or_eligible), "what is lost is counted on"
+        assert not (named and node in in_sync_or_eligible and others), "it is still counted on"
         return
     assert named, "another replica was given up"
     assert now.leader != node, "the one leads that gave itself up"
     assert now.leader is not None or is_lost, "nobody leads any more"
-    assert not is_lost or node in now.bereft_replicas, "that its files are gone is forgotten"
+    assert not is_lost or node in now.wiped_replicas, "that its files are gone is forgotten"
     assert node not in now.in_sync_replicas, "it was given up, and is in sync"
     topic = state.catalog.topic_by_id(key[0])
     assert topic is not None

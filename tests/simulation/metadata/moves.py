@@ -25,15 +25,15 @@ from tidelog.coordinator.metadata.commands import (
     DeleteQueue,
     DrainBroker,
     ElectLeaders,
+    FailedReplica,
     FenceBroker,
-    GivenUpReplica,
-    GiveUpReplicas,
     InSyncChange,
     InSyncReplica,
     Outcome,
     Reassignment,
     ReassignReplicas,
     RegisterBroker,
+    RemoveFromIsr,
     UnfenceBroker,
     UnregisterBroker,
 )
@@ -119,7 +119,7 @@ class Life:
                 for replica in change.in_sync_replicas:
                     assert brokers[replica.node_id].broker_epoch == replica.broker_epoch
         if isinstance(
-            command, UnfenceBroker | FenceBroker | BeginShutdown | AlterPartitions | GiveUpReplicas
+            command, UnfenceBroker | FenceBroker | BeginShutdown | AlterPartitions | RemoveFromIsr
         ):
             assert brokers[command.node_id].broker_epoch == command.broker_epoch
 
@@ -378,17 +378,17 @@ def _reassign(life: Life, move: Move) -> Command | None:
     return ReassignReplicas([Reassignment(*key, replicas)])
 
 
-def _give_up(life: Life, move: Move) -> Command | None:
+def _remove_from_isr(life: Life, move: Move) -> Command | None:
     key = life.place(move.a)
     if key is None:
         return None
     partition = life.cluster.state.partition(*key)
     assert partition is not None
     node_id = partition.replicas[move.b % len(partition.replicas)]
-    given_up = GivenUpReplica(
+    given_up = FailedReplica(
         *key, move.c % 3 == 1, is_offline=move.c % 3 == 2, is_lost=move.c % 11 == 1
     )
-    return GiveUpReplicas(node_id, life.epoch(node_id, move.c), [given_up])
+    return RemoveFromIsr(node_id, life.epoch(node_id, move.c), [given_up])
 
 
 def _repeat(life: Life, move: Move) -> Command:
@@ -439,7 +439,7 @@ KINDS: dict[str, Callable[[Life, Move], Command | None]] = {
     "copied": _copied,
     "elect": _elect,
     "reassign": _reassign,
-    "give_up": _give_up,
+    "give_up": _remove_from_isr,
     "repeat": _repeat,
     "take_ids": _take_ids,
 }

@@ -22,13 +22,13 @@ from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     ElectLeaders,
-    GivenUpReplica,
-    GiveUpReplicas,
+    FailedReplica,
     InSyncChange,
     InSyncReplica,
     PartitionAnswers,
     Reassignment,
     ReassignReplicas,
+    RemoveFromIsr,
 )
 from tidelog.coordinator.metadata.records import Partition
 from tidelog.wire.errors import BrokerError
@@ -175,8 +175,10 @@ class Replication:
         if partition.leader is None:
             assert not partition.eligible_leader_replicas
         elif self.replicas[partition.leader].damage:
-            counted_on = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
-            assert counted_on == {partition.leader}, "a damaged replica leads, and need not"
+            in_sync_or_eligible = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
+            assert in_sync_or_eligible == {partition.leader}, (
+                "a damaged replica leads, and need not"
+            )
             self.counts["lost to rot"] = 1
         else:
             assert not any(self.replicas[node].damage for node in partition.replicas)
@@ -427,9 +429,14 @@ class Replication:
         """A record on a disk goes bad, of which others that are counted on have copies."""
         replica = self.replicas[node]
         partition = self.cluster.partition()
-        counted_on = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
+        in_sync_or_eligible = {*partition.in_sync_replicas, *partition.eligible_leader_replicas}
         is_first = not any(other.damage for other in self.replicas.values())
-        if is_first and counted_on - {node} and replica.durable_end and random.random() < 0.3:
+        if (
+            is_first
+            and in_sync_or_eligible - {node}
+            and replica.durable_end
+            and random.random() < 0.3
+        ):
             replica.damage = {random.randrange(replica.durable_end)}
             self.counts["rotten"] = self.counts.get("rotten", 0) + 1
 
@@ -439,9 +446,9 @@ class Replication:
         replica = self.replicas[node]
         if not replica.is_running or not replica.damage:
             return
-        given_up = GivenUpReplica(self.topic_id, 0, may_lack_records=True)
+        given_up = FailedReplica(self.topic_id, 0, may_lack_records=True)
         try:
-            self.cluster.do(GiveUpReplicas(node, replica.broker_epoch, [given_up]))
+            self.cluster.do(RemoveFromIsr(node, replica.broker_epoch, [given_up]))
         except BrokerError:
             return
 

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from tests.simulation.isr import replicated_partition
 from tests.simulation.mutations.mutation import Mutation
-from tidelog.coordinator.metadata import leader_election as leader_choice
+from tidelog.coordinator.metadata import leader_election
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.leader_election import Assignment, Facts, Happening
-from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
+from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import Partition
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.durability import Durability
@@ -34,7 +34,7 @@ _next_wish = Followers.next_wish
 _refused = Followers.refused
 _reported = FollowerProgress.reported
 _begin_to_follow = PartitionFollower.__init__
-_eligible = leader_choice._eligible
+_eligible = leader_election._eligible
 
 
 def _truncate_by_high_watermark(
@@ -101,13 +101,13 @@ def _members_as_wished(self: Followers) -> None:
 
 def _whoever_it_is(self: Followers, node_id: int, progress: FollowerProgress) -> bool:
     del progress
-    facts = self._view.facts_of(node_id)
-    return facts is not None and facts.may_join
+    context = self._view.facts_of(node_id)
+    return context is not None and context.may_join
 
 
 def _epoch_of_the_metadata(self: Followers, node_id: int) -> int | None:
-    facts = self._view.facts_of(node_id)
-    return None if facts is None else facts.broker_epoch
+    context = self._view.facts_of(node_id)
+    return None if context is None else context.broker_epoch
 
 
 def _wanted_below_the_epoch(self: Followers, ends: LeaderEnds, *, now_ms: int) -> list[int]:
@@ -143,7 +143,7 @@ def _no_answer_is_a_refusal(
     _refused(self, wish, is_certain=True, now_ms=now_ms)
 
 
-def _same_epoch(self: PartitionChanges, topic: Topic, number: int) -> Partition:
+def _same_epoch(self: PartitionChangeBuilder, topic: Topic, number: int) -> Partition:
     partition = self.partition(topic.topic_id, number)
     assert partition is not None
     return partition
@@ -183,14 +183,14 @@ def _refill_without_comparing(
 
 def _eligible_though_lost(
     partition: Partition,
-    happening: Happening,
+    event: PartitionEvent,
     assignment: Assignment,
     *,
     in_sync: tuple[int, ...],
-    facts: Facts,
+    context: ElectionContext,
 ) -> tuple[int, ...]:
-    del happening
-    return _eligible(partition, Happening(), assignment, in_sync=in_sync, facts=facts)
+    del event
+    return _eligible(partition, PartitionEvent(), assignment, in_sync=in_sync, context=context)
 
 
 def _in_memory_of_the_leader(self: PartitionLeader) -> int:
@@ -260,7 +260,7 @@ MUTATIONS: Final = (
     Mutation(
         "settled-without-another-partition-epoch",
         "a leader that asks for what is so is told that it is, and an old request still arrives",
-        (PartitionChanges, "raise_epoch", _same_epoch),
+        (PartitionChangeBuilder, "bump_partition_epoch", _same_epoch),
     ),
     Mutation(
         "join-with-a-stale-broker-epoch",
@@ -305,7 +305,7 @@ MUTATIONS: Final = (
     Mutation(
         "a-damaged-replica-stays-eligible",
         "who may lack committed records becomes eligible like everybody who leaves",
-        (leader_choice, "_eligible", _eligible_though_lost),
+        (leader_election, "_eligible", _eligible_though_lost),
     ),
     Mutation(
         "refill-without-comparing",

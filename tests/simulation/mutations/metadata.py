@@ -16,47 +16,51 @@ from tests.simulation.mutations.mutation import Mutation
 from tidelog.coordinator.metadata import (
     broker_commands,
     catalog,
+    leader_election,
     partition_commands,
     queue_commands,
     topic_commands,
 )
-from tidelog.coordinator.metadata import leader_election as leader_choice
 from tidelog.coordinator.metadata import partition_changes as changes
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
 from tidelog.coordinator.metadata.commands import (
+    FailedReplica,
     FenceBroker,
-    GivenUpReplica,
-    GiveUpReplicas,
     InSyncReplica,
     Outcome,
     RegisterBroker,
+    RemoveFromIsr,
 )
-from tidelog.coordinator.metadata.leader_election import Assignment, Facts, Happening
-from tidelog.coordinator.metadata.partition_changes import PartitionChanges
+from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
+from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import Broker, Partition, Record, Snapshot
 from tidelog.coordinator.metadata.state import ClusterState
 
-_in_sync = leader_choice._in_sync
-_next_partition = leader_choice.next_partition
+_in_sync = leader_election._in_sync
+_elect = leader_election.elect
 _snapshot = ClusterState.snapshot
 _catalog_snapshot = Catalog.snapshot
 _register = broker_commands._register
 _current_broker = broker_commands.current_broker
 _check_in_sync = partition_commands._check_in_sync
-_eligible = leader_choice._eligible
+_eligible = leader_election._eligible
 _fence = broker_commands._fence
 _after_restart = broker_commands._after_restart
-_give_up = partition_commands._give_up
-_clean_leader = leader_choice._clean_leader
-_happen = PartitionChanges.happen
+_remove_from_isr = partition_commands._remove_from_isr
+_elect_clean = leader_election._elect_clean
+_apply_event = PartitionChangeBuilder.apply_event
 
 
 def _in_sync_though_fenced(
-    partition: Partition, happening: Happening, replicas: tuple[int, ...], *, facts: Facts
+    partition: Partition,
+    event: PartitionEvent,
+    replicas: tuple[int, ...],
+    *,
+    context: ElectionContext,
 ) -> tuple[int, ...]:
-    if happening.in_sync_replicas is None:
-        return _in_sync(partition, happening, replicas, facts=facts)
-    return tuple(node for node in replicas if node in happening.in_sync_replicas)
+    if event.in_sync_replicas is None:
+        return _in_sync(partition, event, replicas, context=context)
+    return tuple(node for node in replicas if node in event.in_sync_replicas)
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -87,36 +91,40 @@ def _never(*_: object) -> bool:
 
 def _all_that_are_not_in_sync(
     partition: Partition,
-    happening: Happening,
+    event: PartitionEvent,
     assignment: Assignment,
     *,
     in_sync: tuple[int, ...],
-    facts: Facts,
+    context: ElectionContext,
 ) -> tuple[int, ...]:
-    minimum = facts.min_insync_replicas(len(assignment.replicas) - len(assignment.adding_replicas))
+    minimum = context.min_insync_replicas(
+        len(assignment.replicas) - len(assignment.adding_replicas)
+    )
     if len(in_sync) >= minimum:
         return ()
     return tuple(
         node
         for node in assignment.replicas
-        if node not in in_sync and node not in happening.lost and partition.replicas
+        if node not in in_sync and node not in event.lost and partition.replicas
     )
 
 
 def _only_those_who_leave_now(
     partition: Partition,
-    happening: Happening,
+    event: PartitionEvent,
     assignment: Assignment,
     *,
     in_sync: tuple[int, ...],
-    facts: Facts,
+    context: ElectionContext,
 ) -> tuple[int, ...]:
     forgetful = replace(partition, eligible_leader_replicas=())
-    return _eligible(forgetful, happening, assignment, in_sync=in_sync, facts=facts)
+    return _eligible(forgetful, event, assignment, in_sync=in_sync, context=context)
 
 
-def _epoch_of_leaders_only(partition: Partition, happening: Happening, facts: Facts) -> Partition:
-    after = _next_partition(partition, happening, facts)
+def _epoch_of_leaders_only(
+    partition: Partition, event: PartitionEvent, context: ElectionContext
+) -> Partition:
+    after = _elect(partition, event, context)
     if after.leader is None and partition.leader is not None:
         return replace(after, leader_epoch=partition.leader_epoch)
     return after
@@ -172,46 +180,52 @@ def _snapshot_without_durability(self: ClusterState) -> Snapshot:
 
 
 def _give_up_in_any_case(
-    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, replica: GivenUpReplica
+    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, replica: FailedReplica
 ) -> bool:
     del brokers, replica
     return node_id in (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
 
 
-def _give_up_as_if_it_were_only_full(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+def _give_up_as_if_it_were_only_full(state: ClusterState, command: RemoveFromIsr) -> Outcome:
     replicas = [replace(replica, may_lack_records=False) for replica in command.replicas]
-    return _give_up(state, replace(command, replicas=replicas))
+    return _remove_from_isr(state, replace(command, replicas=replicas))
 
 
-def _give_up_for_good_when_offline(state: ClusterState, command: GiveUpReplicas) -> Outcome:
+def _give_up_for_good_when_offline(state: ClusterState, command: RemoveFromIsr) -> Outcome:
     replicas = [
         replace(replica, may_lack_records=replica.may_lack_records or replica.is_offline)
         for replica in command.replicas
     ]
-    return _give_up(state, replace(command, replicas=replicas))
+    return _remove_from_isr(state, replace(command, replicas=replicas))
 
 
 def _lead_though_offline(
-    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], *, facts: Facts
+    partition: Partition,
+    in_sync: tuple[int, ...],
+    eligible: tuple[int, ...],
+    *,
+    context: ElectionContext,
 ) -> int | None:
-    return _clean_leader(partition, in_sync, (*eligible, *partition.offline_replicas), facts=facts)
+    return _elect_clean(
+        partition, in_sync, (*eligible, *partition.offline_replicas), context=context
+    )
 
 
-def _happening_without_starts(**what: Collection[int]) -> Happening:
-    return Happening(lost=what["lost"])
+def _event_without_starts(**what: Collection[int]) -> PartitionEvent:
+    return PartitionEvent(lost=what["lost"])
 
 
-def _alone(self: PartitionChanges, topic: Topic) -> list[Topic]:
+def _alone(self: PartitionChangeBuilder, topic: Topic) -> list[Topic]:
     del self, topic
     return []
 
 
 def _complete_when_it_is_ready_itself(
-    self: PartitionChanges, topic: Topic, number: int, happening: Happening
-) -> list[changes.Step]:
-    wanted = [(topic, happening)]
-    if happening.assignment is not None:
-        wanted += [(other, happening) for other in self._in_the_same_places(topic)]
+    self: PartitionChangeBuilder, topic: Topic, number: int, event: PartitionEvent
+) -> list[changes.PartitionTransition]:
+    wanted = [(topic, event)]
+    if event.assignment is not None:
+        wanted += [(other, event) for other in self._colocated_topics(topic)]
     return self._next(wanted, number, may_complete=True)
 
 
@@ -229,12 +243,12 @@ def _catalog_snapshot_without_settings_of_queues(self: Catalog) -> catalog.Snaps
 
 
 def _happen_here_and_now(
-    self: PartitionChanges,
+    self: PartitionChangeBuilder,
     topic: Topic,
     number: int,
-    happening: Happening = leader_choice.NOTHING,
+    event: PartitionEvent = leader_election.NO_EVENT,
 ) -> Partition:
-    after = _happen(self, topic, number, happening)
+    after = _apply_event(self, topic, number, event)
     partitions = self._state._partitions[topic.topic_id]
     partitions[number] = after
     return after
@@ -245,7 +259,7 @@ MUTATIONS: Final = (
         "fenced-in-sync",
         "a late change of in-sync replicas brings a fenced broker back (KIP-841)",
         (partition_commands, "_check_in_sync", _nothing),
-        (leader_choice, "_in_sync", _in_sync_though_fenced),
+        (leader_election, "_in_sync", _in_sync_though_fenced),
     ),
     Mutation(
         "another-life-in-sync",
@@ -275,12 +289,12 @@ MUTATIONS: Final = (
     Mutation(
         "everybody-eligible",
         "whoever is not in sync is eligible while too few are",
-        (leader_choice, "_eligible", _all_that_are_not_in_sync),
+        (leader_election, "_eligible", _all_that_are_not_in_sync),
     ),
     Mutation(
         "eligible-forgotten",
         "who became eligible is forgotten at the next change",
-        (leader_choice, "_eligible", _only_those_who_leave_now),
+        (leader_election, "_eligible", _only_those_who_leave_now),
     ),
     Mutation(
         "eligible-under-a-lower-minimum",
@@ -290,17 +304,17 @@ MUTATIONS: Final = (
     Mutation(
         "epoch-of-nobody",
         "the leader epoch does not rise when the leader goes and nobody follows",
-        (changes, "next_partition", _epoch_of_leaders_only),
+        (changes, "elect", _epoch_of_leaders_only),
     ),
     Mutation(
         "complete-at-once",
         "a reassignment is complete before the new replicas are in sync",
-        (leader_choice, "_completed", _complete_at_once),
+        (leader_election, "_completed", _complete_at_once),
     ),
     Mutation(
         "copies-given-up",
         "a cancelled reassignment drops replicas that have the only copies",
-        (partition_commands, "_check_no_copy_is_given_up", _nothing),
+        (partition_commands, "_check_enough_copies_stay", _nothing),
     ),
     Mutation(
         "words-of-an-earlier-process",
@@ -331,37 +345,37 @@ MUTATIONS: Final = (
     Mutation(
         "given-up-without-need",
         "a damaged replica is given up though nobody else can lead",
-        (partition_commands, "should_be_given_up", _give_up_in_any_case),
+        (partition_commands, "should_remove_from_isr", _give_up_in_any_case),
     ),
     Mutation(
         "given-up-stays-eligible",
         "a replica that may lack records leaves those in sync, and stays eligible",
-        (partition_commands, "_give_up", _give_up_as_if_it_were_only_full),
+        (partition_commands, "_remove_from_isr", _give_up_as_if_it_were_only_full),
     ),
     Mutation(
         "offline-forgotten",
         "a replica whose log is offline is not eligible though all that is durable is there",
-        (partition_commands, "_give_up", _give_up_for_good_when_offline),
+        (partition_commands, "_remove_from_isr", _give_up_for_good_when_offline),
     ),
     Mutation(
         "offline-leads",
         "a replica whose log is offline leads before its broker is started anew",
-        (leader_choice, "_clean_leader", _lead_though_offline),
+        (leader_election, "_elect_clean", _lead_though_offline),
     ),
     Mutation(
         "offline-for-ever",
         "a replica whose log was offline cannot lead after a start of its broker either",
-        (broker_commands, "Happening", _happening_without_starts),
+        (broker_commands, "PartitionEvent", _event_without_starts),
     ),
     Mutation(
         "journal-left-behind",
         "a topic is moved without the journals of its queues",
-        (PartitionChanges, "_in_the_same_places", _alone),
+        (PartitionChangeBuilder, "_colocated_topics", _alone),
     ),
     Mutation(
         "journal-goes-ahead",
         "a journal has left for other brokers before the messages are there",
-        (PartitionChanges, "foresee", _complete_when_it_is_ready_itself),
+        (PartitionChangeBuilder, "preview", _complete_when_it_is_ready_itself),
     ),
     Mutation(
         "journal-holds-up",
@@ -386,6 +400,6 @@ MUTATIONS: Final = (
     Mutation(
         "changed-while-deciding",
         "a command changes the state before its records are agreed on",
-        (PartitionChanges, "happen", _happen_here_and_now),
+        (PartitionChangeBuilder, "apply_event", _happen_here_and_now),
     ),
 )

@@ -9,9 +9,8 @@ from typing import Final
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions import replica_manager as partitions
 from tidelog.broker.replication.fetcher import Fetcher
-from tidelog.coordinator.metadata import broker_commands, partition_commands
-from tidelog.coordinator.metadata import leader_election as leader_choice
-from tidelog.coordinator.metadata.leader_election import Assignment, Facts, Happening
+from tidelog.coordinator.metadata import broker_commands, leader_election, partition_commands
+from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
 from tidelog.coordinator.metadata.records import Partition
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.isr.fetch_session import Key, Place
@@ -61,40 +60,46 @@ def _append_without_producers(
         self.producers = producers
 
 
-_happening = Happening
+_happening = PartitionEvent
 
 
-def _nothing_lost(**what: object) -> Happening:
+def _nothing_lost(**what: object) -> PartitionEvent:
     what.pop("lost", None)
     return _happening(**what)  # type: ignore[arg-type]  # passed on
 
 
-_clean_leader = leader_choice._clean_leader
+_elect_clean = leader_election._elect_clean
 
 
 def _any_live_leader(
-    partition: Partition, in_sync: tuple[int, ...], eligible: tuple[int, ...], *, facts: Facts
+    partition: Partition,
+    in_sync: tuple[int, ...],
+    eligible: tuple[int, ...],
+    *,
+    context: ElectionContext,
 ) -> int | None:
-    leader = _clean_leader(partition, in_sync, eligible, facts=facts)
+    leader = _elect_clean(partition, in_sync, eligible, context=context)
     if leader is not None:
         return leader
-    return next((node for node in partition.replicas if leader_choice._can_lead(node, facts)), None)
+    return next(
+        (node for node in partition.replicas if leader_election._can_lead(node, context)), None
+    )
 
 
 def _eligible_for_ever(
     partition: Partition,
-    happening: Happening,
+    event: PartitionEvent,
     assignment: Assignment,
     *,
     in_sync: tuple[int, ...],
-    facts: Facts,
+    context: ElectionContext,
 ) -> tuple[int, ...]:
-    del facts
+    del context
     before = (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
     return tuple(
         node
         for node in assignment.replicas
-        if node in before and node not in in_sync and node not in happening.lost
+        if node in before and node not in in_sync and node not in event.lost
     )
 
 
@@ -127,7 +132,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "lost-disk-forgiven",
         "a replica on a new disk stays in sync and eligible",
-        (broker_commands, "Happening", _nothing_lost),
+        (broker_commands, "PartitionEvent", _nothing_lost),
     ),
     Mutation(
         "lost-files-forgiven",
@@ -137,12 +142,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "anybody-leads",
         "if nobody in sync or eligible is alive, any live replica leads",
-        (leader_choice, "_clean_leader", _any_live_leader),
+        (leader_election, "_elect_clean", _any_live_leader),
     ),
     Mutation(
         "eligible-for-ever",
         "who was eligible stays so when others commit without it",
-        (leader_choice, "_eligible", _eligible_for_ever),
+        (leader_election, "_eligible", _eligible_for_ever),
     ),
     Mutation(
         "join-unchecked",

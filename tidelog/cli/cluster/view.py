@@ -139,7 +139,7 @@ def _print_partitions(partitions: Sequence[PartitionState]) -> None:
             _nodes(each.adding_replicas) or None,
             _nodes(each.removing_replicas) or None,
             _nodes(each.offline_replicas) or None,
-            _nodes(each.bereft_replicas) or None,
+            _nodes(each.wiped_replicas) or None,
         )
         for each in partitions
     ]

@@ -92,7 +92,7 @@ def test_columns_in_which_nothing_is_are_left_out(capsys: Printed) -> None:
         adding_replicas=[],
         removing_replicas=[],
         offline_replicas=[],
-        bereft_replicas=[],
+        wiped_replicas=[],
     )
 
     print_cluster(msgspec.structs.replace(HEALTHY, partitions=[plain]), with_partitions=True)
