@@ -21,8 +21,8 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.dead_letter_record import Record
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.partition.journal import Journal
-from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.messages.queue_journal import Frame
 
 
@@ -42,8 +42,9 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         self: Journal, reader: SliceReader, apply: Callable[[Frame], None]
     ) -> bool:
         found = await load(self, reader, apply)
-        core = cast("QueuePartition", cast("Any", apply).__self__)
-        book.journal_loaded(_loaded(self, core))
+        state = cast("Any", apply).__self__
+        assert isinstance(state, QueueState), "a journal is applied to the state of its queue"
+        book.journal_loaded(_loaded(self, state))
         return found
 
     async def produce_watched(
@@ -71,8 +72,8 @@ def _moving(journal: Partition, batch: MoveBatch, records: Sequence[Record]) -> 
     )
 
 
-def _loaded(journal: Journal, core: QueuePartition) -> JournalLoaded:
-    state, partition = core.state, journal.partition
+def _loaded(journal: Journal, state: QueueState) -> JournalLoaded:
+    partition = journal.partition
     return JournalLoaded(
         partition.key,
         partition.log.log_end_offset,
