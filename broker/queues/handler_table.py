@@ -10,9 +10,9 @@ from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.queues.handlers.admin import QueueAdministration
+from tidelog.broker.queues.handlers.admin import QueueAdminHandler
 from tidelog.broker.queues.handlers.browse import LookHandler
-from tidelog.broker.queues.handlers.deduplication_windows import SentWindows
+from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
 from tidelog.broker.queues.handlers.receive import ReceiveHandler
 from tidelog.broker.queues.handlers.send import SendHandler
 from tidelog.broker.queues.handlers.settle import SettleHandler
@@ -74,8 +74,8 @@ def queue_handlers(surroundings: QueueContext) -> QueueHandlers:
         flusher=surroundings.flusher,
         offsets=surroundings.offsets,
     )
-    windows = SentWindows(server)
-    administration = QueueAdministration(server, windows)
+    windows = DeduplicationWindows(server)
+    administration = QueueAdminHandler(server, windows)
     env, journals = surroundings.env, Journals(surroundings.partitions)
     history = FetchHandler(env, journals, waiting, nursery=nursery, fetch_max_bytes=bytes_max)
     return QueueHandlers(

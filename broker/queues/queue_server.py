@@ -72,7 +72,7 @@ class QueueServer:
         self._hosted: dict[Key, HostedPartition] = {}
         self._movers: dict[HostedPartition, DeadLetterMover] = {}
         """Of the partitions in `_hosted`."""
-        self._came: list[MessageWaiter] = []
+        self._new_waiters: list[MessageWaiter] = []
         self._touched: dict[HostedPartition, None] = {}
         self._to_plan: dict[HostedPartition, None] = {}
         self._deadlines: Deadlines[HostedPartition] = Deadlines()
@@ -83,9 +83,9 @@ class QueueServer:
         """Of the task that waits for the first of the deadlines, which may come to be earlier."""
         self.resumer = Resumer(self)
         for partition in partitions.all():
-            self.resumer.look_at(partition)
-        partitions.listeners.append(self.resumer.look_at)
-        cluster.metadata.subscribe(self._heard)
+            self.resumer.check_soon(partition)
+        partitions.listeners.append(self.resumer.check_soon)
+        cluster.metadata.subscribe(self._on_metadata)
 
     def __len__(self) -> int:
         """Return how many partitions are loaded, or being loaded."""
@@ -119,7 +119,7 @@ class QueueServer:
         journal = self.partitions.led(queue_id, number)
         if hosted is None or hosted.journal.partition is not journal or not hosted.journal.is_led:
             if hosted is not None:
-                hosted.drop(self.why_not_led(hosted))
+                hosted.drop(self.not_led_error(hosted))
             hosted = HostedPartition(self, view, journal)
             self._hosted[hosted.key] = hosted
             self._movers[hosted] = DeadLetterMover(self.nursery, self._producer, hosted)
@@ -155,7 +155,7 @@ class QueueServer:
             hosted = self.find(queue_id, number)
             await hosted.wait_loaded()
             below = hosted.core.state.purged_below
-            await hosted.committed()
+            await hosted.wait_committed()
             return below, hosted.journal.epoch
         known = self._cluster.metadata.state.partition(queue_id, number)
         if known is None or known.leader is None:
@@ -177,17 +177,17 @@ class QueueServer:
         hosted = self._hosted.get((queue_id, number))
         return hosted if hosted is not None and hosted.journal.is_led else None
 
-    def keep_briefly(self, hosted: HostedPartition) -> None:
+    def unload_soon(self, hosted: HostedPartition) -> None:
         """Have it forgotten soon unless somebody uses it: who counts all queues uses none."""
         self._used_at[hosted] = trio.current_time() - _IDLE_S + _GLANCE_S
-        self.plan(hosted)
+        self.schedule_deadline(hosted)
 
     def receive(self, waiter: MessageWaiter) -> None:
         """Have a receive look for messages, together with all others that came."""
-        self._came.append(waiter)
+        self._new_waiters.append(waiter)
         self._has_work.set()
 
-    def why_not_led(self, hosted: HostedPartition) -> BrokerError:
+    def not_led_error(self, hosted: HostedPartition) -> BrokerError:
         """Return why a partition is not served here any more."""
         try:
             self.view(hosted.view.queue_id)
@@ -199,21 +199,21 @@ class QueueServer:
             f"another broker serves partition {hosted.number} of queue {hosted.name!r} now"
         )
 
-    def touch(self, hosted: HostedPartition) -> None:
+    def schedule(self, hosted: HostedPartition) -> None:
         """Attend to a partition soon."""
         self._touched[hosted] = None
         self._has_work.set()
 
-    def plan(self, hosted: HostedPartition) -> None:
+    def schedule_deadline(self, hosted: HostedPartition) -> None:
         """Attend to a partition when something happens by itself."""
         self._to_plan[hosted] = None
         self._has_work.set()
 
-    def forget(self, hosted: HostedPartition) -> None:
+    def remove(self, hosted: HostedPartition) -> None:
         """Have it no more."""
         if self._remove(hosted) and hosted.journal.is_led:
             # Something has failed: what it had to do goes on when it is loaded again.
-            self.resumer.look_later(hosted.journal.partition)
+            self.resumer.retry_later(hosted.journal.partition)
 
     def _remove(self, hosted: HostedPartition) -> bool:
         """Return whether it was there."""
@@ -224,23 +224,23 @@ class QueueServer:
         del self._hosted[hosted.key], self._movers[hosted]
         return True
 
-    def _heard(self, delta: BrokerDelta) -> None:
+    def _on_metadata(self, delta: BrokerDelta) -> None:
         for topic_id in delta.altered_topics:
             topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
             count = 0 if topic is None or topic.queue is None else topic.partition_count
             for number in range(count):
                 partition = self.partitions.replica(topic_id, number)
                 if partition is not None:
-                    self.resumer.look_at(partition)
+                    self.resumer.check_soon(partition)
 
     async def run(self) -> None:
         """Attend to what happens, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.resumer.run)
-            nursery.start_soon(self._mind_deadlines)
-            await self._attend_to_all()
+            nursery.start_soon(self._run_deadlines)
+            await self._run_ticks()
 
-    async def _mind_deadlines(self) -> None:
+    async def _run_deadlines(self) -> None:
         while True:
             deadline = self._deadlines.next_deadline
             with trio.CancelScope(deadline=math.inf if deadline is None else deadline) as scope:
@@ -248,22 +248,22 @@ class QueueServer:
                 await trio.sleep_forever()
             for hosted in self._deadlines.take_expired(trio.current_time()):
                 self._touched[hosted] = None
-            self._attend()
+            self._tick()
 
-    async def _attend_to_all(self) -> None:
+    async def _run_ticks(self) -> None:
         while True:
             await self._has_work.wait()
             self._has_work = trio.Event()
-            self._attend()
+            self._tick()
 
-    def _attend(self) -> None:
-        came, self._came = self._came, []
+    def _tick(self) -> None:
+        came, self._new_waiters = self._new_waiters, []
         for waiter in came:
             waiter.attempt()
         touched, self._touched = self._touched, {}
         for hosted in touched:
             with supervising(hosted):
-                hosted.attend()
+                hosted.serve_waiters()
         # Attending to one may have decided something at another.
         touched |= self._touched
         self._touched = {}
@@ -271,13 +271,13 @@ class QueueServer:
             with supervising(hosted):
                 hosted.flush()
                 if hosted.is_loaded and hosted.error is None:
-                    self._movers[hosted].look()
+                    self._movers[hosted].start_due()
         touched |= self._to_plan
         self._to_plan = {}
         for hosted in touched:
-            self._plan(hosted)
+            self._set_deadline(hosted)
 
-    def _plan(self, hosted: HostedPartition) -> None:
+    def _set_deadline(self, hosted: HostedPartition) -> None:
         """Note when a partition is to be attended to though nothing happens."""
         self._deadlines.discard(hosted)
         if hosted.error is not None:

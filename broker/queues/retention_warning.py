@@ -124,7 +124,7 @@ class RetentionWarning:
         await hosted.wait_loaded()
         await hosted.trim_all()
         if not was_here:
-            server.keep_briefly(hosted)
+            server.unload_soon(hosted)
         return hosted.core.state.low_water_mark
 
     def _is_near(self, oldest: _Oldest, retention_ms: int) -> bool:

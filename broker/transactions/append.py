@@ -30,7 +30,7 @@ from tidelog.wire.messages.transactions import StagedPiece
 
 
 @final
-class Appending:
+class CommitAppender:
     """A partition in one leader epoch."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Appending:
         self._ends.clear()
         await self._wait_below(self.partition.log.log_end_offset)
 
-    async def carry_out(
+    async def append_commit(
         self, commit_number: int, pieces: Sequence[StagedPiece], staging: Partition
     ) -> bool:
         """Append what a commit has for the partition; return whether it was all there.
@@ -78,7 +78,7 @@ class Appending:
         if done < total:
             reader = PieceReader(SliceReader(self._env), staging)
             try:
-                await reader.wait_there(pieces)
+                await reader.wait_readable(pieces)
                 await reader.check(pieces)
                 await self._append(commit_number, pieces, reader, done=done)
             except PiecesLostError as error:

@@ -96,9 +96,9 @@ class TransactionHandler:
         self._cluster = cluster
         self._keeper = keeper
         self._has_changed = trio.Event()
-        cluster.metadata.subscribe(self._heard)
+        cluster.metadata.subscribe(self._on_metadata)
 
-    def _heard(self, delta: BrokerDelta) -> None:
+    def _on_metadata(self, delta: BrokerDelta) -> None:
         if delta.has_transactions or delta.reshaped_topics:
             self._has_changed.set()
             self._has_changed = trio.Event()

@@ -26,11 +26,13 @@ class StagingLowWatermark:
         self._inherited_below = inherited_below
         self._first_offsets: dict[int, int] = {}
 
-    def staged(self, number: int, log_end_offset: int) -> None:
+    def on_append(self, number: int, log_end_offset: int) -> None:
         """Take note that something is about to be appended for a transaction."""
         self._first_offsets.setdefault(number, log_end_offset)
 
-    def floor(self, needed: Collection[int], *, log_start_offset: int, log_end_offset: int) -> int:
+    def low_watermark(
+        self, needed: Collection[int], *, log_start_offset: int, log_end_offset: int
+    ) -> int:
         """Return where the log may begin, if these transactions are needed and no others.
 
         Args:

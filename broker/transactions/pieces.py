@@ -33,7 +33,7 @@ class PieceReader:
         self._reader = reader
         self._staging = staging
 
-    async def wait_there(self, pieces: Sequence[StagedPiece]) -> None:
+    async def wait_readable(self, pieces: Sequence[StagedPiece]) -> None:
         """Wait until all of some pieces is committed as far as this broker knows.
 
         Raises:

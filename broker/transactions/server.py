@@ -13,7 +13,7 @@ from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.queues.supervision import start_supervised
-from tidelog.broker.transactions.append import Appending
+from tidelog.broker.transactions.append import CommitAppender
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.commands import FinishedPart, FinishParts
@@ -71,19 +71,19 @@ class TransactionServer:
         self._partitions = partitions
         self._flusher = flusher
         self._max_transaction_bytes = max_transaction_bytes_per_partition
-        self._floors: dict[Key, StagingLowWatermark] = {}
+        self._low_watermarks: dict[Key, StagingLowWatermark] = {}
         self._running: dict[Key, None] = {}
         self._finished: dict[tuple[int, Key], FinishedPart] = {}
         """Parts that are done, until the cluster knows it."""
         self._has_finished = trio.Event()
-        partitions.listeners.append(self._led)
-        cluster.metadata.subscribe(self._heard)
+        partitions.listeners.append(self._on_leader)
+        cluster.metadata.subscribe(self._on_metadata)
         for partition in partitions.all():
-            self._led(partition)
+            self._on_leader(partition)
 
     async def run(self) -> None:
         """Tell the cluster what is done, until cancelled."""
-        self.look()
+        self.start_appends()
         delay_s = _RETRY_MIN_S
         while True:
             await self._has_finished.wait()
@@ -100,7 +100,7 @@ class TransactionServer:
                 delay_s = _RETRY_MIN_S
                 for finished in command.parts:
                     self._finished.pop(_place_of(finished), None)
-                self.look()
+                self.start_appends()
 
     @property
     def _transactions(self) -> Transactions:
@@ -134,61 +134,62 @@ class TransactionServer:
                 f" the limit is {self._max_transaction_bytes} "
                 " (max_transaction_bytes_per_partition); commit or abort some"
             )
-        self._floors_of(partition).staged(number, partition.log.log_end_offset)
+        self._low_watermark_of(partition).on_append(number, partition.log.log_end_offset)
         return partition
 
     # -- dropping -------------------------------------------------------------------------------
 
-    def _floors_of(self, partition: Partition) -> StagingLowWatermark:
+    def _low_watermark_of(self, partition: Partition) -> StagingLowWatermark:
         leader = partition.leader
         assert leader is not None, "it is led here"
-        floors, log = self._floors.get(partition.key), partition.log
+        watermark, log = self._low_watermarks.get(partition.key), partition.log
         has_inherited = log.log_start_offset < log.log_end_offset
-        if floors is None or floors.leader_epoch != leader.leader_epoch:
-            floors = self._floors[partition.key] = StagingLowWatermark(
+        if watermark is None or watermark.leader_epoch != leader.leader_epoch:
+            watermark = self._low_watermarks[partition.key] = StagingLowWatermark(
                 leader_epoch=leader.leader_epoch,
                 inherited_below=self._transactions.next_number if has_inherited else 0,
             )
-        return floors
+        return watermark
 
-    def _drop_what_is_over(self) -> None:
+    def _delete_finished(self) -> None:
         needed = self._transactions.needed_numbers()
-        for key in list(self._floors):
+        for key in list(self._low_watermarks):
             partition = self._partitions.replica(*key)
             if partition is None or partition.leader is None:
-                del self._floors[key]
+                del self._low_watermarks[key]
                 continue
             log = partition.log
-            floor = self._floors_of(partition).floor(
+            start = self._low_watermark_of(partition).low_watermark(
                 needed, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
             )
             high_watermark = partition.high_watermark
-            if log.log_start_offset < min(floor, high_watermark):
+            start = min(start, high_watermark)
+            if log.log_start_offset < start:
                 with suppress(BrokerError):  # A log that is offline is read by nobody.
-                    log.delete_records(min(floor, high_watermark), high_watermark=high_watermark)
+                    log.delete_records(start, high_watermark=high_watermark)
                     self._flusher.request(partition)
 
     # -- appending ------------------------------------------------------------------------------
 
-    def _led(self, partition: Partition) -> None:
+    def _on_leader(self, partition: Partition) -> None:
         if partition.leader is None:
             return
         if partition.is_staging:
-            self._floors_of(partition)
+            self._low_watermark_of(partition)
         else:
-            self._look_at(partition.key)
+            self._start_append(partition.key)
 
-    def _heard(self, delta: BrokerDelta) -> None:
+    def _on_metadata(self, delta: BrokerDelta) -> None:
         if delta.has_transactions:
-            self.look()
-            self._drop_what_is_over()
+            self.start_appends()
+            self._delete_finished()
 
-    def look(self) -> None:
+    def start_appends(self) -> None:
         """Begin to append what is to be appended here."""
         for key in self._transactions.keys_with_parts():
-            self._look_at(key)
+            self._start_append(key)
 
-    def _look_at(self, key: Key) -> None:
+    def _start_append(self, key: Key) -> None:
         partition = self._partitions.replica(*key)
         if partition is None or partition.leader is None or key in self._running:
             return
@@ -215,7 +216,7 @@ class TransactionServer:
                 return
             try:
                 await self._append_all(
-                    Appending(self._env, self._partitions, self._flusher, partition=partition)
+                    CommitAppender(self._env, self._partitions, self._flusher, partition=partition)
                 )
                 delay_s = _RETRY_MIN_S
             except BrokerError as error:
@@ -228,7 +229,7 @@ class TransactionServer:
                 await trio.sleep(delay_s)
                 delay_s = min(2 * delay_s, _RETRY_MAX_S)
 
-    async def _append_all(self, appending: Appending) -> None:
+    async def _append_all(self, appending: CommitAppender) -> None:
         key = appending.partition.key
         await appending.wait_committed()
         while appending.is_led and (commit_number := self._next(key)) is not None:
@@ -239,7 +240,7 @@ class TransactionServer:
             )
             if replica is None:
                 raise LeaderNotAvailableError("the staging log is not open here")
-            is_there = await appending.carry_out(commit_number, pieces, replica)
+            is_there = await appending.append_commit(commit_number, pieces, replica)
             part = AppendedPart(commit_number, *key, is_lost=not is_there)
             finished = FinishedPart(part, appending.leader_epoch)
             self._finished[_place_of(finished)] = finished
@@ -252,7 +253,7 @@ class TransactionServer:
         async def again() -> None:
             await trio.sleep(_RETRY_MAX_S)
             self._running.pop(key, None)
-            self._look_at(key)
+            self._start_append(key)
 
         self._nursery.start_soon(again)
 

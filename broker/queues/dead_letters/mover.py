@@ -74,9 +74,9 @@ class DeadLetterMover:
         """Whether something is under way."""
         return bool(self._under_way) or self._redrive_job.is_running
 
-    def look(self) -> None:
+    def start_due(self) -> None:
         """Begin to move what is to be moved."""
-        self._redrive_job.look()
+        self._redrive_job.start_if_running()
         for target in self._hosted.core.state.moves.targets():
             if target not in self._under_way:
                 self._under_way.add(target)
@@ -94,16 +94,16 @@ class DeadLetterMover:
                     if target in self._known:
                         await self._move(batch)
                     else:
-                        await self._ask(batch)
+                        await self._query_progress(batch)
                     delay_s = _RETRY_MIN_S
                 except (BrokerError, ConnectionLostError, WireFormatError) as error:
-                    self._tell(batch, error)
+                    self._warn(batch, error)
                     await trio.sleep(delay_s)
                     delay_s = min(2 * delay_s, _RETRY_MAX_S)
         finally:
             self._under_way.discard(target)
 
-    def _tell(self, batch: MoveBatch, error: Exception) -> None:
+    def _warn(self, batch: MoveBatch, error: Exception) -> None:
         self._hosted.probe(
             "dead_letters_wait",
             severity="warning",
@@ -113,7 +113,7 @@ class DeadLetterMover:
             reason=str(error),
         )
 
-    async def _ask(self, batch: MoveBatch) -> None:
+    async def _query_progress(self, batch: MoveBatch) -> None:
         """Learn how much of a batch, the first one of its target, is there.
 
         Raises:
@@ -143,7 +143,7 @@ class DeadLetterMover:
         """
         hosted = self._hosted
         # What is not committed may come to nothing, and then the message stays where it is.
-        await hosted.committed()
+        await hosted.wait_committed()
         if not self._is_next(batch):
             return
         log_start_offset = hosted.records.partition().log.log_start_offset
@@ -154,7 +154,7 @@ class DeadLetterMover:
         try:
             records = await hosted.record_reader.records(batch.runs)
         except UndecodableRecordsError as error:
-            self._refused(batch, error.count_in(batch.runs), error)
+            self._on_refused(batch, error.count_in(batch.runs), error)
             return
         if not self._is_next(batch):
             return
@@ -204,11 +204,11 @@ class DeadLetterMover:
         except (InvalidRequestError, UndecodableRecordsError) as error:
             if len(records) > 1:
                 return await self._produce(batch, records[:1])
-            self._refused(batch, 1, error)
+            self._on_refused(batch, 1, error)
             return 0
         return len(records)
 
-    def _refused(self, batch: MoveBatch, count: int, error: Exception) -> None:
+    def _on_refused(self, batch: MoveBatch, count: int, error: Exception) -> None:
         """Have messages come back that cannot be moved for what they are.
 
         Dead letters die again in the next receive that meets them: not at once, and ever later.

@@ -43,7 +43,7 @@ class RedriveJob:
         self.is_running = False
         """Whether there is something to do."""
 
-    def look(self) -> None:
+    def start_if_running(self) -> None:
         """Begin, or go on, if a redrive runs."""
         if not self.is_running and self._redrive is not None:
             self.is_running = True
@@ -122,7 +122,7 @@ class RedriveJob:
                 list(moves.items()), next_offset, skipped=skipped, now_ms=hosted.now_ms()
             )
         )
-        await hosted.committed()
+        await hosted.wait_committed()
         return count
 
     def _target(self, record: Record, redrive: Redrive) -> Target | None:

@@ -30,7 +30,7 @@ _LOADING_S: Final = 5.0
 _RETRY_S: Final = 5.0
 
 
-class QueuesHere(Protocol):
+class LocalQueues(Protocol):
     """What it needs of the queues of this broker."""
 
     env: Env
@@ -67,7 +67,7 @@ class Resumer:
     was looked at, and nothing was written to it since.
     """
 
-    def __init__(self, queues: QueuesHere) -> None:
+    def __init__(self, queues: LocalQueues) -> None:
         """Look at nothing yet; `run` must run in a task."""
         self._queues = queues
         self._due: dict[Partition, None] = {}
@@ -81,13 +81,13 @@ class Resumer:
         """Whether there is nothing to look at."""
         return not (self._due or self._later)
 
-    def look_at(self, partition: Partition) -> None:
+    def check_soon(self, partition: Partition) -> None:
         """See soon whether there is something to do, if it is the journal of a queue."""
         if partition.queue_name:
             self._due[partition] = None
             self._has_changed.set()
 
-    def look_later(self, partition: Partition) -> None:
+    def retry_later(self, partition: Partition) -> None:
         """See in a while whether there is something to do: something has failed."""
         self._later.setdefault(partition, trio.current_time() + _RETRY_S)
         self._has_changed.set()
@@ -114,14 +114,14 @@ class Resumer:
                 continue
             is_looked_at = False
             with surviving(f"looking for what is to be done in {partition.queue_name!r}"):
-                is_looked_at = await self._has_looked(partition)
+                is_looked_at = await self._try_resume(partition)
             if not is_looked_at:
-                self.look_later(partition)
+                self.retry_later(partition)
 
-    async def _has_looked(self, partition: Partition) -> bool:
+    async def _try_resume(self, partition: Partition) -> bool:
         """Load a partition if it has something to do; return whether anybody knows that."""
         try:
-            await self._look(partition)
+            await self._resume(partition)
         except (BrokerError, WireFormatError) as error:
             self._queues.env.probe(
                 "queue_not_resumed",
@@ -133,7 +133,7 @@ class Resumer:
             return False
         return True
 
-    async def _look(self, partition: Partition) -> None:
+    async def _resume(self, partition: Partition) -> None:
         """Load a partition if it has something to do.
 
         Raises:

@@ -7,7 +7,7 @@ from typing import final
 
 import trio
 
-from tidelog.broker.queues.handlers.deduplication_windows import SentWindows
+from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
@@ -45,13 +45,13 @@ from tidelog.wire.messages.redrives import (
 
 
 @final
-class QueueAdministration:
+class QueueAdminHandler:
     """Looks after messages of queues that this broker serves.
 
     A change that is cancelled may be carried out, or not.
     """
 
-    def __init__(self, server: QueueServer, windows: SentWindows) -> None:
+    def __init__(self, server: QueueServer, windows: DeduplicationWindows) -> None:
         """Look after the queues of `server`."""
         self._server = server
         self._windows = windows
@@ -69,7 +69,7 @@ class QueueAdministration:
                     await hosted.catch_up()
                 counts.append(await self._count(hosted))
                 if not was_here:
-                    self._server.keep_briefly(hosted)
+                    self._server.unload_soon(hosted)
             except UnknownQueueError:
                 raise
             except BrokerError as error:
@@ -149,7 +149,7 @@ class QueueAdministration:
             if rest:
                 await trio.lowlevel.checkpoint()
                 await hosted.catch_up()
-        await hosted.committed()
+        await hosted.wait_committed()
         return CancelReply(refused)
 
     async def seek(self, request: SeekRequest) -> QueueDoneReply:
@@ -226,7 +226,7 @@ class QueueAdministration:
                 with deciding_until(deadline):
                     await hosted.catch_up()
                 count = await do(hosted)
-                await hosted.committed()
+                await hosted.wait_committed()
                 results.append(QueuePartitionDone(number, count))
             except UnknownQueueError:
                 raise

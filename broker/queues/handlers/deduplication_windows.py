@@ -43,7 +43,7 @@ class StoredSend(NamedTuple):
 
 
 @final
-class SentWindow:
+class PartitionWindow:
     """What this broker knows, in one leader epoch, of the sends to one partition of a queue."""
 
     def __init__(self, view: QueueView, number: int, partition: Partition) -> None:
@@ -85,22 +85,22 @@ class SentWindow:
 
 
 @final
-class SentWindows:
+class DeduplicationWindows:
     """The windows of all partitions that are sent to here."""
 
     def __init__(self, server: QueueServer) -> None:
         """Load what is needed of what `server` knows."""
         self._server = server
-        self._windows: dict[Key, SentWindow] = {}
+        self._windows: dict[Key, PartitionWindow] = {}
         """That which was used last is the last one."""
         self._is_sweeping = False
 
-    def find(self, view: QueueView, number: int, partition: Partition) -> SentWindow:
+    def find(self, view: QueueView, number: int, partition: Partition) -> PartitionWindow:
         """Return what is known of the sends to a partition, which is led here."""
         key = (view.queue_id, number)
         window = self._windows.pop(key, None)
         if window is None or window.partition is not partition or not window.is_led:
-            window = SentWindow(view, number, partition)
+            window = PartitionWindow(view, number, partition)
         elif not view.is_same(window.view):
             if not view.has_same_window(window.view):
                 window.messages = None
@@ -117,7 +117,7 @@ class SentWindows:
             self._server.nursery.start_soon(self._sweep)
         return window
 
-    def is_current(self, window: SentWindow) -> bool:
+    def is_current(self, window: PartitionWindow) -> bool:
         """Return whether every purge is known, so that it can be relied on if it is loaded."""
         if not window.view.is_fifo:
             return True
@@ -125,7 +125,7 @@ class SentWindows:
         epoch = None if journal is None or journal.leader is None else journal.leader.leader_epoch
         return epoch is not None and epoch == window.purge_epoch
 
-    async def load(self, window: SentWindow) -> None:
+    async def load(self, window: PartitionWindow) -> None:
         """Make it current for the moment, by reading the log and asking who serves the queue.
 
         Raises:
@@ -143,7 +143,7 @@ class SentWindows:
             window.loading.set()
             window.loading = None
 
-    async def stored(self, window: SentWindow, base_offset: int) -> StoredSend:
+    async def stored(self, window: PartitionWindow, base_offset: int) -> StoredSend:
         """Return what was appended by a send before; the window may be loaded for it.
 
         Raises:
@@ -160,7 +160,7 @@ class SentWindows:
             window.purge_epoch = None
             window.purge_count += 1
 
-    async def _learn_of_purges(self, window: SentWindow) -> None:
+    async def _learn_of_purges(self, window: PartitionWindow) -> None:
         """Learn below which offset nothing counts."""
         count = window.purge_count
         below, epoch = await self._server.purged_below(window.view.queue_id, window.number)
@@ -168,7 +168,7 @@ class SentWindows:
         if count == window.purge_count:
             window.purge_epoch = epoch
 
-    async def _read(self, window: SentWindow) -> None:
+    async def _read(self, window: PartitionWindow) -> None:
         view = window.view
         kept = DeduplicationWindow(view.window_ms)
         messages = SentMessages(view.queue_id, view.deduplication_rule, kept)
@@ -178,14 +178,14 @@ class SentWindows:
             messages.forget_below(window.purged_below)
             window.messages = messages
 
-    def _record_reader(self, window: SentWindow) -> RecordReader:
+    def _record_reader(self, window: PartitionWindow) -> RecordReader:
         server, view = self._server, window.view
         records = SourceRecords(
             server.partitions, server.reader, view.source_id, number=window.number
         )
         return RecordReader(records, server.reader)
 
-    def _stored(self, window: SentWindow, base_offset: int) -> Reading[StoredSend]:
+    def _stored(self, window: PartitionWindow, base_offset: int) -> Reading[StoredSend]:
         partition = window.partition
         try:
             part = yield from self._read_on(window, base_offset, bytes_max=1)
@@ -198,7 +198,9 @@ class SentWindows:
         messages = messages_of(columns_of(header, data[: header.size]))
         return StoredSend(base_offset, header.max_timestamp_ms, messages)
 
-    def _read_on(self, window: SentWindow, offset: int, *, bytes_max: int) -> Reading[LogSlice]:
+    def _read_on(
+        self, window: PartitionWindow, offset: int, *, bytes_max: int
+    ) -> Reading[LogSlice]:
         """Read batches, committed or not.
 
         Raises:
@@ -214,7 +216,7 @@ class SentWindows:
             assert part is not None, "a slice was asked for"
         return part
 
-    def _feed(self, window: SentWindow, messages: SentMessages) -> Reading[None]:
+    def _feed(self, window: PartitionWindow, messages: SentMessages) -> Reading[None]:
         """Tell of all messages that are as young as the window, in the order of the log."""
         partition = window.partition
         since_ms = self._server.env.clock.now_ms() - window.view.window_ms

@@ -70,7 +70,7 @@ class PendingReceive:
         """By the place of the result."""
         self._open: set[int] = set()
         """Results that are not committed."""
-        self._is_impatient = request.max_wait_ms <= 0
+        self._is_immediate = request.max_wait_ms <= 0
         self._whole = self._command(request.max_messages)
 
     def begin(self) -> None:
@@ -90,8 +90,8 @@ class PendingReceive:
                 self._hosted.append(hosted)
         for hosted in self._hosted:
             hosted.waiters[self] = None
-            if self._is_impatient:
-                hosted.impatient[self] = None
+            if self._is_immediate:
+                hosted.immediate_waiters[self] = None
         self._replier.asking.parked[self] = None
         wait_s = min(self._request.max_wait_ms, _MAX_WAIT_MS_MAX) / 1000
         self._waiting.add(self, trio.current_time() + (wait_s or _LOADING_S))
@@ -101,18 +101,18 @@ class PendingReceive:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         return self._is_waiting
 
-    def attempt(self, news_at: HostedPartition | None = None) -> None:
+    def attempt(self, ready_at: HostedPartition | None = None) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         if self._is_waiting:
             with self._replier:
-                self._attempt(news_at, is_last=False)
+                self._attempt(ready_at, is_last=False)
                 return
             self._end()  # A defect, which was answered.
 
-    def _attempt(self, news_at: HostedPartition | None, *, is_last: bool) -> None:
+    def _attempt(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._bytes_max
         unknown: list[HostedPartition] = []
-        for hosted in self._in_order(news_at):
+        for hosted in self._in_order(ready_at):
             try:
                 is_first = left == self._request.max_messages
                 command = self._whole if is_first else self._command(left)
@@ -132,25 +132,25 @@ class PendingReceive:
                 room -= delivery.received.batch_bytes
                 if left <= 0 or room <= 0:
                     break
-            elif hosted is news_at and not self._is_impatient:
+            elif hosted is ready_at and not self._is_immediate:
                 return  # The others have no news.
         self._settle_if_due(unknown, is_last=is_last)
 
     def _settle_if_due(self, unknown: Sequence[HostedPartition], *, is_last: bool) -> None:
-        if is_last and self._is_impatient and not self._results:
+        if is_last and self._is_immediate and not self._results:
             for hosted in unknown:
                 late = LeaderNotAvailableError(
                     f"partition {hosted.number} of the queue is not loaded yet; ask again"
                 )
                 self._results.append(PartitionReceived(hosted.number, error=late.to_wire()))
-        if self._results or is_last or (self._is_impatient and not unknown):
+        if self._results or is_last or (self._is_immediate and not unknown):
             self._settle()
 
-    def _in_order(self, news_at: HostedPartition | None) -> Sequence[HostedPartition]:
+    def _in_order(self, ready_at: HostedPartition | None) -> Sequence[HostedPartition]:
         """Return the partitions, the one with news first: those before it have had nothing."""
-        if news_at is None or self._hosted[0] is news_at:
+        if ready_at is None or self._hosted[0] is ready_at:
             return self._hosted
-        return [news_at, *(hosted for hosted in self._hosted if hosted is not news_at)]
+        return [ready_at, *(hosted for hosted in self._hosted if hosted is not ready_at)]
 
     def on_delivery(self, hosted: HostedPartition, delivery: Delivery) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
@@ -253,7 +253,7 @@ class PendingReceive:
         self._is_waiting = False
         for hosted in self._hosted:
             hosted.waiters.pop(self, None)
-            hosted.impatient.pop(self, None)
+            hosted.immediate_waiters.pop(self, None)
         self._waiting.done(self)
         if self._open:
             self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
@@ -278,7 +278,7 @@ class PendingReceive:
         self._is_waiting = False
         for hosted in self._hosted:
             hosted.waiters.pop(self, None)
-            hosted.impatient.pop(self, None)
+            hosted.immediate_waiters.pop(self, None)
         self._replier.asking.parked.pop(self, None)
         self._waiting.done(self)
 

@@ -12,8 +12,8 @@ import trio
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.handlers.deduplication_windows import (
-    SentWindow,
-    SentWindows,
+    DeduplicationWindows,
+    PartitionWindow,
     StoredSend,
     columns_of,
 )
@@ -144,7 +144,12 @@ class SendHandler:
     """Appends messages to the topics of queues."""
 
     def __init__(
-        self, server: QueueServer, windows: SentWindows, flusher: Flusher, *, waiting: Waiting
+        self,
+        server: QueueServer,
+        windows: DeduplicationWindows,
+        flusher: Flusher,
+        *,
+        waiting: Waiting,
     ) -> None:
         """Append for queues that `server` knows; park what is not committed in `waiting`."""
         self._server = server
@@ -190,7 +195,7 @@ class SendHandler:
                 if self._attempt(pending, is_current=True):
                     return
 
-    def _find(self, pending: PendingSend) -> tuple[Partition, SentWindow]:
+    def _find(self, pending: PendingSend) -> tuple[Partition, PartitionWindow]:
         """Return where to append, and what was sent there before.
 
         Raises:
@@ -229,7 +234,7 @@ class SendHandler:
         self._append(pending, window, now_ms, throttle_ms=throttle_ms)
         return True
 
-    def _throttle(self, window: SentWindow, count: int, now_ms: int) -> int:
+    def _throttle(self, window: PartitionWindow, count: int, now_ms: int) -> int:
         """Return how long nobody is to send after this.
 
         Raises:
@@ -249,7 +254,7 @@ class SendHandler:
         return quota.wait_ms(now_ms=now_ms)
 
     def _append(
-        self, pending: PendingSend, window: SentWindow, now_ms: int, *, throttle_ms: int
+        self, pending: PendingSend, window: PartitionWindow, now_ms: int, *, throttle_ms: int
     ) -> None:
         partition = window.partition
         if window.messages is not None:
@@ -295,7 +300,7 @@ class SendHandler:
         partition.progressed()
         return appended.base_offset
 
-    def _repeat(self, pending: PendingSend, window: SentWindow) -> None:
+    def _repeat(self, pending: PendingSend, window: PartitionWindow) -> None:
         """Answer a request whose batch was appended before.
 
         Raises:

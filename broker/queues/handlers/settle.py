@@ -115,7 +115,7 @@ class SettleHandler:
         ):
             self._settle(request, found, replier)
         else:
-            self._nursery.start_soon(self._learn_and_settle, request, found, replier)
+            self._nursery.start_soon(self._catch_up_and_settle, request, found, replier)
 
     def _find(self, queue_id: bytes, number: int) -> HostedPartition | BrokerError:
         try:
@@ -125,7 +125,7 @@ class SettleHandler:
         except BrokerError as error:
             return error
 
-    async def _learn_and_settle(
+    async def _catch_up_and_settle(
         self,
         request: SettleRequest,
         found: dict[int, HostedPartition | BrokerError],
@@ -137,7 +137,7 @@ class SettleHandler:
                 hosted = found[settlement.partition]
                 try:
                     with deciding_until(deadline):
-                        await _learn_for(hosted, settlement)
+                        await _catch_up_for(hosted, settlement)
                 except BrokerError as error:
                     found[settlement.partition] = error
             self._settle(request, found, replier)
@@ -188,13 +188,13 @@ def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> 
     return core.config.is_fenced or _end_of(settlement) <= max(state.cursor, state.records_from)
 
 
-async def _learn_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:
+async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:
     """Wait until enough is known to decide about a settlement, as far as it is committed."""
     if isinstance(hosted, BrokerError):
         raise hosted
     if not hosted.is_loaded:
         await hosted.wait_loaded()
-    await hosted.reach_now()
+    await hosted.advance_to_now()
     if not _is_known(hosted, settlement):
         core, record_reader, end = hosted.core, hosted.record_reader, _end_of(settlement)
         await hosted.trim_all()

@@ -41,9 +41,9 @@ class BatchCache:
         self._batches: list[Batch] = []
         self._leader: PartitionLeader | None = None
 
-    def learn(self, partition: Partition, batches: Iterable[Batch]) -> None:
+    def add(self, partition: Partition, batches: Iterable[Batch]) -> None:
         """Take note of batches that were looked at, ascending."""
-        if not self._is_good(partition):
+        if not self._is_valid(partition):
             self._batches = []
             self._leader = partition.leader
         if self._leader is None:
@@ -62,7 +62,7 @@ class BatchCache:
         They lie in one file, one behind the other. Nothing if that one is not known. All begin
         below `end`, and no more are returned than have `bytes_max`, but at least one.
         """
-        if not self._is_good(partition):
+        if not self._is_valid(partition):
             return []
         batches = self._batches
         place = bisect_right(batches, first, key=_base_offset) - 1
@@ -79,7 +79,7 @@ class BatchCache:
             position += batch.size
         return found
 
-    def _is_good(self, partition: Partition) -> bool:
+    def _is_valid(self, partition: Partition) -> bool:
         """Return whether what is known still holds."""
         log = partition.log
         return (
@@ -110,17 +110,17 @@ class EmptyCache:
         self._high_watermark = 0
         self._until_ms: int | None = None
 
-    def found_none(self, core: QueuePartition, high_watermark: int) -> None:
+    def set_empty(self, core: QueuePartition, high_watermark: int) -> None:
         """Take note that nobody can be given anything, with all records known below an offset."""
         self._version = core.state.version
         self._high_watermark = high_watermark
         self._until_ms = core.state.next_deadline_ms
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Take note that it may be otherwise, whatever was so."""
         self._version = -1
 
-    def holds(self, core: QueuePartition, high_watermark: int, now_ms: int) -> bool:
+    def is_empty(self, core: QueuePartition, high_watermark: int, now_ms: int) -> bool:
         """Return whether it is still so, without a doubt."""
         return (
             core.state.version == self._version

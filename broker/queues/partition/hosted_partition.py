@@ -70,7 +70,7 @@ class MessageWaiter(Protocol):
         """Return whether it has no messages yet."""
         ...
 
-    def attempt(self, news_at: "HostedPartition | None" = None) -> None:
+    def attempt(self, ready_at: "HostedPartition | None" = None) -> None:
         """There may be messages; if only one of its partitions has news, at that one."""
         ...
 
@@ -103,19 +103,19 @@ class Context(Protocol):
         """
         ...
 
-    def why_not_led(self, hosted: "HostedPartition") -> BrokerError:
+    def not_led_error(self, hosted: "HostedPartition") -> BrokerError:
         """Return why a partition is not served here any more."""
         ...
 
-    def touch(self, hosted: "HostedPartition") -> None:
+    def schedule(self, hosted: "HostedPartition") -> None:
         """Attend to a partition soon."""
         ...
 
-    def plan(self, hosted: "HostedPartition") -> None:
+    def schedule_deadline(self, hosted: "HostedPartition") -> None:
         """Attend to a partition when something happens by itself."""
         ...
 
-    def forget(self, hosted: "HostedPartition") -> None:
+    def remove(self, hosted: "HostedPartition") -> None:
         """Have it no more."""
         ...
 
@@ -139,7 +139,7 @@ class HostedPartition:
         self.loaded_to = 0
         """What is below was there when it was loaded, or is done."""
         self.waiters: dict[MessageWaiter, None] = {}
-        self.impatient: dict[MessageWaiter, None] = {}
+        self.immediate_waiters: dict[MessageWaiter, None] = {}
         """Those of them that are to be told as soon as it is known whether there is something."""
         self.journal = Journal(
             context.env, context.flusher, journal, on_snapshot=self._snapshot_committed
@@ -196,7 +196,7 @@ class HostedPartition:
         else:
             self.is_loaded = True
             self._has_loaded.set()
-            self.touch()
+            self.schedule()
 
     async def wait_loaded(self) -> None:
         """Wait until it can be asked.
@@ -226,14 +226,14 @@ class HostedPartition:
             raise LeaderNotAvailableError(
                 f"the messages of partition {self.number} of the queue are not all known here yet"
             )
-        await self.reach_now()
+        await self.advance_to_now()
 
-    async def reach_now(self) -> None:
+    async def advance_to_now(self) -> None:
         """Let time pass, however many leases have ended; others have their turn meanwhile."""
         while not self.core.state.advance_in_part(self.now_ms()):
             await trio.lowlevel.checkpoint()
 
-    async def committed(self) -> None:
+    async def wait_committed(self) -> None:
         """Wait until all is committed that was decided so far.
 
         Raises:
@@ -241,7 +241,7 @@ class HostedPartition:
         """
         commit = Commit()
         self.journal.when_committed(commit, 0)
-        self.touch()
+        self.schedule()
         with trio.move_on_after(COMMIT_TIMEOUT_S):
             await commit.wait()
             return
@@ -261,7 +261,7 @@ class HostedPartition:
         self._watch(None)
         self._has_loaded.set()
         self._has_changed.set()
-        self._context.forget(self)
+        self._context.remove(self)
         self.journal.fail(error)
         waiters, self.waiters = self.waiters, {}
         for waiter in waiters:
@@ -283,11 +283,11 @@ class HostedPartition:
         del partition
         self._has_changed.set()
         if not self.journal.is_led:
-            self.drop(self._context.why_not_led(self))
+            self.drop(self._context.not_led_error(self))
 
-    def touch(self) -> None:
+    def schedule(self) -> None:
         """Have `attend` called soon."""
-        self._context.touch(self)
+        self._context.schedule(self)
 
     # -- deciding -------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class HostedPartition:
             raise self.error
         self.view = view
         self.core.configure(config)
-        self._empty_cache.forget()
+        self._empty_cache.invalidate()
         self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
@@ -331,17 +331,17 @@ class HostedPartition:
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded anew"))
                 raise
             self.journal.stage(frame, self.core.state.background_work)
-        self.touch()
+        self.schedule()
         return outcome.reply
 
-    def attend(self) -> None:
+    def serve_waiters(self) -> None:
         """Serve those who wait, as many as there are messages for."""
         while self.waiters and self.error is None and not self._is_known_empty:
             first = next(iter(self.waiters))
             first.attempt(self)
             if first in self.waiters:
                 break
-        for waiter in list(self.impatient) if self.error is None else ():
+        for waiter in list(self.immediate_waiters) if self.error is None else ():
             waiter.attempt(self)
 
     def flush(self) -> None:
@@ -432,7 +432,7 @@ class HostedPartition:
             start_supervised(self._context.nursery, self, self._expire)
             return EmptyReason.NOT_KNOWN_YET
         if command.attempt_id is None and self._is_known_empty:
-            self._context.plan(self)
+            self._context.schedule_deadline(self)
             return EmptyReason.NO_MESSAGES
         self.require()
         if self._expiry.is_trimming:
@@ -468,7 +468,7 @@ class HostedPartition:
 
         while True:
             yield from record_reader.feed(core, is_enough)
-            now_ms = yield from self._advance_to_now()
+            now_ms = yield from self._advance_in_parts()
             if not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
             if not self._can_offer:
@@ -485,7 +485,7 @@ class HostedPartition:
                     yield from record_reader.feed(core, is_much_more)
                     continue
                 self._quarantine.require_none(source)
-                self._empty_cache.found_none(core, core.state.records_from)
+                self._empty_cache.set_empty(core, core.state.records_from)
                 self._await_news()
                 return EmptyReason.NO_MESSAGES
             limit = bytes_max if plan.attempt is None else 1 << 62
@@ -498,7 +498,7 @@ class HostedPartition:
             if delivery is not None:
                 return delivery
 
-    def _advance_to_now(self) -> Reading[int]:
+    def _advance_in_parts(self) -> Reading[int]:
         """End all leases and delays that are over, in parts; return the time."""
         while not self.core.state.advance_in_part(now_ms := self.now_ms()):
             yield None
@@ -541,14 +541,14 @@ class HostedPartition:
     def _is_known_empty(self) -> bool:
         """Whether there is certainly nothing to receive."""
         source = self._watched
-        return source is not None and self._empty_cache.holds(
+        return source is not None and self._empty_cache.is_empty(
             self.core, source.high_watermark, self.now_ms()
         )
 
     def wake(self) -> None:
         """See `broker.partitions.partition.DataWaiter`: there may be more records."""
         self._watched = None
-        self.touch()
+        self.schedule()
 
     def _watch(self, source: Partition | None) -> None:
         """Await more records of this replica."""
@@ -561,7 +561,7 @@ class HostedPartition:
     def _await_news(self) -> None:
         """Await more records, and the end of leases and delays."""
         self._watch(self.records.partition())
-        self._context.plan(self)
+        self._context.schedule_deadline(self)
 
     async def _take_cold(
         self,
@@ -571,13 +571,13 @@ class HostedPartition:
     ) -> None:
         result: Delivery | EmptyReason | BrokerError
         try:
-            result = await self.record_reader.go_on(selection, cold)
+            result = await self.record_reader.resume(selection, cold)
         except BrokerError as error:
             result = self.journal.partition.passing(error)
         finally:
             # Not after the waiter was told: it may look for more at once, and read itself.
             self._is_reading = False
-            self.touch()
+            self.schedule()
         if isinstance(result, BrokerError):
             waiter.on_failure(self, result)
         elif isinstance(result, Delivery):
@@ -593,7 +593,7 @@ class HostedPartition:
             self.probe("messages_not_trimmed", severity="warning", reason=str(error))
         finally:
             self._is_reading = False
-            self.touch()
+            self.schedule()
 
     async def trim_all(self) -> None:
         """Let go of what the log has lost, however much it is.
@@ -620,4 +620,4 @@ class HostedPartition:
             self.probe("messages_not_expired", severity="warning", reason=str(error))
         finally:
             self._is_reading = False
-            self.touch()
+            self.schedule()

@@ -120,9 +120,9 @@ class RecordReader:
         except StopIteration as stop:
             result: Result = stop.value
             return result
-        return await self.go_on(work, cold)
+        return await self.resume(work, cold)
 
-    async def go_on(self, work: Reading[Result], cold: LogSlice | None) -> Result:
+    async def resume(self, work: Reading[Result], cold: LogSlice | None) -> Result:
         """Carry out work, loading the slices that it asks for, beginning with this one.
 
         Raises:

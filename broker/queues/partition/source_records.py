@@ -91,7 +91,7 @@ class SourceRecords:
         self._number = number
         self.damage: CorruptRecordError | None = None
         """Why a FIFO queue is not told of more records."""
-        self._known = BatchCache()
+        self._batch_cache = BatchCache()
 
     def partition(self) -> Partition:
         """Return the replica.
@@ -141,7 +141,9 @@ class SourceRecords:
                 # What this process did not write is checked each time it is read.
                 walked = self._walk(partition, part, is_to_know=was_trusted)
                 if core.state.records_from == first:
-                    self._tell(core, partition, part.file, walked=walked, decodes_all=decodes_all)
+                    self._feed_batches(
+                        core, partition, part.file, walked=walked, decodes_all=decodes_all
+                    )
             except CorruptRecordError as error:
                 end = error.detail("next_offset")
                 assert end is not None
@@ -163,10 +165,10 @@ class SourceRecords:
                 for position, header in walked
                 if header.next_offset <= partition.high_watermark
             )
-            self._known.learn(partition, batches)
+            self._batch_cache.add(partition, batches)
         return walked
 
-    def _tell(
+    def _feed_batches(
         self,
         core: QueuePartition,
         partition: Partition,
@@ -190,12 +192,12 @@ class SourceRecords:
             if plain_from < at:
                 core.state.on_records(plain_from, at)
             if at < first:
-                _lost(core, at, first)
+                _skip_missing(core, at, first)
             if header.has_only_chunks or not header.record_count:
                 core.state.on_chunks(first, end)
             else:
                 data = file.read_at(position, header.size) if has_fields else None
-                _came(core, header, data, first=first, end=end)
+                _feed_batch(core, header, data, first=first, end=end)
             plain_from = at = end
         if plain_from < at:
             core.state.on_records(plain_from, at)
@@ -230,7 +232,7 @@ class SourceRecords:
                     batches = yield from self._batches(at, end, max(room, 1))
                 except CorruptRecordError as error:
                     next_offset = gathered.found_unreadable(at, error)
-                    _take(gathered, taken_from, at)
+                    _add_run(gathered, taken_from, at)
                     taken_from = at
                     if not passes_damage:
                         break
@@ -245,7 +247,7 @@ class SourceRecords:
                 bases = sorted(found)
                 if not batches or batches[-1].base_offset not in found:
                     break
-            _take(gathered, taken_from, at)
+            _add_run(gathered, taken_from, at)
             if at < end:
                 gathered.stopped_at = at
                 break
@@ -255,7 +257,7 @@ class SourceRecords:
     def _batches(self, first: int, end: int, bytes_max: int) -> Reading[list[Batch]]:
         """Find batches from the one with an offset on, below an end."""
         partition = self.partition()
-        known = self._known.find(partition, first, end, bytes_max=bytes_max)
+        known = self._batch_cache.find(partition, first, end, bytes_max=bytes_max)
         if known and not self._reader.is_cold(_slice_of(known)):
             return known
         high_watermark = partition.high_watermark
@@ -299,7 +301,7 @@ def _loaded(part: LogSlice) -> Reading[LogSlice]:
     return loaded
 
 
-def _came(
+def _feed_batch(
     core: QueuePartition, header: BatchHeader, data: bytes | None, *, first: int, end: int
 ) -> None:
     """Tell a queue of records of one batch, with what they say if that was read."""
@@ -309,7 +311,7 @@ def _came(
     core.state.on_records(first, end, fields, deliver_at_ms=deliver_at_ms)
 
 
-def _lost(core: QueuePartition, first: int, end: int) -> None:
+def _skip_missing(core: QueuePartition, first: int, end: int) -> None:
     """Tell a queue of records whose batches are not there.
 
     Raises:
@@ -320,7 +322,7 @@ def _lost(core: QueuePartition, first: int, end: int) -> None:
     core.state.on_records(first, end)
 
 
-def _take(gathered: Gathered, first: int, end: int) -> None:
+def _add_run(gathered: Gathered, first: int, end: int) -> None:
     if first < end:
         gathered.taken.append((first, end - first))
 

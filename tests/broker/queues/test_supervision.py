@@ -17,7 +17,7 @@ from tests.broker.queues.asking import (
 )
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
-from tidelog.broker.queues.handlers.deduplication_windows import SentWindow
+from tidelog.broker.queues.handlers.deduplication_windows import PartitionWindow
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.wire.errors import UnexpectedServerError
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
@@ -163,10 +163,10 @@ async def test_a_defect_in_forgetting_what_nobody_sends_to_ends_no_broker(
         queue = await create_queue(broker, is_fifo=True)
         await send(client, queue, (b"a", "1"))
 
-        def fail(_: SentWindow) -> float:
+        def fail(_: PartitionWindow) -> float:
             raise RuntimeError("a defect")
 
-        monkeypatch.setattr(SentWindow, "idle_s", property(fail))
+        monkeypatch.setattr(PartitionWindow, "idle_s", property(fail))
         await world.pass_time(601)
 
         assert "forgetting what nobody sends to failed" in defects.pop()

@@ -11,15 +11,15 @@ from tests.broker.world import World
 from tests.logstore.logs import records_in
 from tests.simulation.transactions.stagers import begin, replica, stage
 from tidelog.broker.server import Broker
-from tidelog.broker.transactions.append import Appending
+from tidelog.broker.transactions.append import CommitAppender
 from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.transactions import StagedPiece
 from tidelog.wire.protocol.rpc import RpcConnection
 
 
-def appending_of(world: World, broker: Broker) -> Appending:
+def appending_of(world: World, broker: Broker) -> CommitAppender:
     assert broker._partitions is not None
-    return Appending(world.env, broker._partitions, broker._flusher, partition=replica(broker))
+    return CommitAppender(world.env, broker._partitions, broker._flusher, partition=replica(broker))
 
 
 def values(broker: Broker) -> list[bytes]:
@@ -49,12 +49,12 @@ async def test_pieces_are_appended_in_their_order_and_once(mock_clock: MockClock
         pieces = await stage_some(broker, client)
         staging = replica(broker, "staged@orders")
 
-        assert await appending_of(world, broker).carry_out(3, pieces, staging)
-        assert await appending_of(world, broker).carry_out(3, pieces, staging)
+        assert await appending_of(world, broker).append_commit(3, pieces, staging)
+        assert await appending_of(world, broker).append_commit(3, pieces, staging)
 
         assert values(broker) == WANTED
         assert replica(broker).high_watermark == 10
-        assert await appending_of(world, broker).carry_out(4, pieces, staging)
+        assert await appending_of(world, broker).append_commit(4, pieces, staging)
         assert values(broker) == WANTED * 2, "another commit of the same"
 
 
@@ -72,10 +72,10 @@ async def test_a_leader_goes_on_where_the_one_before_it_stopped(
         parts = [StagedPiece(2, 1, 2 * cut, cut)]
         if done > 5:
             parts.append(StagedPiece(1, 0, 2 * (done - 5) - 1, done - 5))
-        assert await head.carry_out(3, parts, staging)
+        assert await head.append_commit(3, parts, staging)
         assert len(values(broker)) == done
 
-        assert await appending_of(world, broker).carry_out(3, pieces, staging)
+        assert await appending_of(world, broker).append_commit(3, pieces, staging)
 
         assert values(broker) == WANTED
 
@@ -88,7 +88,7 @@ async def test_who_does_not_lead_any_more_appends_nothing(mock_clock: MockClock)
         replica(broker).follow(2, 9)
 
         with pytest.raises(NotLeaderError):
-            await appending.carry_out(3, pieces, replica(broker, "staged@orders"))
+            await appending.append_commit(3, pieces, replica(broker, "staged@orders"))
 
         assert replica(broker).log.log_end_offset == 0
 
@@ -100,6 +100,6 @@ async def test_if_some_is_lost_nothing_is_appended(mock_clock: MockClock) -> Non
         lost = [pieces[0], StagedPiece(1, 0, 9, 6)]
         staging = replica(broker, "staged@orders")
 
-        assert not await appending_of(world, broker).carry_out(3, lost, staging)
+        assert not await appending_of(world, broker).append_commit(3, lost, staging)
 
         assert replica(broker).log.log_end_offset == 0

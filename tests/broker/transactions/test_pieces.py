@@ -27,7 +27,7 @@ async def test_a_piece_is_what_its_producer_has_in_its_range_and_nothing_else(
         reader = PieceReader(SliceReader(world.env), staging)
         piece = StagedPiece(1, 2, 5, 2)  # Without the first and the last one of this producer.
 
-        await reader.wait_there([piece])
+        await reader.wait_readable([piece])
         await reader.check([piece])
         batches, end = await reader.read(piece, 2)
 
@@ -52,7 +52,7 @@ async def test_what_the_log_has_deleted_or_never_had_is_lost(mock_clock: MockClo
         with pytest.raises(PiecesLostError):
             await reader.check([StagedPiece(1, 0, 3, 3)])
         with pytest.raises(PiecesLostError, match="ends before offset 4"):
-            await reader.wait_there([StagedPiece(1, 2, 4, 2)])
+            await reader.wait_readable([StagedPiece(1, 2, 4, 2)])
 
 
 async def test_a_replica_that_is_behind_is_waited_for_and_not_for_ever(
@@ -70,7 +70,7 @@ async def test_a_replica_that_is_behind_is_waited_for_and_not_for_ever(
 
         async def wait() -> None:
             try:
-                await reader.wait_there([StagedPiece(1, 0, 2, 2)])
+                await reader.wait_readable([StagedPiece(1, 0, 2, 2)])
             except LeaderNotAvailableError as error:
                 failures.append(error)
 

@@ -72,7 +72,7 @@ async def test_a_commit_that_was_decided_before_a_crash_is_carried_out_after_it(
 ) -> None:
     world = World(mock_clock)
     with monkeypatch.context() as held:
-        held.setattr(transaction_server.TransactionServer, "_look_at", _do_nothing)
+        held.setattr(transaction_server.TransactionServer, "_start_append", _do_nothing)
         async with world.doomed_broker() as broker, world.client() as client:
             topic_id = await create_topic(client)
             number = (await begin(client)).number

@@ -187,7 +187,7 @@ MUTATIONS: Final = (
     Mutation(
         "redrive-left-alone",
         "a redrive is decided, and nobody carries it out",
-        (RedriveJob, "look", _never_look),
+        (RedriveJob, "start_if_running", _never_look),
     ),
     Mutation(
         "loaded-as-far-as-committed",

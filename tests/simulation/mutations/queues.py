@@ -13,7 +13,10 @@ from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions import mover_ids
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.dead_letters import mover
-from tidelog.broker.queues.handlers.deduplication_windows import SentWindow, SentWindows
+from tidelog.broker.queues.handlers.deduplication_windows import (
+    DeduplicationWindows,
+    PartitionWindow,
+)
 from tidelog.broker.queues.handlers.receive import PendingReceive
 from tidelog.broker.queues.handlers.send import PendingSend
 from tidelog.broker.queues.handlers.settle import PendingSettle
@@ -233,7 +236,7 @@ def _hear_nothing(*_: object) -> None:
     """Wait for no news."""
 
 
-async def _read_nothing(self: SentWindows, window: SentWindow) -> None:
+async def _read_nothing(self: DeduplicationWindows, window: PartitionWindow) -> None:
     del self
     view = window.view
     kept = DeduplicationWindow(view.window_ms)
@@ -337,7 +340,7 @@ MUTATIONS: Final = (
     Mutation(
         "dead-before-commit",
         "a message is moved before it is committed that it is dead",
-        (HostedPartition, "committed", _do_not_wait),
+        (HostedPartition, "wait_committed", _do_not_wait),
     ),
     Mutation(
         "dead-letter-of-one-delivery",
@@ -372,7 +375,7 @@ MUTATIONS: Final = (
     Mutation(
         "ids-lost-with-leader",
         "a leader that takes over knows of nothing that was sent before",
-        (SentWindows, "_read", _read_nothing),
+        (DeduplicationWindows, "_read", _read_nothing),
     ),
     Mutation(
         "sent-before-commit",

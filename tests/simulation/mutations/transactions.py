@@ -41,6 +41,6 @@ APPENDED_AGAIN: Final = Mutation(
 DROPPED_EARLY: Final = Mutation(
     "staged-dropped-early",
     "what is staged is dropped though its transaction is open",
-    (StagingLowWatermark, "floor", _ends_with_the_log),
+    (StagingLowWatermark, "low_watermark", _ends_with_the_log),
 )
 MUTATIONS: Final = (APPENDED_AGAIN, DROPPED_EARLY)

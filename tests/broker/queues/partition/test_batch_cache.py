@@ -36,7 +36,7 @@ def in_a_row(file: File, *, first: int, count: int) -> list[Batch]:
 def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=6)
-    known.learn(partition, batches)
+    known.add(partition, batches)
 
     assert known.find(partition, 15, 31, bytes_max=1 << 20) == batches[1:4]
     assert known.find(partition, 20, 30, bytes_max=1 << 20) == batches[2:3]
@@ -45,7 +45,7 @@ def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> N
 def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=6)
-    known.learn(partition, batches)
+    known.add(partition, batches)
 
     assert known.find(partition, 0, 60, bytes_max=250) == batches[:2]
     assert known.find(partition, 0, 60, bytes_max=1) == batches[:1]
@@ -54,7 +54,7 @@ def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
 def test_what_was_not_looked_at_is_not_known() -> None:
     partition, file = led_partition()
     known = BatchCache()
-    known.learn(partition, in_a_row(file, first=3, count=2))
+    known.add(partition, in_a_row(file, first=3, count=2))
 
     assert not known.find(partition, 29, 40, bytes_max=1 << 20)
     assert not known.find(partition, 50, 60, bytes_max=1 << 20)
@@ -65,7 +65,7 @@ def test_batches_in_another_file_are_not_found_together() -> None:
     partition, file = led_partition()
     _, other = led_partition()
     known, (first, second) = BatchCache(), in_a_row(file, first=0, count=2)
-    known.learn(partition, [first, second._replace(file=other)])
+    known.add(partition, [first, second._replace(file=other)])
 
     assert known.find(partition, 0, 20, bytes_max=1 << 20) == [first]
 
@@ -73,8 +73,8 @@ def test_batches_in_another_file_are_not_found_together() -> None:
 def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
     partition, file = led_partition()
     known = BatchCache()
-    known.learn(partition, in_a_row(file, first=0, count=4))
-    known.learn(partition, in_a_row(file, first=2, count=3))
+    known.add(partition, in_a_row(file, first=0, count=4))
+    known.add(partition, in_a_row(file, first=2, count=3))
 
     assert known.find(partition, 0, 100, bytes_max=1 << 20) == in_a_row(file, first=0, count=5)
 
@@ -83,7 +83,7 @@ def test_only_some_hundreds_are_kept() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=600)
     for batch in batches:
-        known.learn(partition, [batch])
+        known.add(partition, [batch])
 
     assert known.find(partition, 5990, 6000, bytes_max=1 << 20) == batches[-1:]
     assert not known.find(partition, 0, 10, bytes_max=1 << 20)
@@ -92,22 +92,22 @@ def test_only_some_hundreds_are_kept() -> None:
 def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=2)
-    known.learn(partition, batches)
+    known.add(partition, batches)
     partition.lead(2)
 
     assert not known.find(partition, 0, 20, bytes_max=1 << 20)
-    known.learn(partition, batches)
+    known.add(partition, batches)
     assert known.find(partition, 0, 20, bytes_max=1 << 20)
     partition.follow(2, 3)
     assert not known.find(partition, 0, 20, bytes_max=1 << 20)
-    known.learn(partition, batches)
+    known.add(partition, batches)
     assert not known.find(partition, 0, 20, bytes_max=1 << 20)
 
 
 def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
     partition, file = led_partition()
     known = BatchCache()
-    known.learn(partition, in_a_row(file, first=0, count=2))
+    known.add(partition, in_a_row(file, first=0, count=2))
     append(partition.log, b"a")
 
     partition.log.fail("the disk is gone")
@@ -118,7 +118,7 @@ def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
 def test_nothing_is_believed_of_what_was_deleted() -> None:
     partition, file = led_partition()
     known = BatchCache()
-    known.learn(partition, in_a_row(file, first=0, count=2))
+    known.add(partition, in_a_row(file, first=0, count=2))
     end = append(partition.log, b"a", b"b")
 
     partition.log.delete_records(1, high_watermark=end)
@@ -148,27 +148,27 @@ def _carry_out(queue: QueuePartition, frames: list[Frame]) -> None:
 
 
 def test_nothing_is_known_before_somebody_looked() -> None:
-    assert not EmptyCache().holds(queue_with_a_lease(), 1, START_MS)
+    assert not EmptyCache().is_empty(queue_with_a_lease(), 1, START_MS)
 
 
 def test_it_holds_until_a_record_comes_or_a_lease_ends() -> None:
     queue, known = queue_with_a_lease(), EmptyCache()
 
-    known.found_none(queue, 1)
+    known.set_empty(queue, 1)
 
-    assert known.holds(queue, 1, START_MS)
-    assert known.holds(queue, 1, START_MS + 9_999)
-    assert not known.holds(queue, 1, START_MS + 10_000)
-    assert not known.holds(queue, 2, START_MS)
+    assert known.is_empty(queue, 1, START_MS)
+    assert known.is_empty(queue, 1, START_MS + 9_999)
+    assert not known.is_empty(queue, 1, START_MS + 10_000)
+    assert not known.is_empty(queue, 2, START_MS)
 
 
 def test_it_does_not_hold_when_anything_was_decided_or_when_it_is_in_doubt() -> None:
     queue, known = queue_with_a_lease(), EmptyCache()
-    known.found_none(queue, 1)
+    known.set_empty(queue, 1)
     _carry_out(queue, queue.purge(1, now_ms=START_MS).frames)
-    assert not known.holds(queue, 1, START_MS)
+    assert not known.is_empty(queue, 1, START_MS)
 
-    known.found_none(queue, 1)
-    assert known.holds(queue, 1, START_MS)
-    known.forget()
-    assert not known.holds(queue, 1, START_MS)
+    known.set_empty(queue, 1)
+    assert known.is_empty(queue, 1, START_MS)
+    known.invalidate()
+    assert not known.is_empty(queue, 1, START_MS)
