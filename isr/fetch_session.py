@@ -21,15 +21,15 @@ Key = tuple[bytes, int]
 """Topic id and number of a partition."""
 
 
-class SessionWords(NamedTuple):
-    """What a follower has to say."""
+class SessionDelta(NamedTuple):
+    """What has changed since the last request of a follower."""
 
     followed: list[FollowedPartition]
     positions: list[ReplicaPosition]
     unfollowed: list[int]
 
 
-class Place(NamedTuple):
+class FollowerPosition(NamedTuple):
     """Where a follower's log ends."""
 
     position: FetchPosition
@@ -110,12 +110,12 @@ class FollowerSession:
         if key in self._by_key:
             self._due[key] = None
 
-    def words(
+    def next_delta(
         self,
-        place_of: Callable[[Key], Place],
+        position_of: Callable[[Key], FollowerPosition],
         epochs_of: Callable[[Key], list[tuple[int, int]]],
-    ) -> SessionWords:
-        """Return what the next request has to say; `epochs_of` is asked about new partitions."""
+    ) -> SessionDelta:
+        """Return what the next request tells; `epochs_of` is asked about new partitions."""
         new = [self._by_key[key] for key in self._new]
         followed = [
             FollowedPartition(each.number, *each.key, each.leader_epoch, epochs_of(each.key))
@@ -124,21 +124,21 @@ class FollowerSession:
         positions: list[ReplicaPosition] = []
         for key in self._due:
             each = self._by_key[key]
-            place = place_of(key)
-            each.asked_at = place.position
+            end = position_of(key)
+            each.asked_at = end.position
             positions.append(
                 ReplicaPosition(
                     each.number,
-                    place.position.fetch_offset,
-                    place.position.last_fetched_epoch,
-                    place.durable_end_offset,
-                    place.is_whole,
-                    place.is_doubtful,
+                    end.position.fetch_offset,
+                    end.position.last_fetched_epoch,
+                    end.durable_end_offset,
+                    end.is_whole,
+                    end.is_doubtful,
                 )
             )
-        words = SessionWords(followed, positions, self._unfollowed)
+        delta = SessionDelta(followed, positions, self._unfollowed)
         self._new, self._due, self._unfollowed = {}, {}, []
-        return words
+        return delta
 
     def number_of(self, key: Key) -> int | None:
         """Return by which number the leader knows a partition; `None` if it does not yet."""

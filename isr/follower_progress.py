@@ -35,7 +35,8 @@ class FollowerProgress:
     "Caught up" is a point in time: the follower has all that the leader had then. A mark (time, log
     end) is set, and replaced as soon as the follower reaches it; so a follower that always trails
     by a moment counts as caught up a moment ago, whatever arrives meanwhile. While there is nothing
-    to report a follower does not: who has everything counts as caught up until `observe` sees more.
+    to report a follower does not: one that has everything counts as caught up until
+    `update_caught_up` sees more.
 
     Invariant: `caught_up_ms` never falls while the same process reports.
     """
@@ -71,8 +72,10 @@ class FollowerProgress:
             return self._durable_end_offset
         return self._log_end_offset
 
-    def observe(self, *, leader_end_offset: int, durability: Durability, now_ms: int) -> bool:
-        """Take note of how it stands now; return whether it lacks records."""
+    def update_caught_up(
+        self, *, leader_end_offset: int, durability: Durability, now_ms: int
+    ) -> bool:
+        """Note when it begins to lag; return whether it lacks records."""
         lacks_some = self.position(durability) < leader_end_offset
         if self._has_all and lacks_some:
             self._has_all = False
@@ -95,7 +98,9 @@ class FollowerProgress:
             self.caught_up_ms = NEVER_MS
             self._has_all = False
             self._mark_ms, self._mark_offset = now_ms, leader_end_offset
-        self.observe(leader_end_offset=leader_end_offset, durability=durability, now_ms=now_ms)
+        self.update_caught_up(
+            leader_end_offset=leader_end_offset, durability=durability, now_ms=now_ms
+        )
         self.broker_epoch = report.broker_epoch
         self.is_whole = report.is_whole
         self._log_end_offset = report.log_end_offset

@@ -1,16 +1,16 @@
-"""The followers of one leader: who is in sync, who should be, and who holds back what is committed.
+"""The followers of one leader: which are in sync, which should be, which limit the high watermark.
 
-Pure: no clock, no I/O. The leader wishes for other in-sync replicas, the cluster decides; a wish is
-compare-and-set on the partition epoch (KIP-497). What must hold, or else replicas that are eligible
-to lead lack records:
+Pure: no clock, no I/O. The leader proposes an ISR (Kafka: AlterPartition), the cluster decides. A
+change is compare-and-set on the partition epoch (KIP-497). What must hold, or else replicas that
+are eligible to lead lack records:
 
-- A replica that was wished for counts as in sync from then on, until the partition epoch moves or
-  the wish is refused for certain: the cluster may have granted it already (the *maximal* ISR).
-- If no answer came, the leader asks for what is so: that raises the partition epoch, and then no
-  copy of what it asked for before can be carried out any more.
-- It is wished for only with the broker epoch of its own reports (KIP-903), and only when it has all
-  that is committed, and all that was in the leader's log when the leader epoch began.
-- It is wished for only while it is whole. One that is not is wished out at once.
+- A replica of a proposed ISR counts as in sync from then on, until the partition epoch moves or the
+  change is rejected for certain: the cluster may have committed it already (the *maximal* ISR).
+- If no answer came, the leader proposes the current ISR: that raises the partition epoch, and then
+  no copy of an earlier change can be carried out any more.
+- A replica is proposed only with the broker epoch of its reports (KIP-903), and only when it has
+  all that is committed, and all that was in the leader's log when the leader epoch began.
+- A replica is proposed only while it is whole. A damaged one is left out at once.
 """
 
 from typing import final
@@ -25,14 +25,13 @@ JOINING_HOLD_MS = 1000
 """Who was caught up so recently and is about to join holds back what is committed. Else it might
 always be a moment behind, and never get in."""
 RETRY_MS = 500
-"""A wish that was not granted is not repeated sooner."""
+"""A change that was rejected is not repeated sooner."""
 
 
-class InSyncWish(msgspec.Struct, frozen=True):
-    """The in-sync replicas that a leader wants.
+class IsrChange(msgspec.Struct, frozen=True):
+    """The ISR that a leader proposes.
 
-    Those that are in sync already: then nothing shall be carried out any more that it asked for
-    before, at the same partition epoch.
+    It may be the current one: then no earlier change of the same partition epoch is carried out.
     """
 
     partition_epoch: int
@@ -41,8 +40,8 @@ class InSyncWish(msgspec.Struct, frozen=True):
     """Node ids with the broker epochs of the processes that the leader means."""
 
 
-class LeaderEnds(msgspec.Struct, frozen=True, gc=False):
-    """What a leader has itself."""
+class LogEnds(msgspec.Struct, frozen=True, gc=False):
+    """Where the log of a leader ends."""
 
     log_end_offset: int
     high_watermark: int
@@ -53,7 +52,7 @@ class LeaderEnds(msgspec.Struct, frozen=True, gc=False):
 class Followers:
     """What one leader, in one leader epoch, knows of the other replicas.
 
-    Invariant: everybody in sync, wished for or about to join is in `members`, but for the leader.
+    Invariant: `members` are all in sync, proposed or about to join, but for the leader.
     """
 
     def __init__(
@@ -65,23 +64,23 @@ class Followers:
         self.replicas = replicas
         """As the cluster has agreed on them."""
         self._progress: dict[int, FollowerProgress] = {}
-        self._asked: tuple[int, ...] = ()
-        self._wish: InSyncWish | None = None
-        """What was wished for at this partition epoch last."""
-        self._is_out = False
-        """Whether the wish is on its way, and its outcome not known."""
+        self._requested: tuple[int, ...] = ()
+        self._pending_change: IsrChange | None = None
+        """The last change at this partition epoch."""
+        self._is_in_flight = False
+        """Whether the outcome of the change is not known yet."""
         self._may_arrive_late = False
-        """Whether copies of a wish at this partition epoch may still be carried out."""
+        """Whether copies of a change at this partition epoch may still be carried out."""
         self._retry_ms = now_ms
         self._must_retry = False
-        """Whether a wish was refused, and it was not looked since whether there still is one."""
+        """Whether a change was rejected, and no other was looked for since."""
         self._joining: dict[int, None] = {}
         self.members: tuple[FollowerProgress, ...] = ()
         """Those who must have a record before it is committed."""
         self._follow(replicas, leader_end_offset=epoch_start_offset, now_ms=now_ms)
 
     @property
-    def has_outsiders(self) -> bool:
+    def has_out_of_sync(self) -> bool:
         """Whether a replica is not in sync."""
         return len(self.replicas.in_sync_replicas) < len(self.replicas.assigned_replicas)
 
@@ -99,14 +98,14 @@ class Followers:
     ) -> None:
         """Go on with other replicas, others in sync, or another minimum."""
         if replicas.partition_epoch > self.replicas.partition_epoch:
-            # Whatever was wished for came true, or never will: it named an older epoch.
-            self._asked = ()
-            self._wish = None
-            self._is_out = self._may_arrive_late = False
+            # Each earlier change was committed, or never will be: it named an older epoch.
+            self._requested = ()
+            self._pending_change = None
+            self._is_in_flight = self._may_arrive_late = False
             self._retry_ms = now_ms
         self._follow(replicas, leader_end_offset=leader_end_offset, now_ms=now_ms)
 
-    def reported(self, report: FollowerReport, ends: LeaderEnds, *, now_ms: int) -> None:
+    def reported(self, report: FollowerReport, ends: LogEnds, *, now_ms: int) -> None:
         """Take note of how far a follower is; others than replicas are not heard."""
         progress = self._progress.get(report.node_id)
         if progress is None:
@@ -117,65 +116,66 @@ class Followers:
             durability=ends.durability,
             now_ms=now_ms,
         )
-        if self.has_outsiders:
-            self._look_who_joins(now_ms=now_ms)
+        if self.has_out_of_sync:
+            self._update_joining(now_ms=now_ms)
 
-    def next_wish(self, ends: LeaderEnds, *, now_ms: int) -> InSyncWish | None:
-        """Return what to ask the cluster for now, `None` when there is nothing.
+    def next_isr_change(self, ends: LogEnds, *, now_ms: int) -> IsrChange | None:
+        """Return the ISR to propose to the cluster now, `None` if there is nothing to change.
 
-        What is returned counts as asked for; say `granted` or `refused` when its outcome is known.
+        Its replicas count as in sync from now on. Report the outcome by `on_isr_change_committed`
+        or `on_isr_change_rejected`.
         """
         for progress in self._progress.values():
-            progress.observe(
+            progress.update_caught_up(
                 leader_end_offset=ends.log_end_offset, durability=ends.durability, now_ms=now_ms
             )
-        self._look_who_joins(now_ms=now_ms)
-        if self._is_out or now_ms < self._retry_ms:
+        self._update_joining(now_ms=now_ms)
+        if self._is_in_flight or now_ms < self._retry_ms:
             return None
         self._must_retry = False
-        wanted = self._wanted(ends, now_ms=now_ms)
-        if self._is_so(wanted) and not self._may_arrive_late:
+        target = self._target_isr(ends, now_ms=now_ms)
+        if self._is_current_isr(target) and not self._may_arrive_late:
             return None
-        epochs = [(node_id, self._broker_epoch(node_id)) for node_id in wanted]
+        epochs = [(node_id, self._broker_epoch(node_id)) for node_id in target]
         known = tuple((node_id, epoch) for node_id, epoch in epochs if epoch is not None)
-        if len(known) < len(wanted):
+        if len(known) < len(target):
             return None  # The metadata is about to change.
-        self._asked = tuple({*self._asked, *wanted})
-        self._wish = InSyncWish(self.replicas.partition_epoch, known)
-        self._is_out = True
-        self._gather_members()
-        return self._wish
+        self._requested = tuple({*self._requested, *target})
+        self._pending_change = IsrChange(self.replicas.partition_epoch, known)
+        self._is_in_flight = True
+        self._update_members()
+        return self._pending_change
 
-    def granted(self, wish: InSyncWish) -> None:
-        """Take note that a wish was carried out; the metadata here says so already."""
-        if wish is not self._wish:
+    def on_isr_change_committed(self, change: IsrChange) -> None:
+        """Settle a change that was carried out; the metadata here has it already."""
+        if change is not self._pending_change:
             return
-        self._is_out = False
-        if self._is_so([node_id for node_id, _ in wish.in_sync_replicas]):
+        self._is_in_flight = False
+        if self._is_current_isr([node_id for node_id, _ in change.in_sync_replicas]):
             # The partition epoch is another one: nothing comes of what was asked for before.
-            self._asked = ()
-            self._wish = None
+            self._requested = ()
+            self._pending_change = None
             self._may_arrive_late = False
-            self._gather_members()
+            self._update_members()
 
-    def refused(self, wish: InSyncWish, *, is_certain: bool, now_ms: int) -> None:
-        """Take note that a wish was refused, or of no answer.
+    def on_isr_change_rejected(self, change: IsrChange, *, is_certain: bool, now_ms: int) -> None:
+        """Settle a change that was rejected, or got no answer.
 
         `is_certain` says that this copy of it will never be carried out.
         """
-        if wish is not self._wish:
+        if change is not self._pending_change:
             return
-        self._is_out = False
+        self._is_in_flight = False
         self._retry_ms = now_ms + RETRY_MS
         self._must_retry = True
         self._may_arrive_late |= not is_certain
         if not self._may_arrive_late:
-            self._asked = ()
-            self._wish = None
-            self._gather_members()
+            self._requested = ()
+            self._pending_change = None
+            self._update_members()
 
-    def next_deadline_ms(self, ends: LeaderEnds) -> int | None:
-        """Return when `next_wish` may have something to say though nobody reports; or `None`."""
+    def next_deadline_ms(self, ends: LogEnds) -> int | None:
+        """Return when to call `next_isr_change` even without a report, `None` for never."""
         lag_max_ms = self._view.replica_lag_time_max_ms
         times = [
             progress.caught_up_ms + lag_max_ms + 1
@@ -208,38 +208,40 @@ class Followers:
                     now_ms=now_ms,
                 )
         self._joining = {node_id: None for node_id in self._joining if node_id in self._progress}
-        self._gather_members()
+        self._update_members()
 
-    def _look_who_joins(self, *, now_ms: int) -> None:
-        if not self._joining and not self.has_outsiders:
+    def _update_joining(self, *, now_ms: int) -> None:
+        if not self._joining and not self.has_out_of_sync:
             return
         joining: dict[int, None] = {}
         for node_id, progress in self._progress.items():
             if (
                 node_id not in self.replicas.in_sync_replicas
-                and self._may_join(node_id, progress)
+                and self._is_isr_eligible(node_id, progress)
                 and now_ms - progress.caught_up_ms <= JOINING_HOLD_MS
             ):
                 joining[node_id] = None
         if joining != self._joining:
             self._joining = joining
-            self._gather_members()
+            self._update_members()
 
-    def _may_join(self, node_id: int, progress: FollowerProgress) -> bool:
+    def _is_isr_eligible(self, node_id: int, progress: FollowerProgress) -> bool:
         if not progress.is_whole:
             return False
-        facts = self._view.facts_of(node_id)
+        status = self._view.status_of(node_id)
         # The life that reports must be the one that the cluster knows. KIP-903.
-        return facts is not None and facts.may_join and facts.broker_epoch == progress.broker_epoch
+        return (
+            status is not None and status.may_join and status.broker_epoch == progress.broker_epoch
+        )
 
-    def _wanted(self, ends: LeaderEnds, *, now_ms: int) -> list[int]:
-        wanted: list[int] = []
+    def _target_isr(self, ends: LogEnds, *, now_ms: int) -> list[int]:
+        target: list[int] = []
         late_before_ms = now_ms - self._view.replica_lag_time_max_ms
         join_from = max(ends.high_watermark, self._epoch_start_offset)
         for node_id in self.replicas.assigned_replicas:
             progress = self._progress.get(node_id)
             if progress is None:
-                wanted.append(node_id)  # The leader itself.
+                target.append(node_id)  # The leader itself.
                 continue
             if not progress.is_whole:
                 continue
@@ -247,26 +249,26 @@ class Followers:
             if position < ends.log_end_offset and progress.caught_up_ms < late_before_ms:
                 continue  # Late; it would have to leave again at once.
             if node_id in self.replicas.in_sync_replicas or (
-                position >= join_from and self._may_join(node_id, progress)
+                position >= join_from and self._is_isr_eligible(node_id, progress)
             ):
-                wanted.append(node_id)
-        return wanted
+                target.append(node_id)
+        return target
 
-    def _is_so(self, wanted: list[int]) -> bool:
-        return sorted(wanted) == sorted(self.replicas.in_sync_replicas)
+    def _is_current_isr(self, target: list[int]) -> bool:
+        return sorted(target) == sorted(self.replicas.in_sync_replicas)
 
     def _broker_epoch(self, node_id: int) -> int | None:
         progress = self._progress.get(node_id)
         if progress is not None and progress.broker_epoch is not None:
             return progress.broker_epoch
-        facts = self._view.facts_of(node_id)
-        return None if facts is None else facts.broker_epoch
+        status = self._view.status_of(node_id)
+        return None if status is None else status.broker_epoch
 
-    def _gather_members(self) -> None:
+    def _update_members(self) -> None:
         self.members = tuple(
             progress
             for node_id, progress in self._progress.items()
             if node_id in self.replicas.in_sync_replicas
-            or node_id in self._asked
+            or node_id in self._requested
             or node_id in self._joining
         )

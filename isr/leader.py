@@ -7,7 +7,7 @@ from typing import final
 
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport
-from tidelog.isr.followers import Followers, InSyncWish, LeaderEnds
+from tidelog.isr.followers import Followers, IsrChange, LogEnds
 from tidelog.isr.replica_set import ALONE, NOBODY, ReplicaSet
 from tidelog.wire.errors import NotEnoughReplicasAfterAppendError, NotEnoughReplicasError
 from tidelog.wire.messages.produce import Acks
@@ -49,7 +49,7 @@ class PartitionLeader:
         if high_watermark is None:
             high_watermark = 0 if followers.members else durable_end_offset
         self._high_watermark = min(high_watermark, log_end_offset)
-        self._advance()
+        self._advance_high_watermark()
 
     @property
     def high_watermark(self) -> int:
@@ -64,7 +64,7 @@ class PartitionLeader:
     @property
     def is_all_in_sync(self) -> bool:
         """Whether there is no replica that could join those in sync."""
-        return not self._followers.has_outsiders
+        return not self._followers.has_out_of_sync
 
     @property
     def has_caught_up(self) -> bool:
@@ -74,8 +74,8 @@ class PartitionLeader:
         """
         return self._high_watermark >= self.epoch_start_offset
 
-    def holds_back(self, node_id: int) -> bool:
-        """Return whether nothing is committed that a follower does not have."""
+    def is_hw_limiting(self, node_id: int) -> bool:
+        """Return whether the high watermark waits for a follower."""
         return self._followers.is_member(node_id)
 
     def follower_end_offset(self, node_id: int) -> int | None:
@@ -89,13 +89,13 @@ class PartitionLeader:
         """Take note of how far the leader's own log is."""
         self._log_end_offset = log_end_offset
         self._durable_end_offset = durable_end_offset
-        self._advance()
+        self._advance_high_watermark()
 
     def follower_reported(self, report: FollowerReport, *, now_ms: int) -> None:
         """Take note of how far a follower is, whose log was compared with this one."""
         assert report.log_end_offset <= self._log_end_offset, "a follower has more than its leader"
         self._followers.reported(report, self._ends(), now_ms=now_ms)
-        self._advance()
+        self._advance_high_watermark()
 
     def follower_became_durable(
         self, node_id: int, broker_epoch: int, durable_end_offset: int, *, now_ms: int
@@ -113,26 +113,26 @@ class PartitionLeader:
         self._followers.replicas_changed(
             replicas, leader_end_offset=self._log_end_offset, now_ms=now_ms
         )
-        self._advance()
+        self._advance_high_watermark()
 
-    def next_wish(self, *, now_ms: int) -> InSyncWish | None:
-        """Return which in-sync replicas to ask the cluster for; see `Followers.next_wish`."""
-        wish = self._followers.next_wish(self._ends(), now_ms=now_ms)
-        self._advance()  # Somebody may have been too slow to join.
-        return wish
+    def next_isr_change(self, *, now_ms: int) -> IsrChange | None:
+        """Return the ISR to propose to the cluster; see `Followers.next_isr_change`."""
+        change = self._followers.next_isr_change(self._ends(), now_ms=now_ms)
+        self._advance_high_watermark()  # A replica may have been too slow to join.
+        return change
 
-    def wish_granted(self, wish: InSyncWish) -> None:
-        """Take note that a wish was carried out; the metadata here says so already."""
-        self._followers.granted(wish)
-        self._advance()
+    def on_isr_change_committed(self, change: IsrChange) -> None:
+        """Settle a change that was carried out; the metadata here has it already."""
+        self._followers.on_isr_change_committed(change)
+        self._advance_high_watermark()
 
-    def wish_refused(self, wish: InSyncWish, *, is_certain: bool, now_ms: int) -> None:
-        """Take note that a wish was refused, or of no answer; see `Followers.refused`."""
-        self._followers.refused(wish, is_certain=is_certain, now_ms=now_ms)
-        self._advance()
+    def on_isr_change_rejected(self, change: IsrChange, *, is_certain: bool, now_ms: int) -> None:
+        """Settle a change that was rejected, or got no answer; see `Followers`."""
+        self._followers.on_isr_change_rejected(change, is_certain=is_certain, now_ms=now_ms)
+        self._advance_high_watermark()
 
     def next_deadline_ms(self) -> int | None:
-        """Return when `next_wish` is to be called though nothing happens, `None` for never."""
+        """Return when to call `next_isr_change` even without an event, `None` for never."""
         return self._followers.next_deadline_ms(self._ends())
 
     def require_enough_in_sync(self, acks: Acks) -> None:
@@ -166,8 +166,8 @@ class PartitionLeader:
             return self._position()
         return min(self._everywhere(), self._high_watermark)
 
-    def _ends(self) -> LeaderEnds:
-        return LeaderEnds(self._log_end_offset, self._high_watermark, self.durability)
+    def _ends(self) -> LogEnds:
+        return LogEnds(self._log_end_offset, self._high_watermark, self.durability)
 
     def _position(self) -> int:
         if self.durability is Durability.FSYNC:
@@ -187,7 +187,8 @@ class PartitionLeader:
             lowest = min(lowest, member.position(self.durability))
         return lowest
 
-    def _advance(self) -> None:
+    def _advance_high_watermark(self) -> None:
+        """Raise the high watermark to what all members have, while enough are in sync."""
         everywhere = self._everywhere()
         if everywhere > self._high_watermark and self._followers.replicas.has_enough:
             self._high_watermark = everywhere

@@ -30,7 +30,7 @@ class ReplicaSet(msgspec.Struct, frozen=True):
         return len(self.in_sync_replicas) >= self.min_insync_replicas
 
 
-class BrokerFacts(NamedTuple):
+class BrokerStatus(NamedTuple):
     """What is known of one registered broker."""
 
     broker_epoch: int
@@ -43,7 +43,7 @@ class BrokerView(msgspec.Struct, frozen=True):
 
     node_id: int
     """Of the broker itself."""
-    facts_of: Callable[[int], BrokerFacts | None]
+    status_of: Callable[[int], BrokerStatus | None]
     """Returns what is committed of a broker now; `None` for one that is not registered."""
     replica_lag_time_max_ms: int = REPLICA_LAG_MAX_MS
 

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.isr_updater import InSyncKeeper
+from tidelog.broker.replication.isr_updater import IsrUpdater
 from tidelog.broker.replication.repair_reads import ReplicaReader
 from tidelog.broker.replication.surroundings import Surroundings, now_ms
 from tidelog.broker.replication.throttle import CatchUpThrottle
@@ -195,7 +195,7 @@ class ReplicaSession:
 class ReplicaServer:
     """Serves followers with what this broker leads."""
 
-    def __init__(self, surroundings: Surroundings, in_sync: InSyncKeeper, waiting: Waiting) -> None:
+    def __init__(self, surroundings: Surroundings, in_sync: IsrUpdater, waiting: Waiting) -> None:
         """Tell `in_sync` of followers that are not in sync; `run` must run in a task."""
         self._surroundings = surroundings
         self._in_sync = in_sync

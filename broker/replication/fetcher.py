@@ -12,7 +12,7 @@ import trio
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.surroundings import Surroundings
 from tidelog.isr.divergence import LogShape
-from tidelog.isr.fetch_session import FollowerSession, Key, Place
+from tidelog.isr.fetch_session import FollowerPosition, FollowerSession, Key
 from tidelog.isr.follower import Append, Drop, LeaderAnswer, PartitionFollower, Restart, Truncate
 from tidelog.logstore.segments.batch_run import check_run, fitted
 from tidelog.wire.errors import (
@@ -174,7 +174,7 @@ class Fetcher:
                 begins_session,
                 max_wait_ms,
                 _BYTES_MAX,
-                *self._session.words(self._place_of, self._epochs_of),
+                *self._session.next_delta(self._position_of, self._epochs_of),
                 self._surroundings.partitions.has_readers,
             )
             begins_session = False
@@ -188,7 +188,7 @@ class Fetcher:
                 connection.close()
                 raise ConnectionLostError(f"no answer for {_SILENCE_S:g} s")
 
-    def _place_of(self, key: Key) -> Place:
+    def _position_of(self, key: Key) -> FollowerPosition:
         partition = self._partitions[key]
         follower = partition.follower
         assert follower is not None, "it is followed"
@@ -196,7 +196,9 @@ class Fetcher:
         is_whole = self._told_whole[key] = partition.is_whole
         is_doubtful = key in self._doubtful
         self._doubtful.pop(key, None)
-        return Place(follower.position(_shape(partition)), durable, is_whole, is_doubtful)
+        return FollowerPosition(
+            follower.position(_shape(partition)), durable, is_whole, is_doubtful
+        )
 
     def _epochs_of(self, key: Key) -> list[tuple[int, int]]:
         """Return by what the leader may find that this disk has gone back, if that may cost all."""

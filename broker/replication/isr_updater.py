@@ -1,7 +1,7 @@
-"""Having the cluster change in-sync replicas as leaders wish.
+"""Proposes the ISR changes of leaders to the cluster (Kafka: AlterPartitionManager).
 
 Shell around `isr.followers`: owns the task that lets time pass for leaders with followers, and the
-one that submits their wishes. All that come up while one command is decided go into the next.
+one that submits their changes. Changes that come up while one command is decided go into the next.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from tidelog.coordinator.metadata.commands import (
     InSyncReplica,
     PartitionAnswers,
 )
-from tidelog.isr.followers import InSyncWish
+from tidelog.isr.followers import IsrChange
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.errors import (
     BrokerError,
@@ -42,16 +42,16 @@ _REFUSALS: Final = (
 )
 
 
-class _Wish(NamedTuple):
-    """What one leader wants."""
+class _PendingChange(NamedTuple):
+    """A change that one leader proposes."""
 
     partition: Partition
     leader: PartitionLeader
-    wish: InSyncWish
+    change: IsrChange
 
 
 @final
-class InSyncKeeper:
+class IsrUpdater:
     """Watches the partitions that this broker leads with followers."""
 
     def __init__(self, surroundings: Surroundings) -> None:
@@ -60,8 +60,8 @@ class InSyncKeeper:
         self._active: dict[Partition, None] = {}
         """Partitions of which something is to be decided as time passes."""
         self._is_active = trio.Event()
-        self._wishes: list[_Wish] = []
-        self._has_wishes = trio.Event()
+        self._isr_changes: list[_PendingChange] = []
+        self._has_changes = trio.Event()
 
     def changed(self, partition: Partition) -> None:
         """See `broker.partitions.partition.Watcher`."""
@@ -78,7 +78,7 @@ class InSyncKeeper:
     async def run(self) -> None:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._submit_wishes)
+            nursery.start_soon(self._submit_changes)
             while True:
                 await self._is_active.wait()
                 await trio.sleep(_TICK_S)
@@ -92,25 +92,25 @@ class InSyncKeeper:
                     self._is_active = trio.Event()
 
     def _look(self, partition: Partition) -> bool:
-        """Ask for what the leader wishes; return whether it could be asked what that is."""
+        """Submit the next ISR change of a leader; return whether it could be asked for one."""
         leader = partition.leader
         if leader is None or not self._surroundings.lifecycle.may_lead():
             return False
-        wish = leader.next_wish(now_ms=now_ms())
+        change = leader.next_isr_change(now_ms=now_ms())
         partition.progressed()
-        if wish is not None:
-            self._wishes.append(_Wish(partition, leader, wish))
-            self._has_wishes.set()
+        if change is not None:
+            self._isr_changes.append(_PendingChange(partition, leader, change))
+            self._has_changes.set()
         return True
 
-    async def _submit_wishes(self) -> None:
+    async def _submit_changes(self) -> None:
         while True:
-            await self._has_wishes.wait()
-            self._has_wishes = trio.Event()
-            wishes, self._wishes = self._wishes, []
-            await self._submit(wishes)
+            await self._has_changes.wait()
+            self._has_changes = trio.Event()
+            changes, self._isr_changes = self._isr_changes, []
+            await self._submit(changes)
 
-    async def _submit(self, wishes: list[_Wish]) -> None:
+    async def _submit(self, changes: list[_PendingChange]) -> None:
         surroundings = self._surroundings
         epoch = surroundings.lifecycle.broker_epoch
         assert epoch is not None, "who leads is registered"
@@ -121,10 +121,10 @@ class InSyncKeeper:
                 InSyncChange(
                     *each.partition.key,
                     each.leader.leader_epoch,
-                    each.wish.partition_epoch,
-                    [InSyncReplica(*member) for member in each.wish.in_sync_replicas],
+                    each.change.partition_epoch,
+                    [InSyncReplica(*member) for member in each.change.in_sync_replicas],
                 )
-                for each in wishes
+                for each in changes
             ],
         )
         reasons: Sequence[str | None]
@@ -134,22 +134,22 @@ class InSyncKeeper:
                 command, timeout_s=_SUBMIT_TIMEOUT_S, retry=False
             )
         except (ConnectionLostError, BrokerError, WireFormatError) as error:
-            reasons, is_certain = [str(error) for _ in wishes], is_refusal(error)
+            reasons, is_certain = [str(error) for _ in changes], is_refusal(error)
         else:
             assert isinstance(reply, PartitionAnswers)
             reasons = [
                 None if answer.error is None else answer.error.message for answer in reply.answers
             ]
             is_certain = True
-        for each, reason in zip(wishes, reasons, strict=True):
+        for each, reason in zip(changes, reasons, strict=True):
             self._settle(each, reason, is_certain=is_certain)
 
-    def _settle(self, each: _Wish, reason: str | None, *, is_certain: bool) -> None:
-        partition, leader, wish = each
+    def _settle(self, each: _PendingChange, reason: str | None, *, is_certain: bool) -> None:
+        partition, leader, change = each
         if reason is None:
-            leader.wish_granted(wish)
+            leader.on_isr_change_committed(change)
         else:
-            leader.wish_refused(wish, is_certain=is_certain, now_ms=now_ms())
+            leader.on_isr_change_rejected(change, is_certain=is_certain, now_ms=now_ms())
             self._surroundings.env.probe(
                 "in_sync_replicas_not_changed",
                 severity="warning",

@@ -12,7 +12,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.failed_replicas import UnfitReplicas
 from tidelog.broker.replication.fetch_server import ReplicaServer
 from tidelog.broker.replication.fetcher import Fetcher
-from tidelog.broker.replication.isr_updater import InSyncKeeper
+from tidelog.broker.replication.isr_updater import IsrUpdater
 from tidelog.broker.replication.replica_repair import Refiller
 from tidelog.broker.replication.surroundings import Surroundings, now_ms
 from tidelog.broker.requests.purgatory import Waiting
@@ -36,10 +36,10 @@ class Roles:
         """Have no replica yet; `run` must run in a task."""
         self._surroundings = surroundings
         self._view = BrokerView(
-            surroundings.node_id, surroundings.facts_of, surroundings.replica_lag_time_max_ms
+            surroundings.node_id, surroundings.status_of, surroundings.replica_lag_time_max_ms
         )
         self._config = surroundings.state.config
-        self._in_sync = InSyncKeeper(surroundings)
+        self._in_sync = IsrUpdater(surroundings)
         self.server = ReplicaServer(surroundings, self._in_sync, waiting)
         self.unfit = UnfitReplicas(surroundings)
         self._refiller = Refiller(surroundings, self.leave, self._released)

@@ -10,7 +10,7 @@ from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.node import ClusterNode
-from tidelog.isr.replica_set import REPLICA_LAG_MAX_MS, BrokerFacts
+from tidelog.isr.replica_set import REPLICA_LAG_MAX_MS, BrokerStatus
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import InvalidRequestError, StaleBrokerEpochError
 from tidelog.wire.messages.replication import ReplicaIdentity
@@ -43,10 +43,10 @@ class Surroundings:
         """Return whether a replica is still there, and not closed, or another one in its place."""
         return self.partitions.replica(*partition.key) is partition
 
-    def facts_of(self, node_id: int) -> BrokerFacts | None:
+    def status_of(self, node_id: int) -> BrokerStatus | None:
         """Return what is known of a broker; see `isr.replica_set.BrokerView`."""
         broker = self.state.brokers.get(node_id)
-        return None if broker is None else BrokerFacts(broker.broker_epoch, broker.can_lead)
+        return None if broker is None else BrokerStatus(broker.broker_epoch, broker.can_lead)
 
     def own_identity(self) -> ReplicaIdentity | None:
         """Return what this broker says of itself to leaders; `None` before it is registered."""

@@ -50,5 +50,5 @@ class CatchUpThrottle:
             and node_id in known.adding_replicas
             and node_id not in known.in_sync_replicas
             and partition.leader is not None
-            and not partition.leader.holds_back(node_id)
+            and not partition.leader.is_hw_limiting(node_id)
         )

@@ -2,9 +2,9 @@
 
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport
-from tidelog.isr.followers import Followers, InSyncWish
+from tidelog.isr.followers import Followers, IsrChange
 from tidelog.isr.leader import PartitionLeader
-from tidelog.isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tidelog.isr.replica_set import BrokerStatus, BrokerView, ReplicaSet
 
 LAG_MAX_MS = 10_000
 
@@ -21,7 +21,7 @@ class Led:
     ) -> None:
         """Lead with replicas on brokers 1, 2 and 3, of which these are in sync."""
         self.now_ms = 0
-        self.brokers = {node: BrokerFacts(10 + node, True) for node in (1, 2, 3)}
+        self.brokers = {node: BrokerStatus(10 + node, True) for node in (1, 2, 3)}
         self.replicas = ReplicaSet((1, 2, 3), in_sync or (1, 2, 3), 5, minimum)
         view = BrokerView(1, self.brokers.get, LAG_MAX_MS)
         self.log_end = log_end
@@ -62,13 +62,13 @@ class Led:
     def wait(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
 
-    def wish(self) -> InSyncWish | None:
-        return self.leader.next_wish(now_ms=self.now_ms)
+    def next_change(self) -> IsrChange | None:
+        return self.leader.next_isr_change(now_ms=self.now_ms)
 
-    def wished(self) -> list[int] | None:
-        """Return the node ids of what is wished for now."""
-        wish = self.wish()
-        return None if wish is None else [node for node, _ in wish.in_sync_replicas]
+    def proposed(self) -> list[int] | None:
+        """Return the node ids of the ISR that is proposed now."""
+        change = self.next_change()
+        return None if change is None else [node for node, _ in change.in_sync_replicas]
 
     def agree(self, *in_sync: int, minimum: int = 2) -> None:
         """Let the cluster have agreed on others in sync."""
@@ -76,5 +76,5 @@ class Led:
         replicas = ReplicaSet((1, 2, 3), in_sync, epoch, minimum)
         self.leader.replicas_changed(replicas, now_ms=self.now_ms)
 
-    def refuse(self, wish: InSyncWish, *, is_certain: bool = True) -> None:
-        self.leader.wish_refused(wish, is_certain=is_certain, now_ms=self.now_ms)
+    def reject(self, change: IsrChange, *, is_certain: bool = True) -> None:
+        self.leader.on_isr_change_rejected(change, is_certain=is_certain, now_ms=self.now_ms)

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.isr.fetch_session import FollowerSession, Key, LeaderSession, Place, SessionWords
+from tidelog.isr.fetch_session import (
+    FollowerPosition,
+    FollowerSession,
+    Key,
+    LeaderSession,
+    SessionDelta,
+)
 from tidelog.isr.follower import FetchPosition
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.replication import ReplicaFetchRequest, ReplicaIdentity, ReplicaPosition
@@ -14,25 +20,25 @@ B: Key = (b"b" * 16, 3)
 IDENTITY = ReplicaIdentity("cluster", 2, 12, "process")
 
 
-def place_of(key: Key) -> Place:
-    return Place(FetchPosition(key[1] * 10, None), 0)
+def position_of(key: Key) -> FollowerPosition:
+    return FollowerPosition(FetchPosition(key[1] * 10, None), 0)
 
 
 def no_epochs(_: Key) -> list[tuple[int, int]]:
     return []
 
 
-def request(words: SessionWords, *, begins: bool = False) -> ReplicaFetchRequest:
-    return ReplicaFetchRequest(IDENTITY, begins, 500, 1000, *words)
+def request(delta: SessionDelta, *, begins: bool = False) -> ReplicaFetchRequest:
+    return ReplicaFetchRequest(IDENTITY, begins, 500, 1000, *delta)
 
 
 def test_the_epochs_of_a_log_are_said_when_it_is_followed_and_not_again() -> None:
     session = FollowerSession()
     session.follow(A, 7)
 
-    first, _, _ = session.words(place_of, lambda _: [(3, 0), (6, 5)])
+    first, _, _ = session.next_delta(position_of, lambda _: [(3, 0), (6, 5)])
     session.is_due(A)
-    again, positions, _ = session.words(place_of, lambda _: [(3, 0), (6, 5)])
+    again, positions, _ = session.next_delta(position_of, lambda _: [(3, 0), (6, 5)])
 
     assert [each.leader_epochs for each in first] == [[(3, 0), (6, 5)]]
     assert again == []
@@ -44,7 +50,7 @@ def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
     session.follow(A, 7)
     session.follow(B, 8)
 
-    followed, positions, unfollowed = session.words(place_of, no_epochs)
+    followed, positions, unfollowed = session.next_delta(position_of, no_epochs)
     assert [(each.topic_id, each.partition, each.leader_epoch) for each in followed] == [
         (*A, 7),
         (*B, 8),
@@ -52,29 +58,29 @@ def test_a_follower_says_of_each_partition_where_it_is_once() -> None:
     assert positions == [ReplicaPosition(0, 0, None, 0), ReplicaPosition(1, 30, None, 0)]
     assert unfollowed == []
 
-    assert session.words(place_of, no_epochs) == ([], [], [])
+    assert session.next_delta(position_of, no_epochs) == ([], [], [])
 
 
 def test_what_has_moved_is_said_again() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.follow(B, 8)
-    session.words(place_of, no_epochs)
+    session.next_delta(position_of, no_epochs)
 
     session.is_due(B)
 
-    assert session.words(place_of, no_epochs) == ([], [ReplicaPosition(1, 30, None, 0)], [])
+    assert session.next_delta(position_of, no_epochs) == ([], [ReplicaPosition(1, 30, None, 0)], [])
 
 
 @pytest.mark.invariant("I57")
 def test_another_leader_epoch_is_another_partition_to_the_session() -> None:
     session = FollowerSession()
     session.follow(A, 7)
-    session.words(place_of, no_epochs)
+    session.next_delta(position_of, no_epochs)
 
     session.follow(A, 9)
 
-    followed, _, unfollowed = session.words(place_of, no_epochs)
+    followed, _, unfollowed = session.next_delta(position_of, no_epochs)
     assert [(each.number_in_session, each.leader_epoch) for each in followed] == [(1, 9)]
     assert unfollowed == [0]
     assert session.asked(0) is None
@@ -87,7 +93,7 @@ def test_what_the_leader_never_heard_of_is_not_taken_back() -> None:
     assert session.number_of(A) is None
     session.unfollow(A)
 
-    assert session.words(place_of, no_epochs) == ([], [], [])
+    assert session.next_delta(position_of, no_epochs) == ([], [], [])
     assert len(session) == 0
 
 
@@ -95,12 +101,12 @@ def test_on_another_connection_all_is_said_anew() -> None:
     session = FollowerSession()
     session.follow(A, 7)
     session.follow(B, 8)
-    session.words(place_of, no_epochs)
+    session.next_delta(position_of, no_epochs)
     session.unfollow(A)
 
     session.begin()
 
-    followed, positions, unfollowed = session.words(place_of, no_epochs)
+    followed, positions, unfollowed = session.next_delta(position_of, no_epochs)
     assert [each.number_in_session for each in followed] == [0]
     assert len(positions) == 1
     assert unfollowed == []
@@ -110,7 +116,7 @@ def test_a_leader_looks_at_what_it_was_told_of_and_at_what_happened() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     ours.follow(B, 8)
-    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
+    theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True))
     assert list(theirs.due) == [0, 1]
 
     for number in (0, 1):
@@ -128,14 +134,14 @@ def test_what_a_follower_cannot_use_is_not_said_again_before_it_reports() -> Non
     """Else a leader would send the same batches at every append, to a follower with a full disk."""
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
-    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
+    theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True))
     theirs.told(0, high_watermark=5, log_start_offset=0, awaits_report=True)
 
     theirs.touch(0)
     assert list(theirs.due) == []
 
     ours.is_due(A)
-    theirs.take(request(ours.words(place_of, no_epochs)))
+    theirs.take(request(ours.next_delta(position_of, no_epochs)))
     assert list(theirs.due) == [0]
     theirs.told(0, high_watermark=5, log_start_offset=0)
     theirs.touch(0)
@@ -146,10 +152,10 @@ def test_a_follower_says_whether_its_replica_is_whole() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
 
-    def damaged_at(key: Key) -> Place:
-        return place_of(key)._replace(is_whole=False, is_doubtful=True)
+    def damaged_at(key: Key) -> FollowerPosition:
+        return position_of(key)._replace(is_whole=False, is_doubtful=True)
 
-    theirs.take(request(ours.words(damaged_at, no_epochs), begins=True))
+    theirs.take(request(ours.next_delta(damaged_at, no_epochs), begins=True))
 
     position = theirs.partitions[0].position
     assert position == ReplicaPosition(0, 0, None, 0, is_whole=False, is_doubtful=True)
@@ -159,10 +165,10 @@ def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
     ours.follow(B, 8)
-    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
+    theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True))
 
     ours.is_due(A)
-    theirs.take(request(ours.words(place_of, no_epochs)))
+    theirs.take(request(ours.next_delta(position_of, no_epochs)))
 
     assert list(theirs.due) == [1, 0]
 
@@ -170,19 +176,19 @@ def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:
 def test_a_session_begins_with_nothing() -> None:
     ours, theirs = FollowerSession(), LeaderSession()
     ours.follow(A, 7)
-    theirs.take(request(ours.words(place_of, no_epochs), begins=True))
+    theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True))
     ours.unfollow(A)
     ours.follow(B, 8)
     ours.begin()
 
-    assert theirs.take(request(ours.words(place_of, no_epochs), begins=True)) == [0]
+    assert theirs.take(request(ours.next_delta(position_of, no_epochs), begins=True)) == [0]
 
     assert [each.followed.topic_id for each in theirs.partitions.values()] == [B[0]]
 
 
 def test_a_position_of_an_unknown_partition_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="does not know a partition 4; follow it first"):
-        LeaderSession().take(request(SessionWords([], [ReplicaPosition(4, 0, None, 0)], [])))
+        LeaderSession().take(request(SessionDelta([], [ReplicaPosition(4, 0, None, 0)], [])))
 
 
 @given(
@@ -208,8 +214,10 @@ def test_both_sides_know_the_same(steps: list[tuple[str, int]]) -> None:
             case _:
                 ends[number] += 1
                 ours.is_due(key)
-        words = ours.words(lambda key: Place(FetchPosition(ends[key[1]], None), 0), no_epochs)
-        theirs.take(request(words, begins=is_new))
+        delta = ours.next_delta(
+            lambda key: FollowerPosition(FetchPosition(ends[key[1]], None), 0), no_epochs
+        )
+        theirs.take(request(delta, begins=is_new))
         is_new = False
 
         known = {

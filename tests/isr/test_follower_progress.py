@@ -47,9 +47,9 @@ def test_who_had_everything_was_caught_up_until_there_was_more() -> None:
     progress = FollowerProgress(is_in_sync=True, leader_end_offset=0, now_ms=0)
     reported(progress, 10, leader_end=10, now_ms=100)
 
-    assert not progress.observe(leader_end_offset=10, durability=MEMORY, now_ms=5000)
-    assert progress.observe(leader_end_offset=11, durability=MEMORY, now_ms=9000)
-    assert progress.observe(leader_end_offset=12, durability=MEMORY, now_ms=9900)
+    assert not progress.update_caught_up(leader_end_offset=10, durability=MEMORY, now_ms=5000)
+    assert progress.update_caught_up(leader_end_offset=11, durability=MEMORY, now_ms=9000)
+    assert progress.update_caught_up(leader_end_offset=12, durability=MEMORY, now_ms=9900)
 
     assert progress.caught_up_ms == 9000
 

@@ -6,7 +6,7 @@ from tests.isr.leaders import LAG_MAX_MS, Led
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.followers import JOINING_HOLD_MS, RETRY_MS
-from tidelog.isr.replica_set import BrokerFacts
+from tidelog.isr.replica_set import BrokerStatus
 
 
 def test_a_record_is_committed_when_everybody_in_sync_has_it() -> None:
@@ -68,13 +68,13 @@ def test_a_late_follower_is_to_leave_after_a_while() -> None:
     led.report(2)
     led.report(3, 9)
 
-    assert led.wish() is None
+    assert led.next_change() is None
     assert led.leader.next_deadline_ms() == LAG_MAX_MS + 1
     led.wait(LAG_MAX_MS)
-    assert led.wish() is None
+    assert led.next_change() is None
 
     led.wait(1)
-    assert led.wished() == [1, 2]
+    assert led.proposed() == [1, 2]
 
 
 @pytest.mark.invariant("I43")
@@ -86,7 +86,7 @@ def test_a_silent_follower_that_has_everything_stays() -> None:
 
     led.wait(10 * LAG_MAX_MS)
 
-    assert led.wished() is None
+    assert led.proposed() is None
     assert led.leader.next_deadline_ms() is None
 
 
@@ -100,7 +100,7 @@ def test_a_follower_that_always_trails_by_a_little_stays() -> None:
         led.report(2)
         led.report(3, led.log_end - 5)
 
-        assert led.wished() is None
+        assert led.proposed() is None
 
 
 @pytest.mark.invariant("I43")
@@ -112,7 +112,7 @@ def test_a_follower_that_falls_behind_more_and_more_leaves() -> None:
         led.wait(1000)
         led.report(2)
         led.report(3, 5 * step)
-        if led.wished() == [1, 2]:
+        if led.proposed() == [1, 2]:
             fallen = led.now_ms
             break
 
@@ -126,19 +126,19 @@ def test_who_had_to_leave_is_not_asked_back_before_it_has_caught_up() -> None:
     led.report(3)
     led.append(10)
     led.report(2)
-    assert led.wish() is None
+    assert led.next_change() is None
     led.wait(LAG_MAX_MS + 1)
-    assert led.wished() == [1, 2]
+    assert led.proposed() == [1, 2]
     led.agree(1, 2, minimum=3)
 
     led.report(3, 4)
     led.append(1)
     led.report(3, 9)
-    assert led.wish() is None
+    assert led.next_change() is None
 
     led.wait(100)
     led.report(3, 10)
-    assert led.wished() == [1, 2, 3], "it has all that there was when it was heard of last"
+    assert led.proposed() == [1, 2, 3], "it has all that there was when it was heard of last"
 
 
 @pytest.mark.invariant("I39")
@@ -148,7 +148,7 @@ def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
     led.report(2)
     led.wait(LAG_MAX_MS + 1)
 
-    assert led.wished() == [1, 2]
+    assert led.proposed() == [1, 2]
     assert led.high_watermark == 0
 
     led.agree(1, 2)
@@ -163,7 +163,7 @@ def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
     led.report(2)
     led.report(3)
 
-    assert led.wished() == [1, 2, 3]
+    assert led.proposed() == [1, 2, 3]
 
     led.wait(10 * LAG_MAX_MS)
     led.append(5)
@@ -171,27 +171,27 @@ def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
     assert led.high_watermark == 10
 
 
-def test_a_refused_wish_is_repeated_after_a_while_and_counts_no_more() -> None:
+def test_a_rejected_change_is_repeated_after_a_while_and_counts_no_more() -> None:
     led = Led(1, 2)
     led.append(10)
     led.report(2)
     led.report(3)
-    wish = led.wish()
-    assert wish is not None
+    change = led.next_change()
+    assert change is not None
 
-    led.refuse(wish)
-    led.brokers[3] = BrokerFacts(13, False)
+    led.reject(change)
+    led.brokers[3] = BrokerStatus(13, False)
     led.append(5)
     led.report(2)
-    assert led.wish() is None
+    assert led.next_change() is None
     assert led.high_watermark == 15
 
-    led.brokers[3] = BrokerFacts(13, True)
+    led.brokers[3] = BrokerStatus(13, True)
     led.report(3)
-    assert led.wish() is None
+    assert led.next_change() is None
     assert led.leader.next_deadline_ms() == RETRY_MS
     led.wait(RETRY_MS)
-    assert led.wished() == [1, 2, 3]
+    assert led.proposed() == [1, 2, 3]
 
 
 def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> None:
@@ -199,14 +199,14 @@ def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> Non
     led.append(10)
     led.report(2)
     led.report(3)
-    lost = led.wish()
+    lost = led.next_change()
     assert lost is not None
-    led.refuse(lost, is_certain=False)
+    led.reject(lost, is_certain=False)
     led.wait(RETRY_MS)
-    again = led.wish()
+    again = led.next_change()
     assert again is not None
 
-    led.refuse(again)
+    led.reject(again)
     led.wait(10 * LAG_MAX_MS)
     led.append(5)
     led.report(2)
@@ -223,86 +223,86 @@ def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
     led.append(10)
     led.report(2)
     led.report(3)
-    lost = led.wish()
+    lost = led.next_change()
     assert lost is not None
-    led.refuse(lost, is_certain=False)
-    led.brokers[3] = BrokerFacts(13, False)
+    led.reject(lost, is_certain=False)
+    led.brokers[3] = BrokerStatus(13, False)
     led.append(5)
     led.report(2)
     assert led.high_watermark == 10
 
     assert led.leader.next_deadline_ms() == RETRY_MS
     led.wait(RETRY_MS)
-    settling = led.wish()
+    settling = led.next_change()
 
     assert settling is not None
     assert settling.in_sync_replicas == ((1, 11), (2, 12))
     assert settling.partition_epoch == lost.partition_epoch
     assert led.high_watermark == 10, "it may have been let in"
     led.agree(1, 2)
-    led.leader.wish_granted(settling)
+    led.leader.on_isr_change_committed(settling)
     assert led.high_watermark == 15
-    assert led.wish() is None
+    assert led.next_change() is None
 
 
 def test_what_settles_is_repeated_until_it_has_an_answer() -> None:
     led = Led(1, 2)
     led.report(3)
-    lost = led.wish()
+    lost = led.next_change()
     assert lost is not None
-    led.refuse(lost, is_certain=False)
-    led.brokers[3] = BrokerFacts(13, False)
+    led.reject(lost, is_certain=False)
+    led.brokers[3] = BrokerStatus(13, False)
 
     for is_certain in (False, True):
         led.wait(RETRY_MS)
-        settling = led.wish()
+        settling = led.next_change()
         assert settling is not None
-        led.refuse(settling, is_certain=is_certain)
+        led.reject(settling, is_certain=is_certain)
 
     led.append(5)
     led.report(2)
     assert led.high_watermark == 0, "no copy of the first request has been ruled out"
     led.wait(RETRY_MS)
-    assert led.wished() == [1, 2]
+    assert led.proposed() == [1, 2]
 
 
 def test_nothing_is_settled_that_was_refused_for_certain() -> None:
     led = Led(1, 2)
     led.report(3)
-    wish = led.wish()
-    assert wish is not None
+    change = led.next_change()
+    assert change is not None
 
-    led.refuse(wish)
-    led.brokers[3] = BrokerFacts(13, False)
+    led.reject(change)
+    led.brokers[3] = BrokerStatus(13, False)
     led.wait(RETRY_MS)
 
-    assert led.wish() is None
+    assert led.next_change() is None
 
 
-def test_a_wish_for_what_is_so_already_ends_when_it_is_granted() -> None:
+def test_a_change_to_the_current_isr_ends_when_it_is_committed() -> None:
     led = Led(1, 2)
     led.append(10)
     led.report(2)
     led.report(3)
-    wish = led.wish()
-    assert wish is not None
+    change = led.next_change()
+    assert change is not None
 
     led.agree(1, 2, 3)
-    led.leader.wish_granted(wish)
+    led.leader.on_isr_change_committed(change)
     led.append(5)
     led.report(2)
 
     assert led.high_watermark == 10
 
 
-def test_only_one_wish_is_under_way() -> None:
+def test_only_one_change_is_under_way() -> None:
     led = Led(1)
     led.report(2)
-    assert led.wished() == [1, 2]
+    assert led.proposed() == [1, 2]
 
     led.report(3)
 
-    assert led.wish() is None
+    assert led.next_change() is None
 
 
 @pytest.mark.invariant("I41")
@@ -315,10 +315,10 @@ def test_a_follower_joins_only_with_all_that_is_committed() -> None:
     assert led.high_watermark == 10
 
     led.report(3, 9)
-    assert led.wish() is None, "it is not late, and lacks something"
+    assert led.next_change() is None, "it is not late, and lacks something"
 
     led.report(3, 10)
-    assert led.wished() == [1, 2, 3]
+    assert led.proposed() == [1, 2, 3]
 
 
 @pytest.mark.invariant("I41", "I56")
@@ -328,44 +328,44 @@ def test_a_follower_joins_only_with_all_that_was_there_when_the_epoch_began() ->
     led.agree(1, 2)
     led.report(3, 9)
     assert led.high_watermark == 0
-    assert led.wish() is None, "it is not late, for it was in sync when the epoch began"
+    assert led.next_change() is None, "it is not late, for it was in sync when the epoch began"
 
     led.report(3, 10)
-    assert led.wished() == [1, 2, 3]
+    assert led.proposed() == [1, 2, 3]
 
 
 def test_under_fsync_a_follower_joins_with_what_is_on_its_disk() -> None:
     led = Led(1, 2, log_end=10, durability=Durability.FSYNC)
     led.report(3, 10, durable=9)
-    assert led.wish() is None
+    assert led.next_change() is None
 
     led.leader.follower_became_durable(3, 13, 10, now_ms=0)
-    assert led.wished() == [1, 2, 3]
+    assert led.proposed() == [1, 2, 3]
 
 
 @pytest.mark.invariant("I42")
-def test_a_wish_names_the_lives_whose_reports_were_seen() -> None:
+def test_a_change_names_the_processes_whose_reports_were_seen() -> None:
     """I42, KIP-903: what a broker had before it was started anew says nothing."""
     led = Led(1, 2)
     led.report(3, epoch=13)
 
-    wish = led.wish()
-    assert wish is not None
-    assert wish.in_sync_replicas == ((1, 11), (2, 12), (3, 13))
+    change = led.next_change()
+    assert change is not None
+    assert change.in_sync_replicas == ((1, 11), (2, 12), (3, 13))
 
     led.agree(1, 2)
-    led.brokers[3] = BrokerFacts(20, True)
-    assert led.wish() is None
+    led.brokers[3] = BrokerStatus(20, True)
+    assert led.next_change() is None
 
 
 @pytest.mark.invariant("I42")
 def test_a_broker_that_is_fenced_or_stopping_does_not_join() -> None:
     led = Led(1, 2)
-    led.brokers[3] = BrokerFacts(13, False)
+    led.brokers[3] = BrokerStatus(13, False)
 
     led.report(3)
 
-    assert led.wish() is None
+    assert led.next_change() is None
 
 
 @pytest.mark.invariant("I40")
@@ -380,24 +380,24 @@ def test_who_is_about_to_join_holds_back_what_is_committed() -> None:
 
     led.report(3, 5)
     assert led.high_watermark == 5
-    assert led.wished() == [1, 2, 3]
+    assert led.proposed() == [1, 2, 3]
 
 
 @pytest.mark.invariant("I40")
 def test_who_does_not_come_any_more_holds_nothing_back_for_long() -> None:
     led = Led(1, minimum=1)
     led.report(2)
-    assert led.wished() == [1, 2]
+    assert led.proposed() == [1, 2]
     led.report(3)
     led.append(10)
     led.report(2)
     assert led.high_watermark == 0
 
-    assert led.wish() is None
+    assert led.next_change() is None
     deadline_ms = led.leader.next_deadline_ms()
     assert deadline_ms == JOINING_HOLD_MS + 1
     led.wait(deadline_ms)
-    assert led.wish() is None
+    assert led.next_change() is None
 
     assert led.high_watermark == 10
 
@@ -407,7 +407,7 @@ def test_a_broker_that_was_started_anew_has_to_catch_up_first() -> None:
     led.append(10)
     led.report(3)
     led.agree(1, 2)
-    led.brokers[3] = BrokerFacts(20, True)
+    led.brokers[3] = BrokerStatus(20, True)
 
     led.report(3, 2, epoch=20)
     led.append(10)
@@ -429,7 +429,7 @@ def test_a_replica_that_was_removed_is_forgotten() -> None:
 
     assert led.high_watermark == 10
     led.leader.follower_reported(FollowerReport(3, 13, 10, 10), now_ms=0)
-    assert led.wish() is None
+    assert led.next_change() is None
 
 
 def test_a_follower_that_is_not_whole_is_to_leave_at_once() -> None:
@@ -439,7 +439,7 @@ def test_a_follower_that_is_not_whole_is_to_leave_at_once() -> None:
 
     led.report(3, is_whole=False)
 
-    assert led.wished() == [1, 2]
+    assert led.proposed() == [1, 2]
     assert led.high_watermark == 10, "it counts until the cluster has agreed; it has all"
 
 
@@ -452,7 +452,7 @@ def test_a_follower_that_is_not_whole_does_not_join_nor_hold_anything_back() -> 
     led.append(1)
     led.report(2)
 
-    assert led.wish() is None
+    assert led.next_change() is None
     assert led.high_watermark == 11
 
 
@@ -461,11 +461,11 @@ def test_a_follower_that_is_whole_again_joins() -> None:
     led.append(10)
     led.report(2)
     led.report(3, is_whole=False)
-    assert led.wish() is None
+    assert led.next_change() is None
 
     led.report(3)
 
-    assert led.wished() == [1, 2, 3]
+    assert led.proposed() == [1, 2, 3]
 
 
 def test_a_follower_that_is_not_whole_stays_so_while_it_says_only_what_is_on_its_disk() -> None:
@@ -476,4 +476,4 @@ def test_a_follower_that_is_not_whole_stays_so_while_it_says_only_what_is_on_its
 
     led.leader.follower_became_durable(3, 13, 10, now_ms=0)
 
-    assert led.wish() is None
+    assert led.next_change() is None

@@ -10,7 +10,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.partitions.partition import Partition
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.followers import Followers
-from tidelog.isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tidelog.isr.replica_set import BrokerStatus, BrokerView, ReplicaSet
 from tidelog.wire.errors import (
     BrokerError,
     CorruptRecordError,
@@ -246,7 +246,7 @@ def test_a_change_of_settings_holds_for_whoever_leads_next() -> None:
     assert partition.high_watermark == 1
 
 
-def no_facts(node_id: int) -> BrokerFacts | None:
+def no_facts(node_id: int) -> BrokerStatus | None:
     del node_id
     return None
 

@@ -13,7 +13,7 @@ from tests.broker.replication.three_brokers import (
 )
 from tests.coordinator.raft_life import until
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.isr_updater import InSyncKeeper, is_refusal
+from tidelog.broker.replication.isr_updater import IsrUpdater, is_refusal
 from tidelog.client.client import Client
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -54,7 +54,7 @@ def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may
         follower, *_ = brokers.followers()
         partition = brokers.partition(await brokers.leads())
         assert partition is not None
-        (keeper,) = (each for each in partition.watchers if isinstance(each, InSyncKeeper))
+        (keeper,) = (each for each in partition.watchers if isinstance(each, IsrUpdater))
         lifecycle = vars(keeper)["_surroundings"].lifecycle
         brokers.kill(follower)
         await until(lambda: brokers.in_sync() == {*NODES} - {follower})

@@ -28,7 +28,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.client.client import Client
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.followers import Followers
-from tidelog.isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tidelog.isr.replica_set import BrokerStatus, BrokerView, ReplicaSet
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import LeaderNotAvailableError, OutOfOrderSequenceError, from_wire
@@ -142,7 +142,7 @@ def unheard(event: str, **fields: object) -> None:
     """Be told, and do nothing."""
 
 
-def no_facts(node_id: int) -> BrokerFacts | None:
+def no_facts(node_id: int) -> BrokerStatus | None:
     del node_id
     return None
 

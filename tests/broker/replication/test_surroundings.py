@@ -11,14 +11,14 @@ def test_a_broker_may_join_while_it_is_not_fenced() -> None:
         await until(lambda: brokers.are_live(3))
         surroundings = brokers.brokers[1]._surroundings
         assert surroundings is not None
-        facts = surroundings.facts_of(2)
+        facts = surroundings.status_of(2)
         assert facts is not None
         assert facts.may_join
-        assert surroundings.facts_of(7) is None
+        assert surroundings.status_of(7) is None
 
         brokers.kill(2)
 
-        await until(lambda: surroundings.facts_of(2) == (facts.broker_epoch, False))
+        await until(lambda: surroundings.status_of(2) == (facts.broker_epoch, False))
 
     live(1, main)
 

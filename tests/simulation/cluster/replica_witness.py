@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tests.simulation.mutations.mutation import Mutation, Patch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.broker.replication.fetcher import Fetcher
-from tidelog.broker.replication.isr_updater import InSyncKeeper, _Wish
+from tidelog.broker.replication.isr_updater import IsrUpdater, _PendingChange
 from tidelog.isr.follower import Restart, Truncate
 from tidelog.isr.followers import Followers
 from tidelog.isr.leader import PartitionLeader
@@ -63,7 +63,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
     # As they are now: there may be mutations in them.
     begin, lead, progress = Partition.__init__, Partition.lead, Partition.progressed
     wait_for_ack = Partition.wait_for_ack
-    begin_repair, submit = Fetcher._begin_repair, InSyncKeeper._submit
+    begin_repair, submit = Fetcher._begin_repair, IsrUpdater._submit
 
     def begin_watched(self: Partition, *args: Any, **named: Any) -> None:  # noqa: ANN401
         begin(self, *args, **named)
@@ -89,15 +89,15 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         listener.waits(self, acks)
         wait_for_ack(self, acks, offset, waiter, index=index)
 
-    async def submit_watched(self: InSyncKeeper, wishes: list[_Wish]) -> None:
-        for each in not_overtaken(wishes):
+    async def submit_watched(self: IsrUpdater, changes: list[_PendingChange]) -> None:
+        for each in not_overtaken(changes):
             listener.asks(
                 self._surroundings.node_id,
                 each.partition,
                 each.leader,
-                in_sync=each.wish.in_sync_replicas,
+                in_sync=each.change.in_sync_replicas,
             )
-        await submit(self, wishes)
+        await submit(self, changes)
 
     patches: list[Patch] = [
         (Partition, "__init__", begin_watched),
@@ -105,16 +105,18 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         (Partition, "progressed", progress_watched),
         (Partition, "wait_for_ack", wait_for_ack_watched),
         (Fetcher, "_begin_repair", begin_repair_watched),
-        (InSyncKeeper, "_submit", submit_watched),
+        (IsrUpdater, "_submit", submit_watched),
     ]
     with Mutation("replica witness", "somebody watches", *patches).applied():
         yield
 
 
-def not_overtaken(wishes: Iterable[_Wish]) -> list[_Wish]:
+def not_overtaken(changes: Iterable[_PendingChange]) -> list[_PendingChange]:
     """Return those that may be granted: an earlier partition epoch will be refused."""
     return [
-        each for each in wishes if each.wish.partition_epoch == each.leader.replicas.partition_epoch
+        each
+        for each in changes
+        if each.change.partition_epoch == each.leader.replicas.partition_epoch
     ]
 
 

@@ -22,9 +22,9 @@ from tests.simulation.cluster.witness import witnessing
 from tests.simulation.machine.world import Simulation, World
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.fetcher import Fetcher
-from tidelog.broker.replication.isr_updater import InSyncKeeper, _Wish
+from tidelog.broker.replication.isr_updater import IsrUpdater, _PendingChange
 from tidelog.client.client import Client
-from tidelog.isr.followers import InSyncWish
+from tidelog.isr.followers import IsrChange
 
 
 class Notes(NodeChecker):
@@ -142,11 +142,11 @@ def test_it_is_seen_whom_leaders_ask_for_and_what_followers_remove() -> None:
     watching(2, story)
 
 
-def test_what_was_wished_for_before_the_partition_changed_is_no_question() -> None:
+def test_what_was_proposed_for_before_the_partition_changed_is_no_question() -> None:
     """It is on its way, and refused when it arrives (seed 6100455)."""
     led, partition = Led(1, 3), cast("Any", None)
     now, before = (
-        _Wish(partition, led.leader, InSyncWish(epoch, ((1, 11), (2, 12))))
+        _PendingChange(partition, led.leader, IsrChange(epoch, ((1, 11), (2, 12))))
         for epoch in (led.replicas.partition_epoch, led.replicas.partition_epoch - 1)
     )
 
@@ -180,7 +180,7 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
     watching(3, story)
 
 
-def test_a_wish_for_a_process_that_has_left_is_no_question_when_its_disk_is_another_thing() -> None:
+def test_a_change_for_a_process_that_has_left_is_no_question_if_its_disk_is_another_thing() -> None:
     """The leader has not heard that it left; the cluster refuses it (seed 8200025)."""
 
     async def story(client: Client, seen: Watched) -> None:
@@ -195,11 +195,11 @@ def test_a_wish_for_a_process_that_has_left_is_no_question_when_its_disk_is_anot
         leader = replica.leader
         assert leader is not None
         epoch = minutes.image.state.brokers[gone].broker_epoch
-        wish = [(leader_id, 0), (gone, epoch)]
+        change = [(leader_id, 0), (gone, epoch)]
 
-        replicas.asks(leader_id, replica, leader, in_sync=wish)
+        replicas.asks(leader_id, replica, leader, in_sync=change)
         minutes.on_disk_changed[0](gone)
-        replicas.asks(leader_id, replica, leader, in_sync=wish)
+        replicas.asks(leader_id, replica, leader, in_sync=change)
 
         assert [[*each.logs] for each in asked[-2:]] == [[gone], []]
 
@@ -212,7 +212,7 @@ def test_a_wish_for_a_process_that_has_left_is_no_question_when_its_disk_is_anot
 
 
 def test_nobody_watches_afterwards() -> None:
-    owners = (Partition, Fetcher, InSyncKeeper)
+    owners = (Partition, Fetcher, IsrUpdater)
     before = [dict(owner.__dict__) for owner in owners]
 
     watched(lambda replicas, _: replicas.compare())

@@ -73,10 +73,10 @@ class AimedPartition(ReplicatedPartition):
         self._all_act((self.ask,), random)
         asked: list[tuple[int, AlterPartitions]] = []
         for _, command in self.under_way:
-            leader, wish = self._wishes[id(command)]
-            leader.wish_refused(wish, is_certain=False, now_ms=self.now_ms)
+            leader, change = self._isr_changes[id(command)]
+            leader.on_isr_change_rejected(change, is_certain=False, now_ms=self.now_ms)
             outsiders = self._outsiders()
-            asked += [(node, command) for node, _ in wish.in_sync_replicas if node in outsiders]
+            asked += [(node, command) for node, _ in change.in_sync_replicas if node in outsiders]
 
         self.under_way = []
         return asked

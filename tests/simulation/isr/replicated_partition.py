@@ -31,9 +31,9 @@ from tidelog.isr.follower import (
     Truncate,
 )
 from tidelog.isr.follower_progress import FollowerReport
-from tidelog.isr.followers import Followers, InSyncWish
+from tidelog.isr.followers import Followers, IsrChange
 from tidelog.isr.leader import PartitionLeader
-from tidelog.isr.replica_set import BrokerFacts, BrokerView, ReplicaSet
+from tidelog.isr.replica_set import BrokerStatus, BrokerView, ReplicaSet
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.wire.errors import BrokerError, NotEnoughReplicasError
 from tidelog.wire.messages.produce import Acks
@@ -48,7 +48,7 @@ class LiveReplica(Replica):
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     leader: PartitionLeader | None = None
     follower: PartitionFollower | None = None
-    brokers: dict[int, BrokerFacts] = field(default_factory=dict[int, BrokerFacts])
+    brokers: dict[int, BrokerStatus] = field(default_factory=dict[int, BrokerStatus])
     """As it knows them."""
 
     def shape(self) -> LogShape:
@@ -109,7 +109,7 @@ class ReplicatedPartition(Replication):
     def __init__(self, durability: str) -> None:
         """Begin with three replicas that are in sync and empty."""
         self.talk: list[Question | Answer] = []
-        self._wishes: dict[int, tuple[PartitionLeader, InSyncWish]] = {}
+        self._isr_changes: dict[int, tuple[PartitionLeader, IsrChange]] = {}
         self._knew_more: set[int] = set()
         """Brokers that know as committed what the only replica in memory has lost since."""
         self._heard: dict[PartitionLeader, dict[int, tuple[int, bool]]] = {}
@@ -170,7 +170,7 @@ class ReplicatedPartition(Replication):
         view = replica.view
         assert view is not None
         for broker in self.cluster.state.brokers.values():
-            replica.brokers[broker.node_id] = BrokerFacts(broker.broker_epoch, broker.can_lead)
+            replica.brokers[broker.node_id] = BrokerStatus(broker.broker_epoch, broker.can_lead)
         durability = Durability.FSYNC if view.is_fsync else Durability.REPLICATED
         is_new = before is None or before.partition.leader_epoch != view.partition.leader_epoch
         replica_set = _replica_set(view.partition, view.minimum)
@@ -380,14 +380,14 @@ class ReplicatedPartition(Replication):
         leader = replica.leader
         if not self.leads(node) or leader is None:
             return
-        wish = leader.next_wish(now_ms=self.now_ms)
+        change = leader.next_isr_change(now_ms=self.now_ms)
         self._advance(node)
-        if wish is not None:
+        if change is not None:
             heard = self._heard.get(leader, {})
-            for member, _ in wish.in_sync_replicas:
+            for member, _ in change.in_sync_replicas:
                 assert heard.get(member, (0, True))[1], f"broker {member} is not whole"
-            self.under_way.append((node, self._command(node, leader, wish)))
-            self._wishes[id(self.under_way[-1][1])] = (leader, wish)
+            self.under_way.append((node, self._command(node, leader, change)))
+            self._isr_changes[id(self.under_way[-1][1])] = (leader, change)
 
     def refill(self, node: int, random: Random) -> None:
         """A follower mends its log with what its leader has."""
@@ -408,15 +408,15 @@ class ReplicatedPartition(Replication):
             self.counts["refilled"] = self.counts.get("refilled", 0) + 1
         replica.damage &= source.damage
 
-    def _command(self, node: int, leader: PartitionLeader, wish: InSyncWish) -> AlterPartitions:
-        change = InSyncChange(
+    def _command(self, node: int, leader: PartitionLeader, change: IsrChange) -> AlterPartitions:
+        command = InSyncChange(
             self.topic_id,
             0,
             leader.leader_epoch,
-            wish.partition_epoch,
-            [InSyncReplica(member, epoch) for member, epoch in wish.in_sync_replicas],
+            change.partition_epoch,
+            [InSyncReplica(member, epoch) for member, epoch in change.in_sync_replicas],
         )
-        return AlterPartitions(node, self.of(node).broker_epoch, [change])
+        return AlterPartitions(node, self.of(node).broker_epoch, [command])
 
     def deliver(self, node: int, random: Random) -> None:
         """What a leader asked for arrives; perhaps late, twice, or without its answer."""
@@ -425,27 +425,27 @@ class ReplicatedPartition(Replication):
             return
         place = random.randrange(len(self.under_way))
         sender, command = self.under_way[place]
-        leader, wish = self._wishes[id(command)]
+        leader, change = self._isr_changes[id(command)]
         fate = random.random() if self._is_hard else 1.0
         if fate < 0.1:  # The leader gives up on the answer, and the request is still on its way.
-            leader.wish_refused(wish, is_certain=False, now_ms=self.now_ms)
+            leader.on_isr_change_rejected(change, is_certain=False, now_ms=self.now_ms)
             return
         del self.under_way[place]
         try:
             reply = self.cluster.answer(PartitionAnswers, command)
         except BrokerError:
-            leader.wish_refused(wish, is_certain=True, now_ms=self.now_ms)
+            leader.on_isr_change_rejected(change, is_certain=True, now_ms=self.now_ms)
             return
         if fate < 0.2:
-            leader.wish_refused(wish, is_certain=False, now_ms=self.now_ms)
+            leader.on_isr_change_rejected(change, is_certain=False, now_ms=self.now_ms)
         elif reply.answers[0].error is not None:
             self.counts["refused"] = self.counts.get("refused", 0) + 1
-            leader.wish_refused(wish, is_certain=True, now_ms=self.now_ms)
+            leader.on_isr_change_rejected(change, is_certain=True, now_ms=self.now_ms)
         else:
             self.counts["in sync changed"] = self.counts.get("in sync changed", 0) + 1
             if self.of(sender).leader is leader and self.leads(sender):
                 self._learn(sender)
-                leader.wish_granted(wish)
+                leader.on_isr_change_committed(change)
         if self.of(sender).leader is leader:
             self._advance(sender)
 

@@ -23,15 +23,15 @@ from tidelog.isr.divergence import LogShape
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower import Append, LeaderAnswer, PartitionFollower, Step, Truncate
 from tidelog.isr.follower_progress import FollowerProgress, FollowerReport
-from tidelog.isr.followers import Followers, InSyncWish, LeaderEnds
+from tidelog.isr.followers import Followers, IsrChange, LogEnds
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.wire.messages.replication import Diverging
 
 _answered = PartitionFollower.answered
-_wanted = Followers._wanted
-_next_wish = Followers.next_wish
-_refused = Followers.refused
+_target_isr = Followers._target_isr
+_next_isr_change = Followers.next_isr_change
+_refused = Followers.on_isr_change_rejected
 _reported = FollowerProgress.reported
 _begin_to_follow = PartitionFollower.__init__
 _eligible = leader_election._eligible
@@ -92,8 +92,8 @@ def _members_that_are_committed(self: Followers) -> None:
 
 def _members_as_wished(self: Followers) -> None:
     wanted = self.replicas.in_sync_replicas
-    if self._wish is not None:
-        wanted = tuple(node_id for node_id, _ in self._wish.in_sync_replicas)
+    if self._pending_change is not None:
+        wanted = tuple(node_id for node_id, _ in self._pending_change.in_sync_replicas)
     self.members = tuple(
         progress for node_id, progress in self._progress.items() if node_id in wanted
     )
@@ -101,46 +101,46 @@ def _members_as_wished(self: Followers) -> None:
 
 def _whoever_it_is(self: Followers, node_id: int, progress: FollowerProgress) -> bool:
     del progress
-    context = self._view.facts_of(node_id)
-    return context is not None and context.may_join
+    status = self._view.status_of(node_id)
+    return status is not None and status.may_join
 
 
 def _epoch_of_the_metadata(self: Followers, node_id: int) -> int | None:
-    context = self._view.facts_of(node_id)
-    return None if context is None else context.broker_epoch
+    status = self._view.status_of(node_id)
+    return None if status is None else status.broker_epoch
 
 
-def _wanted_below_the_epoch(self: Followers, ends: LeaderEnds, *, now_ms: int) -> list[int]:
+def _wanted_below_the_epoch(self: Followers, ends: LogEnds, *, now_ms: int) -> list[int]:
     # Who is not late has all that was there when the epoch began, or was in sync then.
-    stay = _wanted(self, ends, now_ms=now_ms)
+    stay = _target_isr(self, ends, now_ms=now_ms)
     start, view = self._epoch_start_offset, self._view
     self._epoch_start_offset, self._view = 0, replace(view, replica_lag_time_max_ms=1 << 63)
     try:
-        wanted = _wanted(self, ends, now_ms=now_ms)
+        wanted = _target_isr(self, ends, now_ms=now_ms)
     finally:
         self._epoch_start_offset, self._view = start, view
     in_sync = self.replicas.in_sync_replicas
     return [node_id for node_id in wanted if node_id in stay or node_id not in in_sync]
 
 
-def _wanted_wherever_they_are(self: Followers, ends: LeaderEnds, *, now_ms: int) -> list[int]:
-    lenient = LeaderEnds(ends.log_end_offset, 0, ends.durability)
+def _wanted_wherever_they_are(self: Followers, ends: LogEnds, *, now_ms: int) -> list[int]:
+    lenient = LogEnds(ends.log_end_offset, 0, ends.durability)
     return _wanted_below_the_epoch(self, lenient, now_ms=now_ms)
 
 
-def _settle_nothing(self: Followers, ends: LeaderEnds, *, now_ms: int) -> InSyncWish | None:
+def _settle_nothing(self: Followers, ends: LogEnds, *, now_ms: int) -> IsrChange | None:
     may_arrive_late, self._may_arrive_late = self._may_arrive_late, False
     try:
-        return _next_wish(self, ends, now_ms=now_ms)
+        return _next_isr_change(self, ends, now_ms=now_ms)
     finally:
         self._may_arrive_late = may_arrive_late
 
 
 def _no_answer_is_a_refusal(
-    self: Followers, wish: InSyncWish, *, is_certain: bool, now_ms: int
+    self: Followers, change: IsrChange, *, is_certain: bool, now_ms: int
 ) -> None:
     del is_certain
-    _refused(self, wish, is_certain=True, now_ms=now_ms)
+    _refused(self, change, is_certain=True, now_ms=now_ms)
 
 
 def _same_epoch(self: PartitionChangeBuilder, topic: Topic, number: int) -> Partition:
@@ -237,24 +237,24 @@ MUTATIONS: Final = (
     Mutation(
         "high-watermark-over-the-committed-ISR",
         "who was asked for does not count as in sync until the leader hears of it (KIP-497)",
-        (Followers, "_gather_members", _members_that_are_committed),
+        (Followers, "_update_members", _members_that_are_committed),
         shows=("I39",),
     ),
     Mutation(
-        "high-watermark-over-the-wished-ISR",
+        "high-watermark-over-the-proposed-ISR",
         "who shall leave does not count any more, though the cluster has not agreed yet",
-        (Followers, "_gather_members", _members_as_wished),
+        (Followers, "_update_members", _members_as_wished),
         shows=("I39",),
     ),
     Mutation(
         "a-lost-answer-is-never-settled",
         "who was asked for and is then gone for good is waited for",
-        (Followers, "next_wish", _settle_nothing),
+        (Followers, "next_isr_change", _settle_nothing),
     ),
     Mutation(
         "no-answer-is-a-refusal",
         "who was asked for counts no more when no answer comes; the request may still arrive",
-        (Followers, "refused", _no_answer_is_a_refusal),
+        (Followers, "on_isr_change_rejected", _no_answer_is_a_refusal),
         shows=("I39",),
     ),
     Mutation(
@@ -265,32 +265,32 @@ MUTATIONS: Final = (
     Mutation(
         "join-with-a-stale-broker-epoch",
         "the leader asks for a process whose reports it has not seen (KIP-903)",
-        (Followers, "_may_join", _whoever_it_is),
+        (Followers, "_is_isr_eligible", _whoever_it_is),
         (Followers, "_broker_epoch", _epoch_of_the_metadata),
         shows=("I42",),
     ),
     Mutation(
         "join-below-the-leader-epoch",
         "a follower joins that lacks what earlier leaders may have acknowledged",
-        (Followers, "_wanted", _wanted_below_the_epoch),
+        (Followers, "_target_isr", _wanted_below_the_epoch),
         shows=("I41",),
     ),
     Mutation(
         "join-wherever-it-is",
         "a follower joins that lacks what is committed",
-        (Followers, "_wanted", _wanted_wherever_they_are),
+        (Followers, "_target_isr", _wanted_wherever_they_are),
         shows=("I41",),
     ),
     Mutation(
         "commit-with-too-few-in-sync",
         "the high watermark moves while fewer than min_insync_replicas are in sync",
-        (PartitionLeader, "_advance", _advance_with_too_few),
+        (PartitionLeader, "_advance_high_watermark", _advance_with_too_few),
         shows=("I38",),
     ),
     Mutation(
         "commit-alone",
         "the leader waits for nobody",
-        (PartitionLeader, "_advance", _advance_alone),
+        (PartitionLeader, "_advance_high_watermark", _advance_alone),
     ),
     Mutation(
         "the-leader-memory-is-its-disk",

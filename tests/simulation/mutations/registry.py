@@ -28,7 +28,7 @@ _ALSO_FOUND_IN_CLUSTERS: Final = {
     "epoch-lookup-off-by-one",
     "high-watermark-before-truncation",
     "high-watermark-over-the-committed-ISR",
-    "high-watermark-over-the-wished-ISR",
+    "high-watermark-over-the-proposed-ISR",
     "join-below-the-leader-epoch",
     "join-wherever-it-is",
     "join-with-a-stale-broker-epoch",

@@ -13,7 +13,7 @@ from tidelog.coordinator.metadata import broker_commands, leader_election, parti
 from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
 from tidelog.coordinator.metadata.records import Partition
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.isr.fetch_session import Key, Place
+from tidelog.isr.fetch_session import FollowerPosition, Key
 from tidelog.isr.follower import FetchPosition
 from tidelog.isr.followers import Followers
 from tidelog.isr.leader import PartitionLeader
@@ -39,12 +39,12 @@ def _all_is_there(*_: object) -> LogPresence:
     return LogPresence.INTACT
 
 
-def _place_in_memory(self: Fetcher, key: Key) -> Place:
+def _place_in_memory(self: Fetcher, key: Key) -> FollowerPosition:
     partition = self._partitions[key]
     log = partition.log
     epoch = None if log.log_end_offset == log.log_start_offset else log.leader_epochs.latest
     end = self._durable[key] = log.log_end_offset
-    return Place(FetchPosition(end, epoch), end)
+    return FollowerPosition(FetchPosition(end, epoch), end)
 
 
 _append_replicated = PartitionLog.append_replicated
@@ -112,7 +112,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "durable-before-it-is",
         "a follower says that all in its log is on its disk",
-        (Fetcher, "_place_of", _place_in_memory),
+        (Fetcher, "_position_of", _place_in_memory),
     ),
     Mutation(
         "producers-not-carried-over",
@@ -153,7 +153,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
         "join-unchecked",
         "the cluster does not look at who is to join: which process it is, and whether it is alive",
         (partition_commands, "_check_in_sync", _nothing),
-        (Followers, "_may_join", _always),
+        (Followers, "_is_isr_eligible", _always),
     ),
 )
 """All of them."""
