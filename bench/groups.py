@@ -11,9 +11,9 @@ from typing import Final, final
 import msgspec
 
 from bench.figures import Row, Settings, Spread
+from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.assignors import RANGE, UNIFORM, Reader, assign
 from tidelog.coordinator.groups.commits import Extent
-from tidelog.coordinator.groups.leading import GroupLeading
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
@@ -41,7 +41,7 @@ class _Group:
     """A group whose members believe what they were told."""
 
     def __init__(self) -> None:
-        self.leading = GroupLeading(ConsumerGroups(), 0)
+        self.leading = ActiveGroups(ConsumerGroups(), 0)
         self.known: dict[str, tuple[int, int]] = {}
         self.now_ms = 0
 

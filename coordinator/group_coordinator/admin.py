@@ -10,15 +10,15 @@ import trio
 
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms
+from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.config import GroupConfig
-from tidelog.coordinator.groups.describing import describe_group, list_groups, partitions_of
+from tidelog.coordinator.groups.description import describe_group, list_groups, partitions_of
 from tidelog.coordinator.groups.expiry import GroupExpiry
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.lag import PartitionLog, group_lag, partition_lag
-from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.offset_reset import ResetLog, plan_resets
 from tidelog.coordinator.groups.partitions import Partition
-from tidelog.coordinator.groups.resetting import ResetLog, plan_resets
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, NotControllerError, UnknownTopicIdError, from_wire
 from tidelog.wire.messages.cluster import ExtentQuestion, LogExtent
@@ -179,7 +179,7 @@ class GroupAdministration:
 
     async def run(self) -> None:
         """Forget groups that nobody needs any more, while this node leads; until cancelled."""
-        known: GroupLeading | None = None
+        known: ActiveGroups | None = None
         expiry = GroupExpiry(self._config)
         while True:
             await trio.sleep(_EXPIRY_LOOK_S)

@@ -2,7 +2,8 @@
 
 Cores only. Replicated state machine: `state_machine` (with `group`, `heartbeats`,
 `reconciliation`, `targets`, `commits`). Decision cores of the coordinator that leads, not
-replicated: `sessions`, `rebalance_delay`, `stall_tolerant_clock`, put together by `leading`; and
-`expiry`. Pure functions: `assignors`, `balancing`, `pattern`, `lag`, `describing`, `resetting`. What
-all this promises: `docs/groups.md`.
+replicated: `sessions`, `rebalance_delay`, `stall_tolerant_clock`, put together by
+`active_groups`; and `expiry`. Pure functions: `assignors`, `balanced_assignment`, `pattern`, `lag`,
+`description`, `offset_reset`.
+What all this promises: `docs/groups.md`.
 """

@@ -6,8 +6,8 @@ wants goes to exactly one member that wants its topic. The same arguments give t
 and the order of members counts: it is the order in which they joined.
 
 - `uniform`: numbers of partitions differ by one at most where everybody wants the same topics, and
-  otherwise by as little as is possible at all (`coordinator.groups.balancing`); no partition moves
-  without need.
+  otherwise by as little as is possible at all (`coordinator.groups.balanced_assignment`); no
+  partition moves without need.
 - `range`: each topic is cut into ranges, in the order of members. Partitions of the same number
   go to the same member in all topics which have the same number of partitions and the same
   readers. Partitions move more often than with `uniform`.
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidelog.coordinator.groups.balancing import balance
+from tidelog.coordinator.groups.balanced_assignment import balance
 from tidelog.coordinator.groups.partitions import Partition
 
 UNIFORM = "uniform"

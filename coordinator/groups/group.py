@@ -17,9 +17,9 @@ from tidelog.coordinator.groups.partitions import Partition, pack, unpack
 from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     MemberJoined,
-    MemberTookOver,
     OffsetsCommitted,
     OffsetsReset,
+    StaticMemberReplaced,
     SubscriptionChanged,
     TargetComputed,
 )
@@ -229,7 +229,7 @@ class Group:
         member.rebalance_timeout_ms = record.rebalance_timeout_ms
         self.group_epoch = record.group_epoch
 
-    def take_over(self, record: MemberTookOver) -> None:
+    def on_static_member_replaced(self, record: StaticMemberReplaced) -> None:
         """Carry out the record: the same member under another id, with what it was given."""
         member = self.members[record.old_member_id]
         self._release(member, member.revoking)
@@ -244,7 +244,7 @@ class Group:
         if record.old_member_id in self._target:
             self._target[record.member_id] = self._target.pop(record.old_member_id)
 
-    def go_away(self, member_id: str) -> None:
+    def on_static_member_left(self, member_id: str) -> None:
         """Let a static member be away; what it had to let go of, it has let go of."""
         member = self.members[member_id]
         member.is_away = True

@@ -17,8 +17,8 @@ from tidelog.coordinator.groups.records import (
     GroupRecord,
     MemberJoined,
     MemberLeft,
-    MemberTookOver,
-    MemberWentAway,
+    StaticMemberLeft,
+    StaticMemberReplaced,
     SubscriptionChanged,
 )
 from tidelog.wire.errors import (
@@ -199,7 +199,7 @@ def _take_over(
 ) -> Outcome[HeartbeatReply]:
     """Let a newer process of a static member have what the older one was given."""
     records: list[GroupRecord] = [
-        MemberTookOver(
+        StaticMemberReplaced(
             request.group_id,
             former.member_id,
             request.member_id,
@@ -256,7 +256,7 @@ def _leave(group: Group, request: HeartbeatRequest, now_ms: int) -> Outcome[Hear
     if member is None or (member.is_away and request.member_epoch == STATIC_LEAVE_EPOCH):
         return Outcome([], reply)
     if request.member_epoch == STATIC_LEAVE_EPOCH and member.instance_id is not None:
-        return Outcome([MemberWentAway(group.group_id, member.member_id)], reply)
+        return Outcome([StaticMemberLeft(group.group_id, member.member_id)], reply)
     return Outcome([removal(group, member, now_ms)], reply)
 
 

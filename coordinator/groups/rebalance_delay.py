@@ -31,7 +31,7 @@ class _Pending:
 
 
 @final
-class Damping:
+class RebalanceDelay:
     """What is due when, for all groups.
 
     Invariant: each group of `_pending` stands in the queue under its `due_ms`.

@@ -35,7 +35,9 @@ class SubscriptionChanged(msgspec.Struct, frozen=True, array_like=True, tag="sub
     rebalance_timeout_ms: int
 
 
-class MemberTookOver(msgspec.Struct, frozen=True, array_like=True, tag="member-took-over"):
+class StaticMemberReplaced(
+    msgspec.Struct, frozen=True, array_like=True, tag="static-member-replaced"
+):
     """A newer process of a static member replaces the older one, and has all that one was given."""
 
     group_id: str
@@ -45,7 +47,7 @@ class MemberTookOver(msgspec.Struct, frozen=True, array_like=True, tag="member-t
     client_id: str = ""
 
 
-class MemberWentAway(msgspec.Struct, frozen=True, array_like=True, tag="member-went-away"):
+class StaticMemberLeft(msgspec.Struct, frozen=True, array_like=True, tag="static-member-left"):
     """The process of a static member ended; its partitions wait for the next one."""
 
     group_id: str
@@ -139,8 +141,8 @@ class GroupDeleted(msgspec.Struct, frozen=True, array_like=True, tag="group-dele
 GroupRecord = (
     MemberJoined
     | SubscriptionChanged
-    | MemberTookOver
-    | MemberWentAway
+    | StaticMemberReplaced
+    | StaticMemberLeft
     | MemberLeft
     | GroupTouched
     | TargetComputed

@@ -32,7 +32,7 @@ class Expired(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     reason: str
-    """For people: `silent`, `did not let go` or `stuck`."""
+    """For people: `silent`, `did not revoke in time` or `stuck`."""
 
 
 @final
@@ -53,7 +53,7 @@ class _Session:
         self.revoking_since_ms: int | None = None
 
 
-class Sign(msgspec.Struct, frozen=True):
+class SessionHeartbeat(msgspec.Struct, frozen=True):
     """What a heartbeat says about its member's life."""
 
     busy_for_ms: int = 0
@@ -76,20 +76,20 @@ class Sessions:
         self._sessions: dict[MemberKey, _Session] = {}
         self._queue: list[tuple[int, MemberKey]] = []
 
-    def heard(self, key: MemberKey, sign: Sign, now_ms: int) -> None:
+    def on_heartbeat(self, key: MemberKey, heartbeat: SessionHeartbeat, now_ms: int) -> None:
         """Take note of a heartbeat, or of a member that is known from elsewhere."""
         session = self._sessions.get(key)
         if session is None:
             session = self._sessions[key] = _Session()
-        if sign.busy_for_ms <= 0:
+        if heartbeat.busy_for_ms <= 0:
             session.busy_since_ms = None
         elif session.busy_since_ms is None:
             session.busy_since_ms = now_ms
-        if sign.rebalance_timeout_ms is None:
+        if heartbeat.rebalance_timeout_ms is None:
             session.revoking_since_ms = None
         elif session.revoking_since_ms is None:
             session.revoking_since_ms = now_ms
-        session.deadline_ms, session.reason = self._deadline(session, sign, now_ms)
+        session.deadline_ms, session.reason = self._deadline(session, heartbeat, now_ms)
         if session.queued_ms is None or session.deadline_ms < session.queued_ms:
             session.queued_ms = session.deadline_ms
             heappush(self._queue, (session.deadline_ms, key))
@@ -126,16 +126,18 @@ class Sessions:
                 heappush(self._queue, (session.deadline_ms, key))
         return found
 
-    def _deadline(self, session: _Session, sign: Sign, now_ms: int) -> tuple[int, str]:
+    def _deadline(
+        self, session: _Session, heartbeat: SessionHeartbeat, now_ms: int
+    ) -> tuple[int, str]:
         config = self._config
         lease_ms = now_ms
         deadlines: list[tuple[int, str]] = []
         if session.busy_since_ms is not None:
             stuck_ms = session.busy_since_ms + config.busy_max_ms
-            lease_ms = min(now_ms + sign.busy_for_ms, stuck_ms)
+            lease_ms = min(now_ms + heartbeat.busy_for_ms, stuck_ms)
             deadlines.append((stuck_ms, "stuck"))
-        if session.revoking_since_ms is not None and sign.rebalance_timeout_ms is not None:
-            patience_ms = session.revoking_since_ms + sign.rebalance_timeout_ms
-            deadlines.append((max(patience_ms, lease_ms), "did not let go"))
+        if session.revoking_since_ms is not None and heartbeat.rebalance_timeout_ms is not None:
+            patience_ms = session.revoking_since_ms + heartbeat.rebalance_timeout_ms
+            deadlines.append((max(patience_ms, lease_ms), "did not revoke in time"))
         deadlines.append((max(now_ms + config.session_timeout_ms, lease_ms), "silent"))
         return min(deadlines, key=lambda deadline: deadline[0])

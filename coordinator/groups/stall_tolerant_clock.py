@@ -13,7 +13,7 @@ STEP_MAX_MS: Final = 5_000
 
 
 @final
-class OwnTime:
+class StallTolerantClock:
     """A clock that does not run while nobody looks at it for long."""
 
     def __init__(self, now_ms: int) -> None:
@@ -27,6 +27,6 @@ class OwnTime:
         self._seen_ms = max(self._seen_ms, now_ms)
         return self._own_ms
 
-    def latest_look(self, own_deadline_ms: int) -> int:
+    def latest_wakeup(self, own_deadline_ms: int) -> int:
         """Return the monotonic time to look again for a deadline in own time."""
         return self._seen_ms + min(max(0, own_deadline_ms - self._own_ms), STEP_MAX_MS)

@@ -23,10 +23,10 @@ from tidelog.coordinator.groups.records import (
     GroupTouched,
     MemberJoined,
     MemberLeft,
-    MemberTookOver,
-    MemberWentAway,
     OffsetsCommitted,
     OffsetsReset,
+    StaticMemberLeft,
+    StaticMemberReplaced,
     SubscriptionChanged,
     TargetComputed,
     TopicForgotten,
@@ -175,10 +175,10 @@ class ConsumerGroups:
                 self._existing_or_new(record.group_id).join(record)
             case SubscriptionChanged():
                 self._groups[record.group_id].change_subscription(record)
-            case MemberTookOver():
-                self._groups[record.group_id].take_over(record)
-            case MemberWentAway():
-                self._groups[record.group_id].go_away(record.member_id)
+            case StaticMemberReplaced():
+                self._groups[record.group_id].on_static_member_replaced(record)
+            case StaticMemberLeft():
+                self._groups[record.group_id].on_static_member_left(record.member_id)
             case MemberLeft():
                 self._groups[record.group_id].leave(
                     record.member_id, record.group_epoch, record.time_ms

@@ -7,14 +7,14 @@ import trio
 
 from tests.broker.world import START_MS
 from tests.client.fronts import FrontedCluster
+from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.commits import Extent
 from tidelog.coordinator.groups.config import GroupConfig
-from tidelog.coordinator.groups.describing import describe_group, fetch_offsets, list_groups
+from tidelog.coordinator.groups.description import describe_group, fetch_offsets, list_groups
 from tidelog.coordinator.groups.lag import PartitionLog
-from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.offset_reset import ResetLog, plan_resets
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
-from tidelog.coordinator.groups.resetting import ResetLog, plan_resets
 from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
 from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.wire.errors import BrokerError, NotControllerError
@@ -43,7 +43,7 @@ class GroupService:
     def __init__(self, cluster: FrontedCluster, config: GroupConfig | None = None) -> None:
         self._cluster = cluster
         self._config = config or GroupConfig()
-        self.leading = GroupLeading(ConsumerGroups(self._config), self._now_ms())
+        self.leading = ActiveGroups(ConsumerGroups(self._config), self._now_ms())
         self.fenced: list[str] = []
         """Why members were fenced, in order."""
         self.moved_back_count = 0
@@ -83,7 +83,7 @@ class GroupService:
         """Let another node decide, which knows what was committed."""
         saved = msgspec.msgpack.encode(self.groups.snapshot())
         snapshot = msgspec.msgpack.decode(saved, type=GroupsSnapshot)
-        self.leading = GroupLeading(ConsumerGroups.restore(snapshot, self._config), self._now_ms())
+        self.leading = ActiveGroups(ConsumerGroups.restore(snapshot, self._config), self._now_ms())
         self._cluster.controller_id = node_id
 
     async def run(self) -> None:

@@ -16,10 +16,10 @@ from tidelog.coordinator.groups.records import (
     MemberJoined,
     MemberLeft,
     MemberTarget,
-    MemberTookOver,
-    MemberWentAway,
     OffsetsCommitted,
     OffsetsReset,
+    StaticMemberLeft,
+    StaticMemberReplaced,
     SubscriptionChanged,
     TargetComputed,
     TopicForgotten,
@@ -35,8 +35,8 @@ RECORDS: list[GroupRecord] = [
         "billing", 5, "c41d", Subscription(["orders"]), 1, "range", 60_000, "one", 17, "example"
     ),
     SubscriptionChanged("billing", 6, "c41d", Subscription([], "ord.*"), 2, "uniform", 300_000),
-    MemberTookOver("billing", "c41d", "d52e", 18, "example"),
-    MemberWentAway("billing", "d52e"),
+    StaticMemberReplaced("billing", "c41d", "d52e", 18, "example"),
+    StaticMemberLeft("billing", "d52e"),
     MemberLeft("billing", 7, "d52e", 1_700_000_000_000),
     GroupTouched("billing", 8),
     TargetComputed(

@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.groups.config import GroupConfig
-from tidelog.coordinator.groups.sessions import Expired, MemberKey, Sessions, Sign
+from tidelog.coordinator.groups.sessions import Expired, MemberKey, SessionHeartbeat, Sessions
 
 CONFIG = GroupConfig()
 A, B = ("g", "a"), ("g", "b")
-REVOKING = Sign(rebalance_timeout_ms=20_000)
+REVOKING = SessionHeartbeat(rebalance_timeout_ms=20_000)
 
 
 def fenced(sessions: Sessions, now_ms: int) -> list[tuple[str, str]]:
@@ -17,7 +17,7 @@ def fenced(sessions: Sessions, now_ms: int) -> list[tuple[str, str]]:
 
 def test_who_is_silent_for_a_session_is_fenced_once() -> None:
     sessions = Sessions(CONFIG)
-    sessions.heard(A, Sign(), 0)
+    sessions.on_heartbeat(A, SessionHeartbeat(), 0)
 
     assert fenced(sessions, 44_999) == []
     assert sessions.next_deadline_ms == 45_000
@@ -29,7 +29,7 @@ def test_who_is_silent_for_a_session_is_fenced_once() -> None:
 def test_each_heartbeat_gives_a_full_session() -> None:
     sessions = Sessions(CONFIG)
     for now_ms in range(0, 200_000, 5_000):
-        sessions.heard(A, Sign(), now_ms)
+        sessions.on_heartbeat(A, SessionHeartbeat(), now_ms)
         assert fenced(sessions, now_ms) == []
 
     assert fenced(sessions, 195_000 + 44_999) == []
@@ -39,32 +39,32 @@ def test_each_heartbeat_gives_a_full_session() -> None:
 def test_who_does_not_let_go_in_its_time_is_fenced_although_it_is_alive() -> None:
     sessions = Sessions(CONFIG)
     for now_ms in (0, 5_000, 10_000, 15_000):
-        sessions.heard(A, REVOKING, now_ms)
+        sessions.on_heartbeat(A, REVOKING, now_ms)
 
     assert fenced(sessions, 19_999) == []
-    assert fenced(sessions, 20_000) == [("a", "did not let go")]
+    assert fenced(sessions, 20_000) == [("a", "did not revoke in time")]
 
 
 def test_who_lets_go_in_time_is_not_fenced_for_it() -> None:
     sessions = Sessions(CONFIG)
-    sessions.heard(A, REVOKING, 0)
-    sessions.heard(A, Sign(), 19_000)
+    sessions.on_heartbeat(A, REVOKING, 0)
+    sessions.on_heartbeat(A, SessionHeartbeat(), 19_000)
 
     assert fenced(sessions, 40_000) == []
 
 
 def test_an_application_at_work_is_given_the_time_it_asks_for() -> None:
     sessions = Sessions(CONFIG)
-    sessions.heard(A, Sign(busy_for_ms=600_000, rebalance_timeout_ms=20_000), 0)
+    sessions.on_heartbeat(A, SessionHeartbeat(busy_for_ms=600_000, rebalance_timeout_ms=20_000), 0)
 
     assert fenced(sessions, 599_999) == []
-    assert fenced(sessions, 600_000) == [("a", "did not let go")]
+    assert fenced(sessions, 600_000) == [("a", "did not revoke in time")]
 
 
 def test_a_slow_handler_that_asks_again_and_again_is_stuck_in_the_end() -> None:
     sessions = Sessions(CONFIG)
     for now_ms in range(0, 1_800_000, 5_000):
-        sessions.heard(A, Sign(busy_for_ms=10_000), now_ms)
+        sessions.on_heartbeat(A, SessionHeartbeat(busy_for_ms=10_000), now_ms)
         assert fenced(sessions, now_ms) == []
 
     assert fenced(sessions, 1_800_000) == [("a", "stuck")]
@@ -74,13 +74,13 @@ def test_a_handler_that_finishes_in_between_is_not_stuck() -> None:
     sessions = Sessions(CONFIG)
     for now_ms in range(0, 3_600_000, 5_000):
         busy_for_ms = 0 if now_ms % 1_000_000 == 0 else 10_000
-        sessions.heard(A, Sign(busy_for_ms=busy_for_ms), now_ms)
+        sessions.on_heartbeat(A, SessionHeartbeat(busy_for_ms=busy_for_ms), now_ms)
         assert fenced(sessions, now_ms) == []
 
 
 def test_nobody_can_ask_for_more_than_the_limit() -> None:
     sessions = Sessions(CONFIG)
-    sessions.heard(A, Sign(busy_for_ms=10**12), 0)
+    sessions.on_heartbeat(A, SessionHeartbeat(busy_for_ms=10**12), 0)
 
     assert fenced(sessions, 1_799_999) == []
     assert fenced(sessions, 1_800_000) == [("a", "stuck")]
@@ -88,8 +88,8 @@ def test_nobody_can_ask_for_more_than_the_limit() -> None:
 
 def test_who_left_is_not_fenced() -> None:
     sessions = Sessions(CONFIG)
-    sessions.heard(A, Sign(), 0)
-    sessions.heard(B, Sign(), 0)
+    sessions.on_heartbeat(A, SessionHeartbeat(), 0)
+    sessions.on_heartbeat(B, SessionHeartbeat(), 0)
     sessions.forget(A)
     sessions.forget(A)
 
@@ -99,14 +99,14 @@ def test_who_left_is_not_fenced() -> None:
 def test_members_who_come_and_go_leave_nothing_behind() -> None:
     sessions = Sessions(CONFIG)
     for number in range(10_000):
-        sessions.heard(("g", str(number)), Sign(), number)
+        sessions.on_heartbeat(("g", str(number)), SessionHeartbeat(), number)
         sessions.forget(("g", str(number)))
 
     assert len(sessions._queue) < 10  # pyright: ignore[reportPrivateUsage]
 
 
-signs = st.builds(
-    Sign,
+heartbeat = st.builds(
+    SessionHeartbeat,
     busy_for_ms=st.sampled_from([0, 0, 1_000, 100_000, 10**10]),
     rebalance_timeout_ms=st.sampled_from([None, None, 20_000, 60_000]),
 )
@@ -116,26 +116,26 @@ signs = st.builds(
     st.lists(
         st.tuples(
             st.sampled_from([A, B, ("h", "a")]),
-            st.one_of(signs, st.none()),
+            st.one_of(heartbeat, st.none()),
             st.integers(0, 30_000),
         ),
         max_size=40,
     )
 )
 def test_the_queue_agrees_with_looking_at_everybody(
-    events: list[tuple[MemberKey, Sign | None, int]],
+    events: list[tuple[MemberKey, SessionHeartbeat | None, int]],
 ) -> None:
     sessions = Sessions(CONFIG)
     naive: dict[MemberKey, Sessions] = {}
     now_ms = 0
-    for key, sign, wait_ms in events:
+    for key, heartbeat, wait_ms in events:
         now_ms += wait_ms
-        if sign is None:
+        if heartbeat is None:
             sessions.forget(key)
             naive.pop(key, None)
         else:
-            sessions.heard(key, sign, now_ms)
-            naive.setdefault(key, Sessions(CONFIG)).heard(key, sign, now_ms)
+            sessions.on_heartbeat(key, heartbeat, now_ms)
+            naive.setdefault(key, Sessions(CONFIG)).on_heartbeat(key, heartbeat, now_ms)
         expected: list[Expired] = []
         for other in list(naive):
             # Alone, and asked at its own deadline only.

@@ -13,9 +13,9 @@ from tidelog.coordinator.groups.records import (
     GroupDeleted,
     MemberJoined,
     MemberLeft,
-    MemberTookOver,
     OffsetsCommitted,
     OffsetsReset,
+    StaticMemberReplaced,
     TopicForgotten,
 )
 from tidelog.wire.messages.groups import TopicPartitions
@@ -43,7 +43,7 @@ class OneOwner(NodeChecker):
                     self._change(index, record)
                 case OffsetsCommitted() if record.member_id:
                     self._check_commit(index, record)
-                case MemberJoined() | MemberTookOver() | MemberLeft():
+                case MemberJoined() | StaticMemberReplaced() | MemberLeft():
                     self._note_member(record)
                 case GroupDeleted():
                     gone = [key for key in self._owners if key[0] == record.group_id]
@@ -81,12 +81,12 @@ class OneOwner(NodeChecker):
                     f" {owner} has"
                 )
 
-    def _note_member(self, record: MemberJoined | MemberTookOver | MemberLeft) -> None:
+    def _note_member(self, record: MemberJoined | StaticMemberReplaced | MemberLeft) -> None:
         if isinstance(record, MemberLeft):
             self._rename(record.group_id, record.member_id, None)
             return
         self._client_names[record.member_id] = record.client_id
-        if isinstance(record, MemberTookOver):
+        if isinstance(record, StaticMemberReplaced):
             self._rename(record.group_id, record.old_member_id, record.member_id)
 
     def _rename(self, group_id: str, old: str, new: str | None) -> None:

@@ -51,9 +51,9 @@ from tidelog.coordinator.groups.records import (
     GroupDeleted,
     MemberJoined,
     MemberLeft,
-    MemberTookOver,
     OffsetsCommitted,
     OffsetsReset,
+    StaticMemberReplaced,
     TopicForgotten,
 )
 from tidelog.coordinator.metadata.catalog import TopicAltered, TopicCreated, TopicDeleted
@@ -305,7 +305,10 @@ KEPT: list[tuple[type[NodeChecker], list[Story]]] = [
         OneOwner,
         [committed(given("a")), committed(MemberLeft("g", 2, "a", 0)), committed(given("b"))],
     ),
-    (OneOwner, [committed(given("a"), MemberTookOver("g", "a", "b", 2)), committed(given("b"))]),
+    (
+        OneOwner,
+        [committed(given("a"), StaticMemberReplaced("g", "a", "b", 2)), committed(given("b"))],
+    ),
     (OneOwner, [committed(given("a"), GroupDeleted("g")), committed(given("b"))]),
     (OneOwner, [committed(joined("a")), committed(given("a")), works("a"), works("a")]),
     (OneOwner, [committed(given("a")), committed(offset(5, "a")), committed(offset(5, ""))]),

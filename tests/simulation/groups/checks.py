@@ -13,8 +13,8 @@ from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     GroupRecord,
     MemberLeft,
-    MemberTookOver,
     OffsetsCommitted,
+    StaticMemberReplaced,
     TargetComputed,
 )
 from tidelog.coordinator.groups.sessions import Expired
@@ -113,7 +113,7 @@ class Checks:
                     self._note_assignment(record, now_ms)
                 case MemberLeft():
                     self._targets.pop(record.member_id, None)
-                case MemberTookOver():
+                case StaticMemberReplaced():
                     self._note_takeover(record)
                 case TargetComputed():
                     self._check_time_of_target()
@@ -130,7 +130,7 @@ class Checks:
         for partition in unpack(record.released):
             del self._held_since[record.member_id, partition]
 
-    def _note_takeover(self, record: MemberTookOver) -> None:
+    def _note_takeover(self, record: StaticMemberReplaced) -> None:
         if record.old_member_id in self._targets:
             self._targets[record.member_id] = self._targets.pop(record.old_member_id)
         self._fenced_in_spite.add(record.old_member_id)

@@ -26,8 +26,8 @@ from tidelog.client.consumer.group.membership_protocol import (
     PartitionsLost,
     PartitionsRevoked,
 )
+from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.commits import Extent
-from tidelog.coordinator.groups.leading import GroupLeading
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
@@ -282,7 +282,7 @@ class World:
         self.behind: list[GroupRecord] = []
         """Committed since the snapshot."""
         self.pending: list[Entry] = []
-        self.leading: GroupLeading | None = GroupLeading(ConsumerGroups(), 0)
+        self.leading: ActiveGroups | None = ActiveGroups(ConsumerGroups(), 0)
         self.term = 1
         self.after(100, self.tick)
 
@@ -416,7 +416,7 @@ class World:
         for record in self.behind:
             state.apply(record)
         assert state.snapshot() == self.image.snapshot()
-        self.leading = GroupLeading(state, self.now_ms)
+        self.leading = ActiveGroups(state, self.now_ms)
         self.checks.new_leader()
 
     def serve_heartbeat(self, process: Process, heartbeat: Heartbeat) -> None:

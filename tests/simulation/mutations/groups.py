@@ -19,15 +19,15 @@ from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group, GroupSnapshot, Member
 from tidelog.coordinator.groups.outcome import Outcome
 from tidelog.coordinator.groups.partitions import Partition, unpack
-from tidelog.coordinator.groups.rebalance_delay import Damping, _Pending  # pyright: ignore[reportPrivateUsage]
+from tidelog.coordinator.groups.rebalance_delay import RebalanceDelay, _Pending  # pyright: ignore[reportPrivateUsage]
 from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     MemberJoined,
-    MemberTookOver,
     OffsetsCommitted,
     OffsetsReset,
+    StaticMemberReplaced,
 )
-from tidelog.coordinator.groups.sessions import MemberKey, Sessions, Sign
+from tidelog.coordinator.groups.sessions import MemberKey, SessionHeartbeat, Sessions
 from tidelog.wire.messages.groups import HeartbeatReply, HeartbeatRequest
 
 
@@ -99,14 +99,14 @@ def _commit_that_was_overtaken() -> Iterator[Patch]:
 
 
 def _taken_over_but_not_fenced() -> Iterator[Patch]:
-    take_over = Group.take_over
+    on_static_member_replaced = Group.on_static_member_replaced
 
-    def take_over_beside(self: Group, record: MemberTookOver) -> None:
+    def take_over_beside(self: Group, record: StaticMemberReplaced) -> None:
         former = copy(self.members[record.old_member_id])
-        take_over(self, record)
+        on_static_member_replaced(self, record)
         self.members[record.old_member_id] = former
 
-    yield Group, "take_over", take_over_beside
+    yield Group, "on_static_member_replaced", take_over_beside
 
 
 def _epoch_not_bumped() -> Iterator[Patch]:
@@ -142,21 +142,21 @@ def _not_sticky() -> Iterator[Patch]:
 
 
 def _target_at_every_change() -> Iterator[Patch]:
-    def schedule(self: Damping, group_id: str, pending: _Pending, now_ms: int) -> None:
+    def schedule(self: RebalanceDelay, group_id: str, pending: _Pending, now_ms: int) -> None:
         pending.due_ms = now_ms
         self._queue.append((now_ms, group_id))  # pyright: ignore[reportPrivateUsage]
 
-    yield Damping, "_schedule", schedule
+    yield RebalanceDelay, "_schedule", schedule
 
 
 def _session_not_renewed() -> Iterator[Patch]:
-    heard = Sessions.heard
+    heard = Sessions.on_heartbeat
 
-    def heard_once(self: Sessions, key: MemberKey, sign: Sign, now_ms: int) -> None:
+    def heard_once(self: Sessions, key: MemberKey, sign: SessionHeartbeat, now_ms: int) -> None:
         if key not in self._sessions:  # pyright: ignore[reportPrivateUsage]
             heard(self, key, sign, now_ms)
 
-    yield Sessions, "heard", heard_once
+    yield Sessions, "on_heartbeat", heard_once
 
 
 def _partitions_of_a_leaver_kept() -> Iterator[Patch]:

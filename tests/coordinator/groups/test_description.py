@@ -1,7 +1,7 @@
 """What people and programs are told of groups."""
 
 from tests.coordinator.groups.conversation import GROUP, NOW_MS, ORDERS, Conversation
-from tidelog.coordinator.groups.describing import (
+from tidelog.coordinator.groups.description import (
     describe_group,
     fetch_offsets,
     list_groups,

@@ -1,9 +1,9 @@
-"""The coordinator that leads: sessions, damping and the state machine together."""
+"""The coordinator that leads: sessions, rebalance delay and the state machine together."""
 
 import pytest
 
 from tests.simulation.groups.world import World
-from tidelog.coordinator.groups.leading import GroupLeading
+from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.outcome import Outcome
 from tidelog.coordinator.groups.records import AssignmentChanged, GroupRecord, TargetComputed
 from tidelog.coordinator.groups.sessions import Expired
@@ -16,12 +16,12 @@ TOPICS = {"orders": ORDERS}
 WANTED = Subscription(["orders"])
 
 
-def join(leading: GroupLeading, member_id: str, now_ms: int) -> None:
+def join(leading: ActiveGroups, member_id: str, now_ms: int) -> None:
     request = HeartbeatRequest("g", member_id, 0, owned=[], subscription=WANTED)
     leading.heartbeat(request, wall_ms=now_ms, now_ms=now_ms)
 
 
-def tick(leading: GroupLeading, from_ms: int, to_ms: int) -> Outcome[list[Expired]]:
+def tick(leading: ActiveGroups, from_ms: int, to_ms: int) -> Outcome[list[Expired]]:
     """Tick whenever it is asked for; return all that came of it."""
     records: list[GroupRecord] = []
     expired: list[Expired] = []
@@ -36,7 +36,7 @@ def tick(leading: GroupLeading, from_ms: int, to_ms: int) -> Outcome[list[Expire
 
 
 def test_the_first_members_wait_and_share_from_the_beginning() -> None:
-    leading = GroupLeading(ConsumerGroups(), 0)
+    leading = ActiveGroups(ConsumerGroups(), 0)
     join(leading, "a", 0)
     join(leading, "b", 2_000)
     assert leading.next_deadline_ms == 3_000
@@ -52,7 +52,7 @@ def test_the_first_members_wait_and_share_from_the_beginning() -> None:
 
 
 def test_who_is_silent_is_fenced_and_its_partitions_are_shared_out_at_once() -> None:
-    leading = GroupLeading(ConsumerGroups(), 0)
+    leading = ActiveGroups(ConsumerGroups(), 0)
     join(leading, "a", 0)
     join(leading, "b", 2_000)
     leading.tick(TOPICS, wall_ms=3_000, now_ms=3_000)
@@ -65,19 +65,19 @@ def test_who_is_silent_is_fenced_and_its_partitions_are_shared_out_at_once() -> 
 
 
 def test_a_new_coordinator_gives_everybody_a_full_session_and_moves_nothing() -> None:
-    old = GroupLeading(ConsumerGroups(), 0)
+    old = ActiveGroups(ConsumerGroups(), 0)
     join(old, "a", 0)
     old.tick(TOPICS, wall_ms=3_000, now_ms=3_000)
     state = ConsumerGroups.restore(old.state.snapshot())
 
-    new = GroupLeading(state, 44_000)
+    new = ActiveGroups(state, 44_000)
 
     assert tick(new, 44_000, 44_000 + 44_999).records == []
     assert len(tick(new, 44_000 + 44_999, 44_000 + 45_000).reply) == 1
 
 
 def test_a_coordinator_that_stood_still_fences_nobody_for_it() -> None:
-    leading = GroupLeading(ConsumerGroups(), 0)
+    leading = ActiveGroups(ConsumerGroups(), 0)
     join(leading, "a", 0)
     tick(leading, 0, 10_000)
 
@@ -89,16 +89,16 @@ def test_a_coordinator_that_stood_still_fences_nobody_for_it() -> None:
 
 
 def test_a_new_coordinator_computes_the_target_that_the_old_one_did_not() -> None:
-    old = GroupLeading(ConsumerGroups(), 0)
+    old = ActiveGroups(ConsumerGroups(), 0)
     join(old, "a", 0)
-    new = GroupLeading(ConsumerGroups.restore(old.state.snapshot()), 10_000)
+    new = ActiveGroups(ConsumerGroups.restore(old.state.snapshot()), 10_000)
 
     assert tick(new, 10_000, 12_999).records == []
     assert len(tick(new, 12_999, 13_000).records) == 1
 
 
 def test_a_static_member_that_is_away_has_a_session_to_come_back() -> None:
-    leading = GroupLeading(ConsumerGroups(), 0)
+    leading = ActiveGroups(ConsumerGroups(), 0)
     request = HeartbeatRequest(
         "g", "a", 0, owned=[], subscription=WANTED, instance_id="one", incarnation=1
     )
@@ -114,7 +114,7 @@ def test_a_static_member_that_is_away_has_a_session_to_come_back() -> None:
 
 
 def test_a_deleted_group_is_due_no_more() -> None:
-    leading = GroupLeading(ConsumerGroups(), 0)
+    leading = ActiveGroups(ConsumerGroups(), 0)
     join(leading, "a", 0)
     leading.heartbeat(HeartbeatRequest("g", "a", -1), wall_ms=1, now_ms=1)
 

@@ -1,6 +1,6 @@
 """Sharing out among readers with different wishes; more of it in `test_assignors`."""
 
-from tidelog.coordinator.groups.balancing import balance
+from tidelog.coordinator.groups.balanced_assignment import balance
 
 A, B = (bytes([number]) * 16 for number in range(2))
 

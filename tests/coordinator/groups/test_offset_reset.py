@@ -4,7 +4,7 @@ import pytest
 
 from tests.coordinator.groups.conversation import ORDERS, Conversation
 from tidelog.coordinator.groups.commits import Extent
-from tidelog.coordinator.groups.resetting import ResetLog, plan_resets, reset_offset
+from tidelog.coordinator.groups.offset_reset import ResetLog, plan_resets, reset_offset
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     InvalidRequestError,

@@ -1,7 +1,8 @@
 """What the coordinator that leads does with groups: answer, fence, compute targets.
 
 Pure: decides, given the time; no clock, no I/O. It puts the controller state, whose records are
-proposed as soon as they are made, together with what is not replicated: sessions and damping.
+proposed as soon as they are made, together with what is not replicated:
+sessions and the rebalance delay.
 
 Every method returns records that must be proposed in this order, as one entry or several; they are
 carried out here already. A reply may go out when all records that were proposed before it are
@@ -13,26 +14,26 @@ from collections.abc import Mapping, Sequence
 from typing import final
 
 from tidelog.coordinator.groups.outcome import Outcome
-from tidelog.coordinator.groups.rebalance_delay import Damping
+from tidelog.coordinator.groups.rebalance_delay import RebalanceDelay
 from tidelog.coordinator.groups.records import (
     GroupDeleted,
     GroupRecord,
     GroupTouched,
     MemberJoined,
     MemberLeft,
-    MemberTookOver,
-    MemberWentAway,
+    StaticMemberLeft,
+    StaticMemberReplaced,
     SubscriptionChanged,
 )
-from tidelog.coordinator.groups.sessions import Expired, Sessions, Sign
-from tidelog.coordinator.groups.stall_tolerant_clock import OwnTime
+from tidelog.coordinator.groups.sessions import Expired, SessionHeartbeat, Sessions
+from tidelog.coordinator.groups.stall_tolerant_clock import StallTolerantClock
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.wire.messages.groups import HeartbeatReply, HeartbeatRequest
 
 
 @final
-class GroupLeading:
+class ActiveGroups:
     """The groups of one coordinator for as long as it leads.
 
     Invariant: every member has a session; every group without a target for its epoch is due.
@@ -42,14 +43,14 @@ class GroupLeading:
         """Begin to lead at this monotonic time: everybody has a full session from now on."""
         self.state = state
         """The controller state: other commands are given to it, and their records to `apply`."""
-        self._time = OwnTime(now_ms)
+        self._time = StallTolerantClock(now_ms)
         self._sessions = Sessions(state.config)
-        self._damping = Damping(state.config)
+        self._rebalance_delay = RebalanceDelay(state.config)
         for group_id, group in state.groups.items():
             for member_id in group.members:
-                self._sessions.heard((group_id, member_id), Sign(), now_ms)
+                self._sessions.on_heartbeat((group_id, member_id), SessionHeartbeat(), now_ms)
             if group.target_epoch < group.group_epoch:
-                self._damping.began(group_id, now_ms)
+                self._rebalance_delay.began(group_id, now_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -57,9 +58,9 @@ class GroupLeading:
 
         Never far away, so that a standstill of the coordinator can be told from a quiet time.
         """
-        deadlines = (self._sessions.next_deadline_ms, self._damping.next_deadline_ms)
+        deadlines = (self._sessions.next_deadline_ms, self._rebalance_delay.next_deadline_ms)
         earliest = min((one for one in deadlines if one is not None), default=None)
-        return None if earliest is None else self._time.latest_look(earliest)
+        return None if earliest is None else self._time.latest_wakeup(earliest)
 
     def heartbeat(
         self, request: HeartbeatRequest, *, wall_ms: int, now_ms: int
@@ -78,8 +79,8 @@ class GroupLeading:
         member = None if group is None else group.members.get(request.member_id)
         if member is not None and not member.is_away:
             patience_ms = member.rebalance_timeout_ms if member.revoking else None
-            sign = Sign(request.busy_for_ms, patience_ms)
-            self._sessions.heard((request.group_id, request.member_id), sign, own_ms)
+            heartbeat = SessionHeartbeat(request.busy_for_ms, patience_ms)
+            self._sessions.on_heartbeat((request.group_id, request.member_id), heartbeat, own_ms)
         return outcome
 
     def tick(
@@ -99,7 +100,7 @@ class GroupLeading:
             fenced = self.state.fence(one.group_id, one.member_id, wall_ms).records
             self._carry_out(fenced, own_ms, is_on_purpose=False)
             records.extend(fenced)
-        for group_id in self._damping.due(own_ms):
+        for group_id in self._rebalance_delay.due(own_ms):
             computed = self.state.compute_target(group_id, topics).records
             self._carry_out(computed, own_ms, is_on_purpose=False)
             records.extend(computed)
@@ -129,19 +130,23 @@ class GroupLeading:
         match record:
             case MemberJoined():
                 is_first = len(self.state.group(record.group_id).members) == 1
-                note = self._damping.began if is_first else self._damping.joined
+                note = self._rebalance_delay.began if is_first else self._rebalance_delay.joined
                 note(record.group_id, own_ms)
             case MemberLeft():
                 self._sessions.forget((record.group_id, record.member_id))
-                note = self._damping.left if is_on_purpose else self._damping.changed
+                note = (
+                    self._rebalance_delay.left if is_on_purpose else self._rebalance_delay.changed
+                )
                 note(record.group_id, own_ms)
             case SubscriptionChanged() | GroupTouched():
-                self._damping.changed(record.group_id, own_ms)
-            case MemberTookOver():
+                self._rebalance_delay.changed(record.group_id, own_ms)
+            case StaticMemberReplaced():
                 self._sessions.forget((record.group_id, record.old_member_id))
-            case MemberWentAway():
-                self._sessions.heard((record.group_id, record.member_id), Sign(), own_ms)
+            case StaticMemberLeft():
+                self._sessions.on_heartbeat(
+                    (record.group_id, record.member_id), SessionHeartbeat(), own_ms
+                )
             case GroupDeleted():
-                self._damping.forget(record.group_id)
+                self._rebalance_delay.forget(record.group_id)
             case _:
                 pass
