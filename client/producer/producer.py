@@ -16,6 +16,7 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.partition_batches import DeliveryRules, PartitionBatches
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
+from tidelog.client.producer.producer_record import ProducerRecord, checked_record
 from tidelog.client.producer.receipt import (
     RangeReceipt,
     Receipt,
@@ -26,7 +27,6 @@ from tidelog.client.producer.receipt import (
     receipts,
 )
 from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
-from tidelog.client.producer.record_validation import ProducerRecord, checked_record
 from tidelog.client.producer.sender import Sender
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.errors import RecordTooLargeError, TidelogError

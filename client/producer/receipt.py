@@ -9,8 +9,8 @@ from typing import final
 
 import msgspec
 
+from tidelog.client.producer.producer_record import ManyRecords
 from tidelog.client.producer.record_accumulator import Appended
-from tidelog.client.producer.record_validation import ManyRecords
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.produce import AckLevel
 

@@ -27,8 +27,8 @@ from tidelog.client.producer.partition_batches import (
 )
 from tidelog.client.producer.partitioner import TopicPartitioner
 from tidelog.client.producer.producer_batch import ProducerBatch
+from tidelog.client.producer.producer_record import ManyRecords, ProducerRecord
 from tidelog.client.producer.ready_partitions import ReadyPartitions
-from tidelog.client.producer.record_validation import ManyRecords, ProducerRecord
 from tidelog.wire.batch.record_batch import RECORD_COUNT_MAX
 from tidelog.wire.errors import (
     DeliveryTimeoutError,

@@ -73,7 +73,7 @@ class Queue:
         """Use `client.queue(name)`."""
         self.name = name
         cluster, queue_metadata = context.cluster, context.queue_metadata
-        self._context = context
+        self._queue_metadata = queue_metadata
         self._cluster = cluster
         self._holder = holder or cluster.config.client_id
         self._settler = QueueSettler(cluster, queue_metadata, context.settled, name=name)
@@ -90,7 +90,7 @@ class Queue:
         )
         self._canceller = QueueCanceller(cluster, queue_metadata, self._calls)
         self._peeker = QueuePeeker(cluster, queue_metadata, self._calls)
-        self._historian = HistoryReader(cluster, queue_metadata, self._calls)
+        self._history_reader = HistoryReader(cluster, queue_metadata, self._calls)
 
     # -- sending ----------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class Queue:
             max_messages: How many at most.
             states: Only those in these states; all by default.
         """
-        return await self._peeker.look(PeekQuery(list(states), max_messages))
+        return await self._peeker.peek(PeekQuery(list(states), max_messages))
 
     async def history(
         self,
@@ -314,13 +314,13 @@ class Queue:
             ValueError: This is no message id.
         """
         if message_id is None:
-            return await self._historian.read(HistoryQuery(since_ms, max_events))
+            return await self._history_reader.read(HistoryQuery(since_ms, max_events))
         partition, offset = parse_message_id(message_id)
 
         def is_wanted(event: HistoryEvent) -> bool:
             return event.offset is None or event.offset == offset
 
-        return await self._historian.read(
+        return await self._history_reader.read(
             HistoryQuery(since_ms, max_events, [partition], is_wanted)
         )
 
@@ -344,8 +344,9 @@ class Queue:
         def is_ours(seen: PeekedMessage) -> bool:
             return seen.origin is not None and seen.origin.queue == self.name
 
-        there = Queue(self._context, target)
-        moved = await there._peeker.look(PeekQuery([], room, is_ours))
+        calls = PartitionCalls(self._cluster, self._queue_metadata, target)
+        peeker = QueuePeeker(self._cluster, self._queue_metadata, calls)
+        moved = await peeker.peek(PeekQuery([], room, is_ours))
         # What moved between the two looks was seen at both places.
         places = {(seen.origin.partition, seen.origin.offset) for seen in moved if seen.origin}
         here = [each for each in found if (each.record.partition, each.record.offset) not in places]

@@ -16,8 +16,8 @@ import trio
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer import Producer
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
 from tidelog.wire.errors import (
     BrokerError,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, final
 
-from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.connection.journals import fetch_api
@@ -115,7 +115,7 @@ class RangeFetcher:
         if fetched.error is not None:
             raise from_wire(fetched.error)
         self._check_start(fetched, view)
-        chunk = FetchedChunk(self._wanted.at, view, fetched.high_watermark)
+        chunk = FetchedBatches(self._wanted.at, view, fetched.high_watermark)
         next_offset = chunk.next_offset()
         if next_offset is not None and next_offset > self._position:
             self._bytes_per_offset = len(view) / (next_offset - self._position)
@@ -132,7 +132,7 @@ class RangeFetcher:
             raise UnknownTopicError(f"another topic has the name {self._wanted.topic!r} now")
         return link
 
-    def _taken(self, chunk: FetchedChunk) -> Iterator[RecordBatch]:
+    def _taken(self, chunk: FetchedBatches) -> Iterator[RecordBatch]:
         end = self._wanted.end
         while self._position < end:
             batch = chunk.take(

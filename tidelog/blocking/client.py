@@ -38,8 +38,8 @@ from tidelog.client.consumer.fetch.record import Record, RecordBatch
 from tidelog.client.consumer.fetch.record_iterator import RecordIterator
 from tidelog.client.producer.producer import Producer as TrioProducer
 from tidelog.client.producer.producer import ProducerStatistics
+from tidelog.client.producer.producer_record import checked_record
 from tidelog.client.producer.receipt import RangeReceipt, Receipt
-from tidelog.client.producer.record_validation import checked_record
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.env.real_env import run_in_thread
 

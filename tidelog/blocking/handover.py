@@ -14,7 +14,7 @@ import trio
 from tidelog.blocking.thread import TrioThread
 from tidelog.client.client import Client
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.wire.errors import TidelogError
 
 Result = TypeVar("Result")

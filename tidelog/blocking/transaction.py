@@ -11,7 +11,7 @@ from typing import final
 from tidelog.blocking.thread import TrioThread
 from tidelog.client.client import Client as TrioClient
 from tidelog.client.config import ProducerConfig
-from tidelog.client.producer.record_validation import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.transactions.transaction import TaskResult
 from tidelog.client.transactions.transaction import Transaction as TrioTransaction
 from tidelog.client.transactions.transaction import TransactionTask as TrioTransactionTask

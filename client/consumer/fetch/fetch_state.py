@@ -17,7 +17,7 @@ import msgspec
 
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
-from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.offset_reset import is_fetch_retriable, no_position
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.topic_partition import TopicPartition
@@ -100,7 +100,7 @@ class _Waiting(msgspec.Struct, frozen=True, eq=False):
     """What waits to be handed out: batches still to be parsed, a batch given back, or an error."""
 
     partition: PartitionFetchState
-    content: FetchedChunk | RecordBatch | Exception
+    content: FetchedBatches | RecordBatch | Exception
 
 
 @final
@@ -318,7 +318,7 @@ class FetchState:
         if isinstance(content, RecordBatch):
             del self._waiting[place]
             return content
-        assert isinstance(content, FetchedChunk)
+        assert isinstance(content, FetchedBatches)
         limit = self._config.max_uncompressed_batch_bytes
         try:
             batch = content.take(position, uncompressed_bytes_max=limit)
@@ -398,7 +398,7 @@ class FetchState:
             return
         del self._order[state.at]
         self._order[state.at] = None
-        chunk = FetchedChunk(state.at, bytes(content), high_watermark)
+        chunk = FetchedBatches(state.at, bytes(content), high_watermark)
         next_offset = chunk.next_offset()
         if next_offset is None:
             state.has_failed = True  # Taking the chunk will say what is wrong with it.
@@ -443,6 +443,6 @@ class FetchState:
             waiting for waiting in self._waiting if waiting.partition is not state
         )
 
-    def _release(self, state: PartitionFetchState, chunk: FetchedChunk) -> None:
+    def _release(self, state: PartitionFetchState, chunk: FetchedBatches) -> None:
         state.buffered_bytes -= chunk.size
         self.buffered_bytes -= chunk.size

@@ -15,7 +15,7 @@ from tidelog.wire.errors import CorruptRecordError
 
 
 @final
-class FetchedChunk:
+class FetchedBatches:
     """Whole batches in a row, taken one by one."""
 
     def __init__(self, tp: TopicPartition, content: BytesLike, high_watermark: int) -> None:

@@ -11,7 +11,7 @@ import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.queue.inspect.history import HistoryEvent, QueueHistory
 from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.topic_partition import TopicPartition
@@ -189,7 +189,7 @@ class HistoryReader:
 
 
 def _decoded(at: TopicPartition, content: bytes, offset: int) -> list[tuple[int, Frame]]:
-    chunk = FetchedChunk(at, content, 0)
+    chunk = FetchedBatches(at, content, 0)
     frames: list[tuple[int, Frame]] = []
     while batch := chunk.take(offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
         for place, value in zip(batch.offsets, batch.values, strict=True):

@@ -11,7 +11,7 @@ import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.message import Origin, origin_of
@@ -77,7 +77,7 @@ class QueuePeeker:
         self._queue_metadata = queue_metadata
         self._calls = calls
 
-    async def look(self, order: PeekQuery) -> list[PeekedMessage]:
+    async def peek(self, query: PeekQuery) -> list[PeekedMessage]:
         """Return messages by partition and offset, as many as are wanted.
 
         Raises:
@@ -88,25 +88,25 @@ class QueuePeeker:
         queue = await self._calls.describe()
         for number in range(len(queue.partitions)):
             offset: int | None = 0
-            while offset is not None and len(found) < order.max_messages:
-                room = min(order.max_messages - len(found), _PAGE)
-                seen, offset = await self._page(number, offset, order, room=room)
-                found += filter(order.is_wanted, seen)
-        return found[: order.max_messages]
+            while offset is not None and len(found) < query.max_messages:
+                room = min(query.max_messages - len(found), _PAGE)
+                seen, offset = await self._page(number, offset, query, room=room)
+                found += filter(query.is_wanted, seen)
+        return found[: query.max_messages]
 
     async def _page(
-        self, partition: int, offset: int, order: PeekQuery, *, room: int
+        self, partition: int, offset: int, query: PeekQuery, *, room: int
     ) -> tuple[list[PeekedMessage], int | None]:
         """Return some messages of a partition, and where to go on."""
 
         async def attempt() -> tuple[list[PeekedMessage], int | None]:
             queue = await self._calls.describe()
             at = TopicPartition(queue.topic, partition)
-            states = list(map(int, order.states))
+            states = list(map(int, query.states))
             request = LookRequest(queue.queue_id, partition, states, offset, room, _PAGE_BYTES)
 
             def take(reply: LookReply, view: memoryview) -> tuple[list[PeekedMessage], int | None]:
-                return _seen(at, reply.runs, bytes(view)), reply.next_offset
+                return _peeked(at, reply.runs, bytes(view)), reply.next_offset
 
             try:
                 node_id = leader_of(queue, partition)
@@ -125,9 +125,9 @@ class QueuePeeker:
         return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
 
 
-def _seen(at: TopicPartition, runs: Iterable[SeenRun], content: bytes) -> list[PeekedMessage]:
+def _peeked(at: TopicPartition, runs: Iterable[SeenRun], content: bytes) -> list[PeekedMessage]:
     """Return the messages of runs, in the order of their offsets."""
-    chunk = FetchedChunk(at, content, 0)
+    chunk = FetchedBatches(at, content, 0)
     records: dict[int, Record] = {}
     while batch := chunk.take(0, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
         records |= {record.offset: record for record in batch}

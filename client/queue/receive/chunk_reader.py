@@ -13,7 +13,7 @@ from typing import Final, final
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.queue.receive.message import too_large
 from tidelog.client.topic_partition import TopicPartition
@@ -130,7 +130,7 @@ def _records(
     (fetched,) = reply.results
     if fetched.error is not None:
         raise from_wire(fetched.error)
-    chunk = FetchedChunk(tp, content, fetched.high_watermark)
+    chunk = FetchedBatches(tp, content, fetched.high_watermark)
     records: list[Record] = []
     while batch := chunk.take(offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
         records += [record for record in batch if record.offset < end]

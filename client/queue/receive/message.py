@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol, final
 import msgspec
 
 from tidelog.client.cluster.durations import milliseconds_of
-from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace, handle_of
 from tidelog.client.topic_partition import TopicPartition
@@ -350,7 +350,7 @@ def messages_of(
         CorruptRecordError: A batch is damaged, or cannot be decoded.
     """
     messages: list[Message] = []
-    chunk = FetchedChunk(tp, content, 0)
+    chunk = FetchedBatches(tp, content, 0)
     runs = iter(received.runs)
     run = next(runs, None)
     while run is not None:

@@ -16,7 +16,7 @@ import msgspec
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.wire.batch.large_messages import (
     LARGE_MESSAGE_BYTES_MAX,
     ChunkMap,

@@ -10,7 +10,7 @@ from typing import TypedDict, TypeGuard, cast, final
 import msgspec
 
 from tidelog.client.cluster.durations import milliseconds_of
-from tidelog.client.producer.record_validation import ProducerRecord, checked_record
+from tidelog.client.producer.producer_record import ProducerRecord, checked_record
 from tidelog.client.queue.send.chunk_writer import Source
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (

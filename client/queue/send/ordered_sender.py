@@ -18,8 +18,8 @@ from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, Cluster
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.partitioner import partition_for_key
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import AckLevel, Receipt
-from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import (
     ConnectError,

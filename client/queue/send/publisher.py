@@ -10,8 +10,8 @@ import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.send.chunk_writer import WHOLE_BYTES_MAX, ChunkWriter, is_to_be_cut
 from tidelog.client.queue.send.message_fields import (

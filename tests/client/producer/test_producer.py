@@ -11,8 +11,8 @@ from tests.client.worlds import client_of, orders_client
 from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.partitioner import partition_for_key
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.producer.record_validation import ProducerRecord
 from tidelog.wire.errors import (
     DeliveryTimeoutError,
     RecordTooLargeError,

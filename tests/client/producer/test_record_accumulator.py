@@ -17,8 +17,8 @@ from tidelog.client.producer.partition_batches import (
     ProducerIdentity,
 )
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, Fate
+from tidelog.client.producer.producer_record import ManyRecords, ProducerRecord
 from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
-from tidelog.client.producer.record_validation import ManyRecords, ProducerRecord
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.errors import (
     ConnectionLostError,

@@ -10,7 +10,7 @@ from tests.broker.world import World, settle
 from tests.client.worlds import client_of, orders_client
 from tidelog.client.client import connect
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.wire.errors import DeliveryTimeoutError, RecordTooLargeError, UnknownTopicError
 
 

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from tests.client.worlds import orders_client
 from tidelog.client.client import Client
 from tidelog.client.config import ProducerConfig
-from tidelog.client.producer.record_validation import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
 from tidelog.client.transactions.transaction import TaskResult
 from tidelog.wire.errors import (

@@ -11,7 +11,7 @@ from tidelog.blocking.handover import Handover
 from tidelog.blocking.thread import TrioThread
 from tidelog.client.client import Client, connect
 from tidelog.client.producer.producer import Producer
-from tidelog.client.producer.record_validation import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.wire.errors import UnknownTopicError
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
-from tidelog.client.producer.record_validation import ProducerRecord
+from tidelog.client.producer.producer_record import ProducerRecord
 
 
 def test_a_batch_is_staged_committed_and_never_undone(tmp_path: Path) -> None:

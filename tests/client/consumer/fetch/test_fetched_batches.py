@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.client.consumer.fetch.fetched_batches import FetchedChunk
+from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.batch.record_batch import (
     HEADER_SIZE,
@@ -27,11 +27,11 @@ def encoded(base_offset: int) -> bytes:
 FIRST, SECOND = encoded(10), encoded(12)
 
 
-def chunk_of(content: bytes) -> FetchedChunk:
-    return FetchedChunk(AT, content, high_watermark=99)
+def chunk_of(content: bytes) -> FetchedBatches:
+    return FetchedBatches(AT, content, high_watermark=99)
 
 
-def offsets_of(chunk: FetchedChunk, position: int) -> list[int]:
+def offsets_of(chunk: FetchedBatches, position: int) -> list[int]:
     found: list[int] = []
     while (batch := chunk.take(position, uncompressed_bytes_max=LIMIT)) is not None:
         found += batch.offsets

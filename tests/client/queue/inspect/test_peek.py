@@ -119,12 +119,12 @@ async def test_a_dead_letter_that_moves_meanwhile_is_seen_once(
         dead = await made(client, "dead")
         await client.admin.alter_queue("work", set={"dead_letter_queue": "dead"})
         assert await dead.receive(wait=60, visibility_timeout=0)
-        look = QueuePeeker.look
+        look = QueuePeeker.peek
 
         async def early(looker: QueuePeeker, order: PeekQuery) -> list[PeekedMessage]:
             return before if order.states else await look(looker, order)
 
-        monkeypatch.setattr(QueuePeeker, "look", early)
+        monkeypatch.setattr(QueuePeeker, "peek", early)
         (seen,) = await queue.dead_letters()
 
         assert seen.origin is not None

@@ -148,7 +148,7 @@ async def test_a_sender_that_its_partition_has_forgotten_begins_anew(
     """As it does when nothing was sent for a day."""
     async with work_queue(autojump_clock, fifo=True) as (_, queue):
         await queue.send(b"one", group=b"g")
-        (lane,) = queue._context.ordered_sender("work")._streams.values()
+        (lane,) = queue._publisher._ordered_sender()._streams.values()
         assert lane.identity is not None
         lane.identity = msgspec.structs.replace(lane.identity, producer_id=1 << 40)
 

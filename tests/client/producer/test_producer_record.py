@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, ProducerBatch
-from tidelog.client.producer.record_validation import ManyRecords, checked_record
+from tidelog.client.producer.producer_record import ManyRecords, checked_record
 
 
 def empty_batch(room: int) -> ProducerBatch:
