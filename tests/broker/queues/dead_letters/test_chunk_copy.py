@@ -7,7 +7,6 @@ from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, delete_records, fetch_all, list_offset, produce
 from tests.broker.queues.asking import (
-    create_queue,
     receive,
     received,
     settle,
@@ -16,8 +15,7 @@ from tests.broker.queues.asking import (
     topic_of,
 )
 from tests.broker.queues.chunks import BODY, LENGTH, PARTS, chunk, message
-from tests.broker.queues.dead_letters.test_mover import headers_at, let_move
-from tests.broker.world import World
+from tests.broker.queues.dead_letters.moving import dead_letter_queue, headers_at, let_move
 from tidelog.wire.batch.large_messages import ChunkMap, chunks_of
 from tidelog.wire.messages.fetch import OffsetAt
 from tidelog.wire.messages.queues import SettleAction
@@ -26,10 +24,7 @@ from tidelog.wire.messages.queues import SettleAction
 async def test_a_dead_letter_goes_with_its_chunks(
     mock_clock: MockClock,
 ) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        dead = await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, dead, queue):
         topic, there = topic_of(broker), topic_of(broker, "dead")
         await produce(client, there, batch_of(b"something"))
         for index in (0, 1):
@@ -41,7 +36,7 @@ async def test_a_dead_letter_goes_with_its_chunks(
         await settle(client, queue, messages[:1])
 
         await settle(client, queue, messages[1:], action=SettleAction.REJECT)
-        await let_move(world)
+        await let_move(world, 20)
 
         assert await states(client, queue) == (0, 0, 0, 0)
         letters = await received(submit_receive(client, dead, max_wait_ms=10_000))
@@ -55,10 +50,7 @@ async def test_a_dead_letter_goes_with_its_chunks(
 
 @pytest.mark.statement("b54")
 async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         topic, there = topic_of(broker), topic_of(broker, "dead")
         for index in range(3):
             await produce(client, topic, chunk(index))
@@ -67,7 +59,7 @@ async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: Mock
         moved_ms = world.clock.now_ms()
 
         await settle(client, queue, await receive(client, queue), action=SettleAction.REJECT)
-        await let_move(world)
+        await let_move(world, 20)
 
         assert len(await fetch_all(client, there)) == 4
         assert (await list_offset(client, there, OffsetAt.TIMESTAMP, at_ms=moved_ms)).offset == 0
@@ -76,10 +68,7 @@ async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: Mock
 async def test_chunks_that_reached_a_target_are_not_sent_again_when_it_failed_in_between(
     mock_clock: MockClock,
 ) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         topic, there = topic_of(broker), topic_of(broker, "dead")
         for index in range(3):
             await produce(client, topic, chunk(index))
@@ -88,7 +77,7 @@ async def test_chunks_that_reached_a_target_are_not_sent_again_when_it_failed_in
         world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, nth=2, count=2)
 
         await settle(client, queue, await receive(client, queue), action=SettleAction.REJECT)
-        await let_move(world)
+        await let_move(world, 20)
 
         assert [r.value for r in await fetch_all(client, there)] == [*PARTS, b""]
         assert await states(client, queue) == (0, 0, 0, 0)
@@ -97,10 +86,7 @@ async def test_chunks_that_reached_a_target_are_not_sent_again_when_it_failed_in
 async def test_a_dead_letter_whose_chunks_were_deleted_goes_without_them_and_says_so(
     mock_clock: MockClock,
 ) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         topic, there = topic_of(broker), topic_of(broker, "dead")
         for index in range(3):
             await produce(client, topic, chunk(index))
@@ -108,7 +94,7 @@ async def test_a_dead_letter_whose_chunks_were_deleted_goes_without_them_and_say
         await delete_records(client, topic, 2)
 
         await settle(client, queue, await receive(client, queue), action=SettleAction.REJECT)
-        await let_move(world)
+        await let_move(world, 20)
 
         assert len(await fetch_all(client, there)) == 1
         headers = await headers_at(client, there, 0)

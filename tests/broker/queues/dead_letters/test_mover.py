@@ -6,17 +6,19 @@ from itertools import pairwise
 import pytest
 from trio.testing import MockClock
 
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
 from tests.broker.asking import (
     batch_of,
     create_topic,
     delete_records,
+    delete_topic,
     fetch_all,
     produce,
     raise_if,
     submit,
 )
 from tests.broker.queues.asking import (
-    Message,
     create_queue,
     look,
     receive,
@@ -27,12 +29,12 @@ from tests.broker.queues.asking import (
     submit_settle,
     topic_of,
 )
+from tests.broker.queues.dead_letters.moving import dead_letter_queue, headers_at, let_move, reject
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload
-from tidelog.wire.batch.batch_columns import decode_columns
-from tidelog.wire.batch.record_batch import parse_header
-from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
+from tidelog.wire.errors import LeaderNotAvailableError, UnknownTopicError
 from tidelog.wire.messages.queue_admin import AlterQueueRequest
 from tidelog.wire.messages.queues import (
     FIRST_SENT_HEADER,
@@ -51,25 +53,6 @@ from tidelog.wire.messages.queues import (
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
-
-
-async def let_move(world: World) -> None:
-    """Let everything be moved that can be, however often it has to be tried."""
-    await let_happen()
-    for _ in range(10):
-        await world.pass_time(2)
-
-
-async def headers_at(client: RpcConnection, topic_id: bytes, offset: int) -> dict[str, bytes]:
-    """Return the headers of the first record of a batch."""
-    request = FetchRequest(0, 1, 1 << 20, [PartitionFetch(topic_id, 0, offset, 1)])
-    pending = submit(client, api.FETCH, request)
-    _, data = await pending.reply_and_attachment()
-    header = parse_header(data)
-    assert header is not None
-    columns = decode_columns(header, data[: header.size], uncompressed_length_max=1 << 20)
-    assert columns.headers is not None
-    return dict(columns.headers[0])
 
 
 async def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(
@@ -110,7 +93,7 @@ async def test_what_is_too_old_for_a_queue_is_new_to_its_dead_letter_queue(
         queue = await create_queue(broker, dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a"))
         await world.pass_time(3500)
-        await rejected(client, queue, 1)
+        await reject(client, queue, 1)
         await world.pass_time(3500)
 
         assert [each.value for each in await receive(client, dead)] == [b"a"]
@@ -118,26 +101,15 @@ async def test_what_is_too_old_for_a_queue_is_new_to_its_dead_letter_queue(
         assert found[FIRST_SENT_HEADER] == str(START_MS).encode()
 
 
-async def rejected(client: RpcConnection, queue: bytes, count: int) -> list[Message]:
-    """Receive some messages and reject them."""
-    messages = await receive(client, queue, count)
-    await settle(client, queue, messages, action=SettleAction.REJECT)
-    await let_happen()
-    return messages
-
-
 async def test_dead_letters_wait_for_a_target_that_has_no_room(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
         (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
         world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
 
-        await rejected(client, queue, 2)
+        await reject(client, queue, 2)
         assert await states(client, queue) == (1, 0, 0, 2)
-        await let_move(world)
+        await let_move(world, 20)
 
         assert await states(client, queue) == (1, 0, 0, 0)
         assert [r.value for r in await fetch_all(client, topic_of(broker, "dead"))] == [b"a", b"b"]
@@ -159,7 +131,7 @@ async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) 
 
     world = world.after_crash()
     async with world.broker() as broker, world.client() as client:
-        await let_move(world)
+        await let_move(world, 20)
 
         assert await states(client, queue) == (0, 0, 0, 0)
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
@@ -171,10 +143,7 @@ async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
     mock_clock: MockClock,
 ) -> None:
     """Nobody can repeat a batch whose beginning is gone; the target knows that it has it."""
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
         messages = await receive(client, queue, 2)
         world.work.hold_syncs()
@@ -188,7 +157,7 @@ async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
         await delete_records(client, topic_of(broker), 1)
 
         for _ in range(4):
-            await let_move(world)
+            await let_move(world, 20)
 
         assert await states(client, queue) == (1, 0, 0, 0)
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
@@ -199,18 +168,15 @@ async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
 async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_goes_on(
     mock_clock: MockClock,
 ) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d"))
         (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
         world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
-        await rejected(client, queue, 2)
+        await reject(client, queue, 2)
 
         await delete_records(client, topic_of(broker), 1)
         assert [each.value for each in await receive(client, queue, 1)] == [b"c"]
-        await let_move(world)
+        await let_move(world, 20)
 
         assert await states(client, queue) == (1, 1, 0, 0)
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
@@ -218,10 +184,7 @@ async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_go
 
 
 async def test_a_purge_stops_letters_that_wait_to_be_committed(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         messages = await receive(client, queue, 2)
         world.work.hold_syncs()
@@ -234,7 +197,7 @@ async def test_a_purge_stops_letters_that_wait_to_be_committed(mock_clock: MockC
 
         await rejection.reply()
         assert (await emptied.reply()).results[0].count == 2
-        await let_move(world)
+        await let_move(world, 20)
         assert await states(client, queue) == (0, 0, 0, 0)
         assert await fetch_all(client, topic_of(broker, "dead")) == []
 
@@ -247,7 +210,7 @@ async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
         await create_queue(broker, "dead", topic="dead")
         queue = await create_queue(broker)
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
-        await rejected(client, queue, 2)
+        await reject(client, queue, 2)
 
     world = world.after_crash()
     async with world.broker() as broker, world.client() as client:
@@ -259,7 +222,7 @@ async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
         await let_happen()
         world.work.let_all_read()
         raise_if((await asked.reply()).results[0].error)
-        await let_move(world)
+        await let_move(world, 20)
 
         assert await states(client, queue) == (1, 0, 0, 0)
         assert await fetch_all(client, topic_of(broker, "dead")) == []
@@ -277,10 +240,10 @@ async def test_letters_keep_their_origin_when_the_queue_gets_another_target(
         await produce(client, topic_of(broker), batch_of(b"a"))
         (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
         world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=3)
-        await rejected(client, queue, 1)
+        await reject(client, queue, 1)
 
         await alter(client, dead_letter_queue="other")
-        await let_move(world)
+        await let_move(world, 20)
 
         found = await headers_at(client, topic_of(broker, "dead"), 0)
         assert found[ORIGIN_QUEUE_HEADER] == b"orders"
@@ -293,14 +256,14 @@ async def test_without_a_target_dead_letters_are_kept_until_there_is_one(
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
-        await rejected(client, queue, 1)
+        await reject(client, queue, 1)
         seen = (await look(client, queue, MessageState.DEAD)).runs
         assert [run.first_offset for run in seen] == [0]
         await create_queue(broker, "dead", topic="dead")
 
         await alter(client, dead_letter_queue="dead")
         await receive(client, queue)
-        await let_move(world)
+        await let_move(world, 20)
 
         assert (await states(client, queue))[3] == 0
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
@@ -321,8 +284,8 @@ async def test_a_message_that_is_too_large_for_its_target_comes_back(
         queue = await create_queue(broker, dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))
 
-        await rejected(client, queue, 3)
-        await let_move(world)
+        await reject(client, queue, 3)
+        await let_move(world, 20)
 
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"a", b"c"]
@@ -376,10 +339,39 @@ async def test_letters_that_nobody_can_decode_come_back_and_others_go(
         await submit(client, api.SETTLE, SettleRequest(queue, [everything])).reply()
         await alter(client, dead_letter_queue="dead")
 
-        await let_move(world)
+        await let_move(world, 20)
 
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"a", b"d"]
         (kept,) = (await look(client, queue)).runs
         assert (kept.first_offset, kept.count, kept.state) == (1, 2, MessageState.DELAYED)
         assert "decoded" in kept.reason
+
+
+async def test_a_batch_is_committed_when_it_was_produced(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client)
+        assert broker._cluster is not None
+        producer = TopicProducer(broker._cluster)
+
+        await producer.produce((topic, 0), batch_of(b"a"))
+
+        assert producer.topic_name(topic) == "orders"
+        assert [record.value for record in await fetch_all(client, topic)] == [b"a"]
+
+
+async def test_a_topic_that_was_deleted_is_told_from_one_without_leader(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        topic = await create_topic(client)
+        await delete_topic(client)
+        assert broker._cluster is not None
+        producer = TopicProducer(broker._cluster)
+
+        with pytest.raises(UnknownTopicError):
+            await producer.produce((topic, 0), batch_of(b"a"))
+        with pytest.raises(LeaderNotAvailableError):
+            await producer.produce((b"another topic...", 0), batch_of(b"a"))

@@ -7,10 +7,10 @@ from tests.broker.asking import batch_of, create_topic, fetch_all, produce, rais
 from tests.broker.queues.asking import (
     create_queue,
     receive,
-    settle,
     states,
     topic_of,
 )
+from tests.broker.queues.dead_letters.moving import dead_letter_queue, let_move, reject
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload
@@ -18,7 +18,6 @@ from tidelog.wire.messages.queues import (
     ORIGIN_PARTITION_HEADER,
     ORIGIN_TOPIC_HEADER,
     RedriveRequest,
-    SettleAction,
 )
 from tidelog.wire.messages.redrives import DescribeRedriveRequest, RedriveDescription, RedriveStatus
 from tidelog.wire.protocol import api
@@ -47,30 +46,16 @@ async def describe(client: RpcConnection, queue: bytes) -> RedriveDescription:
     return found
 
 
-async def let_move(world: World, seconds: int = 10) -> None:
-    """Let everything be moved that can be in this time."""
-    await let_happen()
-    for _ in range(seconds):
-        await world.pass_time(1)
-
-
-async def reject(client: RpcConnection, queue: bytes, world: World, *, max_messages: int) -> None:
-    messages = await receive(client, queue, max_messages)
-    await settle(client, queue, messages, action=SettleAction.REJECT)
-    await let_move(world)
-
-
 @pytest.mark.statement("b59")
 async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        dead = await create_queue(broker, "dead", topic="dead")
-        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
         bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await produce(client, topic_of(broker, "bills"), batch_of(b"c"))
-        await reject(client, orders, world, max_messages=10)
-        await reject(client, bills, world, max_messages=10)
+        await reject(client, orders, 10)
+        await let_move(world)
+        await reject(client, bills, 10)
+        await let_move(world)
         assert await states(client, dead) == (3, 0, 0, 0)
 
         assert await redrive(client, dead) == 3
@@ -86,12 +71,16 @@ async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: Mock
 
 @pytest.mark.statement("b60")
 async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        dead = await create_queue(broker, "dead", topic="dead")
-        orders = await create_queue(broker, "orders", dead_letter_queue="dead", retention_ms="1h")
+    async with dead_letter_queue(mock_clock, retention_ms="1h") as (
+        world,
+        broker,
+        client,
+        dead,
+        orders,
+    ):
         await produce(client, topic_of(broker), batch_of(b"a"))
-        await reject(client, orders, world, max_messages=10)
+        await reject(client, orders, 10)
+        await let_move(world)
         await world.pass_time(9 * 3600)
 
         await redrive(client, dead)
@@ -103,15 +92,14 @@ async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClo
 
 @pytest.mark.statement("b59")
 async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        dead = await create_queue(broker, "dead", topic="dead")
-        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
         bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a"))
         await produce(client, topic_of(broker, "bills"), batch_of(b"b"))
-        await reject(client, orders, world, max_messages=10)
-        await reject(client, bills, world, max_messages=10)
+        await reject(client, orders, 10)
+        await let_move(world)
+        await reject(client, bills, 10)
+        await let_move(world)
 
         await redrive(client, dead, origin_queue="bills")
         await let_move(world)
@@ -125,12 +113,10 @@ async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) ->
 
 @pytest.mark.statement("b60", "b61")
 async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        dead = await create_queue(broker, "dead", topic="dead")
-        orders = await create_queue(broker, "orders", dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d", b"e"))
-        await reject(client, orders, world, max_messages=10)
+        await reject(client, orders, 10)
+        await let_move(world)
 
         await redrive(client, dead, messages_per_s=1)
         await let_move(world, 2)
@@ -154,7 +140,8 @@ async def test_a_redrive_goes_on_after_a_start(mock_clock: MockClock) -> None:
         dead = await create_queue(broker, "dead", topic="dead")
         orders = await create_queue(broker, "orders", dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
-        await reject(client, orders, world, max_messages=10)
+        await reject(client, orders, 10)
+        await let_move(world)
         await redrive(client, dead, messages_per_s=1)
         await let_move(world, 1)
 
@@ -175,7 +162,8 @@ async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
         dead = await create_queue(broker, "dead", topic="dead")
         orders = await create_queue(broker, "orders", dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", bytes(2000), b"c"))
-        await reject(client, orders, world, max_messages=10)
+        await reject(client, orders, 10)
+        await let_move(world)
         assert (await describe(client, dead)).status is None
 
         request = RedriveRequest(dead, [0], topic_of(broker, "small"))

@@ -8,7 +8,7 @@ import errno
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, fetch_all, produce, submit
+from tests.broker.asking import batch_of, produce, submit
 from tests.broker.queues.asking import (
     create_queue,
     receive,
@@ -17,6 +17,7 @@ from tests.broker.queues.asking import (
     submit_settle,
     topic_of,
 )
+from tests.broker.queues.dead_letters.moving import dead_letter_queue, let_move, reject, values_of
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tidelog.broker.partitions.partition import Partition
@@ -37,21 +38,6 @@ def journal(broker: Broker, queue_id: bytes) -> Partition:
     found = broker._partitions.replica(queue_id, 0)
     assert found is not None
     return found
-
-
-async def values_of(client: RpcConnection, topic_id: bytes) -> list[bytes | None]:
-    return [record.value for record in await fetch_all(client, topic_id)]
-
-
-async def let_move(world: World, seconds: int = 10) -> None:
-    await let_happen()
-    for _ in range(seconds):
-        await world.pass_time(1)
-
-
-async def reject_all(client: RpcConnection, queue_id: bytes) -> None:
-    await settle(client, queue_id, await receive(client, queue_id), action=SettleAction.REJECT)
-    await let_happen()
 
 
 async def reject_while_the_journal_is_full(
@@ -77,7 +63,7 @@ async def test_dead_letters_that_were_on_their_way_go_on_though_nobody_asks(
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
         world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=100)
-        await reject_all(client, queue)
+        await reject(client, queue)
         assert (await states(client, queue))[3] == 2
 
     world = world.after_crash()
@@ -94,7 +80,7 @@ async def test_a_redrive_goes_on_though_nobody_asks(mock_clock: MockClock) -> No
         dead = await create_queue(broker, "dead", topic="dead")
         queue = await create_queue(broker, dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
-        await reject_all(client, queue)
+        await reject(client, queue)
         await let_move(world)
         await submit(client, api.REDRIVE, RedriveRequest(dead, [0], messages_per_s=1)).reply()
         await let_happen()
@@ -109,13 +95,10 @@ async def test_a_redrive_goes_on_though_nobody_asks(mock_clock: MockClock) -> No
 async def test_a_queue_that_has_nothing_to_do_is_not_loaded_by_a_start(
     mock_clock: MockClock,
 ) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        dead = await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, dead, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
         await settle(client, queue, await receive(client, queue, 1))
-        await reject_all(client, queue)
+        await reject(client, queue)
         await let_move(world)
 
     world = world.after_crash()
@@ -134,7 +117,7 @@ async def test_kept_dead_letters_go_when_there_is_a_place_for_them(mock_clock: M
         await create_queue(broker, "dead", topic="dead")
         queue = await create_queue(broker)
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
-        await reject_all(client, queue)
+        await reject(client, queue)
 
     world = world.after_crash()
     async with world.broker() as broker, world.client() as client:
@@ -156,7 +139,7 @@ async def test_kept_dead_letters_of_a_loaded_queue_go_when_there_is_a_place_for_
         await create_queue(broker, "dead", topic="dead")
         queue = await create_queue(broker)
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
-        await reject_all(client, queue)
+        await reject(client, queue)
 
         settings = {"dead_letter_queue": "dead"}
         await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
@@ -168,10 +151,7 @@ async def test_kept_dead_letters_of_a_loaded_queue_go_when_there_is_a_place_for_
 async def test_a_queue_whose_journal_had_no_room_goes_on_when_there_is_some(
     mock_clock: MockClock,
 ) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker, world.client() as client:
-        await create_queue(broker, "dead", topic="dead")
-        queue = await create_queue(broker, dead_letter_queue="dead")
+    async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a"))
         await reject_while_the_journal_is_full(world, client, queue)
 
