@@ -8,7 +8,7 @@ drops it. The image gets the leader's own records as they were proposed, not dec
 groups are part of the image; their controller is in `coordinator.group_coordinator.leadership`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 import msgspec
@@ -25,6 +25,7 @@ from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.metadata.commands import Command, Reply, TopicCommand
+from tidelog.coordinator.metadata.partition_changes import LeaderChanges, leader_changes
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.metadata.transaction_commands import expire
@@ -155,12 +156,32 @@ class ReplicatedState:
                 raise InvalidRequestError(f"this is too much at once: {error}") from error
             except ProposalRefusedError as error:
                 raise NotControllerError(str(error)) from error
+            changes = leader_changes(controller.state, outcome.records)
             for record in outcome.records:
                 controller.apply(record)
+            self._log_elections(changes)
             await self.wait_committed(self._last)
         else:
             await self._wait_settled()
         return outcome.reply
+
+    def _log_elections(self, changes: Iterable[LeaderChanges]) -> None:
+        for each in changes:
+            if None in each.leaders.values():
+                self._env.probe(
+                    "partitions_offline",
+                    severity="warning",
+                    topic=each.topic,
+                    partitions=list(each.leaders),
+                )
+            else:
+                self._env.probe(
+                    "leaders_elected",
+                    severity="warning" if each.is_unclean else "debug",
+                    topic=each.topic,
+                    leaders=each.leaders,
+                    is_unclean=each.is_unclean,
+                )
 
     async def _wait_settled(self) -> None:
         """Wait until what is known here is what everybody goes by.

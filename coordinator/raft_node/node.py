@@ -378,14 +378,16 @@ class RaftNode:
         if seen == self._role_seen:
             return
         was_leader = self._role_seen[0] is Role.LEADER
-        self._role_seen = seen
         self._env.probe(
             "raft_role_changed",
-            severity="debug",
+            severity="info" if was_leader or self.is_leader else "debug",
             role=self._core.role.value,
+            previous_role=self._role_seen[0].value,
             term=self._core.term,
             node_id=self.identity.node_id,
+            leader_id=self.leader_id,
         )
+        self._role_seen = seen
         if was_leader:
             self._reads.wake_all()
         self._tell_role()

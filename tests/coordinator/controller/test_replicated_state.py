@@ -1,6 +1,8 @@
 """All nodes of a cluster have the same metadata, and one of them at a time decides."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import chain
+from typing import Any
 
 import msgspec
 import pytest
@@ -112,6 +114,32 @@ def test_what_one_node_decides_all_of_them_know() -> None:
         await until(lambda: all(names(host) == ["topic1"] for host in group))
         snapshots = {metadata_of(host).snapshot() for host in group}
         assert len(snapshots) == 1
+
+    play(story)
+
+
+def test_the_log_of_the_controller_says_who_leads_and_what_has_no_leader() -> None:
+    async def story(world: World, group: list[Host]) -> None:
+        said: dict[str, list[Mapping[str, Any]]] = {}
+        world.observe(lambda _, event, fields: said.setdefault(event, []).append(dict(fields)))
+        await with_brokers(group)
+        await decided(group, create(1))
+        state = metadata_of(await controller_of(group)).state
+        leaders = {
+            number: each.leader for number, each in enumerate(state.partitions(b"%016d" % 1))
+        }
+
+        for broker in list(state.brokers.values()):
+            await decided(group, FenceBroker(broker.node_id, broker.broker_epoch))
+
+        first, *_ = said["leaders_elected"]
+        assert (first["topic"], first["severity"]) == ("topic1", "debug")
+        assert all(leaders[number] != leader for number, leader in first["leaders"].items())
+        offline = said["partitions_offline"]
+        assert sorted(chain.from_iterable(event["partitions"] for event in offline)) == [0, 1]
+        assert {event["severity"] for event in offline} == {"warning"}
+        roles = {(event["role"], event["severity"]) for event in said["raft_role_changed"]}
+        assert roles >= {("leader", "info"), ("follower", "debug"), ("candidate", "debug")}
 
     play(story)
 
