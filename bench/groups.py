@@ -13,7 +13,7 @@ import msgspec
 from bench.figures import Row, Settings, Spread
 from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.assignors import RANGE, UNIFORM, Reader, assign
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
@@ -142,10 +142,10 @@ def _commits(repeats: int) -> list[Row]:
     group.take_up()
     members = list(group.leading.state.group("g").members.values())[:_COMMITS]
     requests: list[CommitOffsetsRequest] = []
-    extents: dict[Partition, Extent] = {}
+    ranges: dict[Partition, OffsetRange] = {}
     for member in members:
         partition = min(member.held)
-        extents[partition] = Extent(0, 1 << 40)
+        ranges[partition] = OffsetRange(0, 1 << 40)
         commit = PartitionCommit(*partition, 1_000_000, 7)
         requests.append(
             CommitOffsetsRequest("g", member.member_id, member.member_epoch, 1, [commit])
@@ -153,7 +153,7 @@ def _commits(repeats: int) -> list[Row]:
     state = group.leading.state
 
     def commit_all() -> int:
-        outcome = state.commit_offsets(requests, extents, 0)
+        outcome = state.commit_offsets(requests, ranges, 0)
         group.leading.apply(outcome.records, 0)
         return len(msgspec.msgpack.encode(outcome.records))
 
@@ -179,12 +179,12 @@ def _memory() -> list[Row]:
     group.take_up()
     taken_up = tracemalloc.get_traced_memory()[0]
     state = ConsumerGroups()
-    extents = {(b"t" * 16, number): Extent(0, 1 << 40) for number in range(10_000)}
+    ranges = {(b"t" * 16, number): OffsetRange(0, 1 << 40) for number in range(10_000)}
     offsets = [
         PartitionCommit(b"t" * 16, number, 1_000_000 + number, 7) for number in range(10_000)
     ]
     request = CommitOffsetsRequest("g", "", NO_MEMBER_EPOCH, 0, offsets)
-    (record,) = state.commit_offsets([request], extents, 0).records
+    (record,) = state.commit_offsets([request], ranges, 0).records
     read = msgspec.msgpack.encode(record)
     ready = tracemalloc.get_traced_memory()[0]
     state.apply(msgspec.msgpack.decode(read, type=GroupRecord))

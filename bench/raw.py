@@ -14,7 +14,7 @@ import msgspec
 from bench.bare_server import Order
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import BrokerError
-from tidelog.wire.messages.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.session import HelloReply, HelloRequest
 from tidelog.wire.messages.topics import CreateTopicReply, CreateTopicRequest, DeleteTopicRequest
 from tidelog.wire.protocol import api
@@ -78,10 +78,11 @@ class RawConnection:
 
     def check_end_offset(self, topic_id: bytes, expected: int) -> None:
         """Raise when the only partition of a topic does not end at `expected`."""
-        latest = PartitionOffsetAt(topic_id, 0, OffsetAt.LATEST)
-        (end,) = self.ask(api.LIST_OFFSETS, ListOffsetsRequest([latest])).offsets
-        if end.offset != expected:
-            raise RuntimeError(f"the log ends at {end.offset} instead of {expected}: {end.error}")
+        request = ListOffsetsRequest([OffsetQuery(topic_id, 0)])
+        (found,) = self.ask(api.LIST_OFFSETS, request).partitions
+        end = found.high_watermark
+        if end != expected:
+            raise RuntimeError(f"the log ends at {end} instead of {expected}: {found.error}")
 
     def close(self) -> None:
         """Close the socket."""

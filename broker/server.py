@@ -17,14 +17,16 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.client_apis import APIS
-from tidelog.broker.client_service import serve_clients
+from tidelog.broker.api_handlers import (
+    ClientService,
+    cluster_routes,
+    handshake_routes,
+    replication_routes,
+)
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.handshake import IntroductionHandler
-from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.maintenance.maintenance import Maintenance
@@ -97,8 +99,8 @@ class Broker:
         self._directory = directory
         self._nursery = nursery
         self._files = FileCache(directory.disk, max_open_files=config.max_open_files)
-        self._introduction = IntroductionHandler(config, APIS, version=_VERSION)
-        self._dispatcher = Dispatcher(nursery, APIS)
+        self._introduction = IntroductionHandler(config, api.APIS, version=_VERSION)
+        self._dispatcher = Dispatcher(nursery, api.APIS)
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )
@@ -150,10 +152,7 @@ class Broker:
             ConfigError: The peers do not go together.
             OSError: The disk failed.
         """
-        introduction = self._introduction
-        self._dispatcher.serve_brokers(
-            {api.HELLO: introduction.hello, api.PEER_STATUS: introduction.peer_status}, {}
-        )
+        self._dispatcher.serve_brokers(handshake_routes(self._introduction))
         self._nursery.start_soon(self._acceptor.run)
         cluster = await self._enter_cluster()
         lifecycle = self._make_lifecycle(cluster)
@@ -176,13 +175,7 @@ class Broker:
             self._config.replica_lag_time_max_ms,
         )
         roles = self._roles = Roles(self._surroundings, self._waiting)
-        self._dispatcher.serve_followers(
-            {
-                api.REPLICA_FETCH: roles.server.fetch,
-                api.REPLICA_DURABLE: roles.server.durable,
-                api.REPLICA_READ: roles.server.reader.read,
-            }
-        )
+        self._dispatcher.serve_brokers(replication_routes(roles))
         keeper = PartitionKeeper(
             self._env, cluster.metadata, partitions, flusher=self._flusher, roles=roles
         )
@@ -191,13 +184,8 @@ class Broker:
         self._partitions = partitions
         config = DynamicConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
         retention = Retention(self._env, config, partitions, flusher=self._flusher)
-        serve_clients(
-            self._surroundings,
-            config,
-            keeper,
-            waiting=self._waiting,
-            dispatcher=self._dispatcher,
-        )
+        service = ClientService(self._surroundings, config, keeper, waiting=self._waiting)
+        service.start(self._dispatcher)
         self._look_after(config, retention, keeper, roles=roles)
         await roles.unfit.give_up_damaged()
         await partitions.settle_doubts()
@@ -315,20 +303,7 @@ class Broker:
             self._flusher.is_alone = cluster.is_alone
 
         cluster.on_alone(note_alone)
-        handler = RaftHandler(cluster.raft)
-        self._dispatcher.serve_brokers(
-            {
-                api.RAFT: handler.handle,
-                api.RAFT_SNAPSHOT: handler.handle_snapshot,
-                # Also for people: it is when no majority is there that they ask.
-                api.DESCRIBE_CLUSTER: ClusterHandler(cluster).describe,
-            },
-            {
-                api.DECIDE: cluster.command_client.decide,
-                api.HEARTBEAT: cluster.command_client.take_heartbeat,
-                api.JOIN: cluster.command_client.join,
-            },
-        )
+        self._dispatcher.serve_brokers(cluster_routes(cluster))
         self._dispatcher.waiting_for = "a majority of the cluster's nodes must be there"
         self._nursery.start_soon(self._end_if_it_fails, self._coordinate)
         self._nursery.start_soon(

@@ -15,6 +15,7 @@ from tidelog.client.admin.groups import (
 from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client, connect
+from tidelog.client.cluster.list_offsets import PartitionOffset
 from tidelog.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.consumer.fetch.record import Record, RecordBatch
@@ -96,7 +97,6 @@ from tidelog.wire.messages.cluster_admin import (
     PartitionState,
 )
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply as ClusterDescription
-from tidelog.wire.messages.fetch import PartitionOffset
 from tidelog.wire.messages.groups import GroupListing
 from tidelog.wire.messages.produce import AckLevel
 from tidelog.wire.messages.queue_admin import QueueDescription, QueuePartitionDescription

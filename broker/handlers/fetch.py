@@ -31,6 +31,14 @@ class ReadablePartitions(Protocol):
         """
         ...
 
+    def find_journal(self, queue_id: bytes, number: int) -> Partition:
+        """Return the journal of a partition of a queue that this broker leads.
+
+        Raises:
+            BrokerError: It does not, or it is the id of something else.
+        """
+        ...
+
     def readable(self, topic_id: bytes, number: int) -> Partition:
         """Return one that this broker leads or, if that will do, follows.
 
@@ -152,11 +160,12 @@ class FetchHandler:
         remaining = min(request.bytes_max, self._fetch_max_bytes)
         if self._env.buggify("fetch cut short"):
             remaining = 1
-        is_first = True
+        is_first, in_journal = True, request.from_journals
         found: list[Found] = []
         for wanted in request.partitions:
             is_full = remaining <= 0 and not is_first
-            item = self._look(wanted, bytes_max=min(wanted.bytes_max, remaining), is_full=is_full)
+            bytes_max = min(wanted.bytes_max, remaining)
+            item = self._look(wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
             if item.part is not None:
                 if is_first or item.part.length <= remaining:
                     remaining -= item.part.length
@@ -187,11 +196,17 @@ class FetchHandler:
         else:
             self._reply(found, replier)
 
-    def _look(self, wanted: PartitionFetch, *, bytes_max: int, is_full: bool) -> Found:
-        partition = None
+    def _look(
+        self, wanted: PartitionFetch, *, bytes_max: int, is_full: bool, in_journal: bool = False
+    ) -> Found:
+        partition, partitions = None, self._partitions
         try:
-            find = self._partitions.readable if wanted.from_follower else self._partitions.find
-            partition = find(wanted.topic_id, wanted.partition)
+            if in_journal:
+                partition = partitions.find_journal(wanted.topic_id, wanted.partition)
+            elif wanted.from_follower:
+                partition = partitions.readable(wanted.topic_id, wanted.partition)
+            else:
+                partition = partitions.find(wanted.topic_id, wanted.partition)
             high_watermark = partition.high_watermark
             if wanted.fetch_offset > high_watermark and partition.leader is None:
                 # It is there for all that is known here: somebody else has heard of more.

@@ -1,7 +1,7 @@
-"""Where the logs of partitions begin and end, wherever in the cluster they are led.
+"""Offsets of partitions for the coordinator of consumer groups, whichever broker leads them.
 
-Shell: looks into own logs, and asks other brokers about theirs. The coordinator of consumer groups
-judges commits and tells lags by it.
+Shell: looks into own logs, and asks other brokers about theirs. The coordinator checks commits
+against them and tells lags by them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,32 +9,33 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.handlers.offsets import LedPartitions, OffsetsHandler
-from tidelog.broker.partitions.partition import Partition as OpenPartition
+from tidelog.broker.handlers.list_offsets import LedPartitions, ListOffsetsHandler
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.coordinator import Found
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.partitions import Partition
-from tidelog.coordinator.raft.membership import check_cluster
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
-    CorruptRecordError,
     LeaderNotAvailableError,
 )
-from tidelog.wire.messages.cluster import ExtentQuestion, ExtentsReply, ExtentsRequest, LogExtent
+from tidelog.wire.messages.offset_ranges import (
+    ListOffsetsRequest,
+    OffsetQuery,
+    PartitionOffsets,
+)
 from tidelog.wire.protocol import api
 
 _TIMEOUT_S: Final = 1.0
 _SEARCH_TIMEOUT_S: Final = 10.0
-"""When records have to be looked for, which may have to come from the disk."""
+"""When records are searched for, which may have to come from the disk."""
 
 
 @final
-class LogExtents:
-    """Answers questions about logs, its own and those of others."""
+class OffsetLookup:
+    """Finds the offsets of partitions, led here or by others."""
 
     def __init__(
         self,
@@ -42,24 +43,24 @@ class LogExtents:
         metadata: ReplicatedState,
         partitions: LedPartitions,
         *,
-        offsets: OffsetsHandler,
+        local: ListOffsetsHandler,
         peers: PeerClient,
         nursery: trio.Nursery,
     ) -> None:
-        """Look into `partitions` with `offsets`; ask `peers` about what they lead, in `nursery`."""
+        """Look into `partitions`, search with `local`; ask `peers` for theirs, in `nursery`."""
         self._node = node
         self._metadata = metadata
         self._partitions = partitions
-        self._offsets = offsets
+        self._local = local
         self._peers = peers
         self._nursery = nursery
-        self._lines: dict[int, _Line] = {}
+        self._batches: dict[int, _BatchedLookup] = {}
 
     def look_up(self, partitions: Iterable[Partition], found: Found) -> None:
         """Call `found` with where logs begin and end, now or when other brokers have said so.
 
-        Partitions whose leader cannot be asked are missing then. Whatever is to be asked of one
-        broker while a question to it is under way becomes the next question, each partition once.
+        Partitions whose leader cannot be asked are missing then. What one broker is to be asked
+        while a request to it is under way goes into the next request, each partition once.
         """
         lookup = _Lookup(found)
         for partition in partitions:
@@ -69,23 +70,23 @@ class LogExtents:
                     log = self._partitions.find(*partition).log
                 except BrokerError:
                     continue
-                lookup.extents[partition] = Extent(log.log_start_offset, log.log_end_offset)
+                lookup.ranges[partition] = OffsetRange(log.log_start_offset, log.log_end_offset)
             elif leader_id is not None:
-                self._line_to(leader_id).join(partition, lookup)
+                self._batch_of(leader_id).add(partition, lookup)
         lookup.settle()
 
-    async def ask(self, questions: Sequence[ExtentQuestion]) -> list[LogExtent]:
+    async def ask(self, questions: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
         """Return the answers in the order of the questions, errors among them."""
-        answers: dict[int, LogExtent] = {}
+        answers: dict[int, PartitionOffsets] = {}
         elsewhere: dict[int, list[int]] = {}
         for place, question in enumerate(questions):
             leader_id = self._leader_of((question.topic_id, question.partition))
             if leader_id is None:
                 answers[place] = _failed(
-                    LeaderNotAvailableError(f"nobody leads partition {question.partition}")
+                    LeaderNotAvailableError(f"partition {question.partition} has no leader")
                 )
             elif leader_id == self._node.identity.node_id:
-                answers[place] = await self._look(question)
+                answers[place] = await self._local.offsets_of(question)
             else:
                 elsewhere.setdefault(leader_id, []).append(place)
 
@@ -102,118 +103,82 @@ class LogExtents:
                     nursery.start_soon(ask_there, node_id, places)
         return [answers[place] for place in range(len(questions))]
 
-    async def answer(self, request: ExtentsRequest) -> ExtentsReply:
-        """Answer another broker, about what this one leads.
-
-        Raises:
-            InvalidRequestError: It belongs to another cluster.
-        """
-        check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
-        return ExtentsReply([await self._look(question) for question in request.questions])
-
-    async def _look(self, question: ExtentQuestion) -> LogExtent:
-        try:
-            partition = self._partitions.find(question.topic_id, question.partition)
-            timestamp_ms = offset = None
-            if question.at_offset is not None:
-                timestamp_ms = await self._time_at(partition, question.at_offset)
-            if question.at_timestamp_ms is not None:
-                found = await self._offsets.find_time(partition, question.at_timestamp_ms)
-                offset = found.offset
-        except BrokerError as error:
-            return _failed(error)
-        log = partition.log
-        return LogExtent(
-            log.log_start_offset,
-            partition.high_watermark,
-            log.log_end_offset,
-            timestamp_ms,
-            offset,
-        )
-
-    async def _time_at(self, partition: OpenPartition, offset: int) -> int | None:
-        try:
-            return await self._offsets.time_at(partition, offset)
-        except CorruptRecordError:
-            # It is shown at the partition. That nobody knows its time is no reason to say less.
-            return None
-
     def _leader_of(self, partition: Partition) -> int | None:
         known = self._metadata.state.partition(*partition)
         return None if known is None else known.leader
 
-    def _line_to(self, node_id: int) -> "_Line":
-        line = self._lines.setdefault(node_id, _Line())
-        if not line.is_busy:
-            line.is_busy = True
-            self._nursery.start_soon(self._run_line, node_id, line)
-        return line
+    def _batch_of(self, node_id: int) -> "_BatchedLookup":
+        batch = self._batches.setdefault(node_id, _BatchedLookup())
+        if not batch.is_running:
+            batch.is_running = True
+            self._nursery.start_soon(self._run_batches, node_id, batch)
+        return batch
 
-    async def _run_line(self, node_id: int, line: "_Line") -> None:
-        while line.waiting:
-            asked, line.waiting = line.waiting, {}
-            questions = [ExtentQuestion(*partition) for partition in asked]
+    async def _run_batches(self, node_id: int, batch: "_BatchedLookup") -> None:
+        while batch.waiting:
+            asked, batch.waiting = batch.waiting, {}
+            questions = [OffsetQuery(*partition) for partition in asked]
             logs = await self._ask_node(node_id, questions)
             for (partition, lookups), log in zip(asked.items(), logs, strict=True):
                 if log.error is None:
-                    extent = Extent(log.log_start_offset, log.log_end_offset)
+                    offsets = OffsetRange(log.log_start_offset, log.log_end_offset)
                     for lookup in lookups:
-                        lookup.extents[partition] = extent
+                        lookup.ranges[partition] = offsets
                 for lookup in lookups:
                     lookup.settle()
-        line.is_busy = False
+        batch.is_running = False
 
     async def _ask_node(
-        self, node_id: int, questions: Sequence[ExtentQuestion]
-    ) -> Sequence[LogExtent]:
+        self, node_id: int, questions: Sequence[OffsetQuery]
+    ) -> Sequence[PartitionOffsets]:
         is_search = any(
             one.at_offset is not None or one.at_timestamp_ms is not None for one in questions
         )
         timeout_s = _SEARCH_TIMEOUT_S if is_search else _TIMEOUT_S
-        request = ExtentsRequest(self._node.cluster_id, list(questions))
+        request = ListOffsetsRequest(list(questions), cluster_id=self._node.cluster_id)
         try:
-            reply = await self._peers.ask(node_id, api.EXTENTS, request, timeout_s=timeout_s)
+            reply = await self._peers.ask(node_id, api.LIST_OFFSETS, request, timeout_s=timeout_s)
         except (BrokerError, ConnectionLostError) as error:
             reason = str(error)
         else:
-            if len(reply.extents) == len(questions):
-                return reply.extents
-            reason = f"it has {len(reply.extents)} answers to {len(questions)} questions"
+            if len(reply.partitions) == len(questions):
+                return reply.partitions
+            reason = f"it has {len(reply.partitions)} answers to {len(questions)} questions"
         failure = LeaderNotAvailableError(f"node {node_id} cannot be asked: {reason}")
         return [_failed(failure)] * len(questions)
 
 
 @final
 class _Lookup:
-    """Partitions that somebody wants to know of."""
+    """One call of `look_up`, until all its partitions are known or cannot be."""
 
-    __slots__ = ("_found", "extents", "open_count")
+    __slots__ = ("_found", "open_count", "ranges")
 
     def __init__(self, found: Found) -> None:
         self._found = found
-        self.extents: dict[Partition, Extent] = {}
+        self.ranges: dict[Partition, OffsetRange] = {}
         self.open_count = 1
         """What has to be settled: each partition that is asked for, and that all of them are."""
 
     def settle(self) -> None:
         self.open_count -= 1
         if self.open_count == 0:
-            self._found(self.extents)
+            self._found(self.ranges)
 
 
 @final
-class _Line:
-    """The way to one broker, which is asked one question at a time."""
+class _BatchedLookup:
+    """What one broker is asked, in one request at a time."""
 
     def __init__(self) -> None:
         self.waiting: dict[Partition, list[_Lookup]] = {}
-        """To be asked next, and for whom."""
-        self.is_busy = False
+        """Partitions of the next request, and the lookups that need them."""
+        self.is_running = False
 
-    def join(self, partition: Partition, lookup: _Lookup) -> None:
+    def add(self, partition: Partition, lookup: _Lookup) -> None:
         lookup.open_count += 1
         self.waiting.setdefault(partition, []).append(lookup)
 
 
-def _failed(error: BrokerError) -> LogExtent:
-    return LogExtent(0, 0, 0, error=error.to_wire())
+def _failed(error: BrokerError) -> PartitionOffsets:
+    return PartitionOffsets(0, 0, 0, has_caught_up=False, error=error.to_wire())

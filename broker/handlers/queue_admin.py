@@ -36,7 +36,7 @@ _DECIDE_TIMEOUT_S: Final = 10.0
 
 
 @final
-class QueueAdminHandler:
+class QueuesHandler:
     """Administration of queues.
 
     A change that is cancelled may be carried out, or not.

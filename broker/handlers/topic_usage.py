@@ -5,7 +5,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.coordinator.metadata.catalog import Topic
@@ -30,13 +30,13 @@ class TopicUsageHandler:
     """Answers for what is led here, and asks the leaders of the rest."""
 
     def __init__(
-        self, env: Env, cluster: ClusterNode, partitions: Partitions, *, offsets: OffsetsHandler
+        self, env: Env, cluster: ClusterNode, partitions: Partitions, *, search: OffsetSearch
     ) -> None:
-        """Know by `cluster` who leads what; `offsets` tells times of records."""
+        """Know by `cluster` who leads what; `search` tells times of records."""
         self._env = env
         self._cluster = cluster
         self._partitions = partitions
-        self._offsets = offsets
+        self._search = search
 
     async def answer(self, request: TopicUsageRequest) -> TopicUsageReply:
         """Say what partitions take; those whose leaders do not answer are left out.
@@ -78,7 +78,7 @@ class TopicUsageHandler:
         log = partition.log
         oldest_ms: int | None = None
         with suppress(BrokerError):  # Damage, or a disk that failed: the rest can be told.
-            oldest_ms = await self._offsets.time_at(partition, log.log_start_offset)
+            oldest_ms = await self._search.time_at(partition, log.log_start_offset)
         now_ms = self._env.clock.now_ms()
         rate = ingest_rate_of(log.summary(now_ms=now_ms), now_ms=now_ms)
         compaction = partition.config.compaction

@@ -32,6 +32,7 @@ from tidelog.wire.errors import (
     LogOfflineError,
     NotLeaderError,
     UnknownPartitionError,
+    UnknownQueueError,
     UnknownTopicIdError,
 )
 
@@ -102,6 +103,18 @@ class Partitions:
         """
         partition = self.led(topic_id, number)
         _check_no_internal_topic(partition)
+        return partition
+
+    def find_journal(self, queue_id: bytes, number: int) -> Partition:
+        """Return the journal of a partition of a queue, if this broker leads it.
+
+        Raises:
+            UnknownQueueError: It is the id of something else.
+            BrokerError: As for `led`.
+        """
+        partition = self.led(queue_id, number)
+        if not partition.queue_name:
+            raise UnknownQueueError(f"{queue_id.hex()} is the id of a topic, not that of a queue")
         return partition
 
     def led(self, topic_id: bytes, number: int) -> Partition:

@@ -11,9 +11,9 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
@@ -58,14 +58,14 @@ class QueueServer:
         *,
         partitions: Partitions,
         flusher: Flusher,
-        offsets: OffsetsHandler,
+        search: OffsetSearch,
     ) -> None:
         """Serve what is led here of what `cluster` knows; `run` must run in a task."""
         self.env = env
         self.nursery = nursery
         self.partitions = partitions
         self.flusher = flusher
-        self.offsets = offsets
+        self.search = search
         self.reader = SliceReader(env)
         self._cluster = cluster
         self._producer = TopicProducer(cluster)

@@ -105,7 +105,7 @@ class RetentionWarning:
     async def _oldest_from(
         self, source: Partition, offset: int, *, is_exact: bool = False
     ) -> _Oldest:
-        timestamp_ms = await self._server.offsets.time_at(source, offset)
+        timestamp_ms = await self._server.search.time_at(source, offset)
         if timestamp_ms is None:  # Later records will be younger than now.
             return _Oldest(source.high_watermark, self._server.env.clock.now_ms(), is_exact)
         return _Oldest(offset, timestamp_ms, is_exact)

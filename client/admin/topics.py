@@ -9,11 +9,10 @@ from typing import Final
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.cluster.list_offsets import OffsetPlace, list_offsets
+from tidelog.client.cluster.list_offsets import OffsetPlace, PartitionOffset, list_offsets
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import NotLeaderError
-from tidelog.wire.messages.fetch import PartitionOffset
 from tidelog.wire.messages.topic_usage import TopicUsage, TopicUsageRequest
 from tidelog.wire.messages.topics import (
     AddPartitionsReply,

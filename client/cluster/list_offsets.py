@@ -4,7 +4,7 @@ Shell: asks the leader of each partition, again while that may help.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.metadata import partition_of
@@ -16,11 +16,11 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
-from tidelog.wire.messages.fetch import (
+from tidelog.wire.messages.offset_ranges import (
+    ListOffsetsReply,
     ListOffsetsRequest,
-    OffsetAt,
-    PartitionOffset,
-    PartitionOffsetAt,
+    OffsetQuery,
+    PartitionOffsets,
 )
 from tidelog.wire.protocol import api
 
@@ -28,7 +28,16 @@ OffsetPlace = Literal["earliest", "latest"] | int
 """The first readable record, the end of what is readable, or the first record of this time (Unix
 milliseconds) or later."""
 
-_Questions = dict[TopicPartition, PartitionOffsetAt]
+_Queries = dict[TopicPartition, OffsetQuery]
+
+
+class PartitionOffset(NamedTuple):
+    """The offset at a place of a partition."""
+
+    offset: int | None
+    """`None` when no record is that young."""
+    timestamp_ms: int | None = None
+    """Of the record found, when a time was asked for."""
 
 
 async def list_offsets(
@@ -44,25 +53,60 @@ async def list_offsets(
 
     async def attempt() -> dict[TopicPartition, PartitionOffset]:
         found: dict[TopicPartition, PartitionOffset] = {}
-        for leader_id, questions in (await _questions_by_leader(cluster, places)).items():
+        for leader_id, queries in (await _queries_by_leader(cluster, places)).items():
             connection = await cluster.connection_to(leader_id)
-            request = ListOffsetsRequest(list(questions.values()))
+            request = ListOffsetsRequest(list(queries.values()))
             reply = await cluster.call_once(connection, api.LIST_OFFSETS, request)
-            if len(reply.offsets) != len(questions):
-                raise WireFormatError(
-                    f"{len(reply.offsets)} offsets for {len(questions)} questions"
-                )
-            for at, offset in zip(questions, reply.offsets, strict=True):
-                if offset.error is not None:
-                    error = from_wire(offset.error)
-                    if isinstance(error, UnknownPartitionError):
-                        # The metadata have it: it is new, and this one has not heard of it.
-                        raise LeaderNotAvailableError(str(error)) from error
-                    raise error
-                found[at] = offset
+            for at, offsets in zip(queries, checked_offsets(reply, len(queries)), strict=True):
+                found[at] = offset_at(places[at], offsets)
         return found
 
     return await cluster.retry(attempt, is_repeatable=True)
+
+
+def checked_offsets(reply: ListOffsetsReply, count: int) -> list[PartitionOffsets]:
+    """Return the answers to `count` queries, none of which failed.
+
+    Raises:
+        WireFormatError: There are more or fewer answers.
+        BrokerError: The first error of a partition.
+    """
+    if len(reply.partitions) != count:
+        raise WireFormatError(f"{len(reply.partitions)} offsets for {count} questions")
+    for offsets in reply.partitions:
+        if offsets.error is not None:
+            error = from_wire(offsets.error)
+            if isinstance(error, UnknownPartitionError):
+                # The metadata have it: it is new, and this broker has not heard of it.
+                raise LeaderNotAvailableError(str(error)) from error
+            raise error
+    return reply.partitions
+
+
+def check_caught_up(offsets: PartitionOffsets) -> None:
+    """Check that a high watermark is as high as at any leader before.
+
+    Raises:
+        LeaderNotAvailableError: The leader is new; to ask again helps.
+    """
+    if not offsets.has_caught_up:
+        raise LeaderNotAvailableError(
+            "the partition has a new leader, which does not know yet how much is committed"
+        )
+
+
+def offset_at(place: OffsetPlace, offsets: PartitionOffsets) -> PartitionOffset:
+    """Return the offset at a place of a partition.
+
+    Raises:
+        LeaderNotAvailableError: The leader does not know yet what is latest.
+    """
+    if place == "earliest":
+        return PartitionOffset(offsets.log_start_offset)
+    if place == "latest":
+        check_caught_up(offsets)
+        return PartitionOffset(offsets.high_watermark)
+    return PartitionOffset(offsets.offset, offsets.timestamp_ms)
 
 
 async def list_positions(
@@ -80,22 +124,21 @@ async def list_positions(
     return offsets
 
 
-async def _questions_by_leader(
+async def _queries_by_leader(
     cluster: ClusterClient, places: Mapping[TopicPartition, OffsetPlace]
-) -> dict[int, _Questions]:
-    by_leader: dict[int, _Questions] = {}
+) -> dict[int, _Queries]:
+    by_leader: dict[int, _Queries] = {}
     for at, place in places.items():
         topic = await cluster.topic(at.topic)
         leader_id = partition_of(topic, at.partition).leader_id
         if leader_id is None:
             raise NotLeaderError(f"{at.topic}/{at.partition} has no leader now")
-        by_leader.setdefault(leader_id, {})[at] = _question(topic.topic_id, at.partition, place)
+        by_leader.setdefault(leader_id, {})[at] = offset_query(topic.topic_id, at.partition, place)
     return by_leader
 
 
-def _question(topic_id: bytes, partition: int, place: OffsetPlace) -> PartitionOffsetAt:
-    if place == "earliest":
-        return PartitionOffsetAt(topic_id, partition, int(OffsetAt.EARLIEST))
-    if place == "latest":
-        return PartitionOffsetAt(topic_id, partition, int(OffsetAt.LATEST))
-    return PartitionOffsetAt(topic_id, partition, int(OffsetAt.TIMESTAMP), place)
+def offset_query(topic_id: bytes, partition: int, place: OffsetPlace) -> OffsetQuery:
+    """Return the query for the offset at a place."""
+    if isinstance(place, str):
+        return OffsetQuery(topic_id, partition)
+    return OffsetQuery(topic_id, partition, at_timestamp_ms=place)

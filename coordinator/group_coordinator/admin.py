@@ -11,7 +11,7 @@ import trio
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms
 from tidelog.coordinator.groups.active_groups import ActiveGroups
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.description import describe_group, list_groups, partitions_of
 from tidelog.coordinator.groups.expiry import GroupExpiry
@@ -21,7 +21,6 @@ from tidelog.coordinator.groups.offset_reset import ResetLog, plan_resets
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, NotControllerError, UnknownTopicIdError, from_wire
-from tidelog.wire.messages.cluster import ExtentQuestion, LogExtent
 from tidelog.wire.messages.groups import (
     DeleteGroupReply,
     DeleteGroupRequest,
@@ -36,6 +35,7 @@ from tidelog.wire.messages.groups import (
     ResetOffsetsRequest,
     ResetTo,
 )
+from tidelog.wire.messages.offset_ranges import OffsetQuery, PartitionOffsets
 
 _EXPIRY_LOOK_S: Final = 600.0
 
@@ -43,7 +43,7 @@ _EXPIRY_LOOK_S: Final = 600.0
 class LogQuestions(Protocol):
     """The way to the logs of partitions, wherever they are led."""
 
-    async def ask(self, questions: Sequence[ExtentQuestion]) -> list[LogExtent]:
+    async def ask(self, questions: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
         """Return the answers in the order of the questions, errors among them."""
         ...
 
@@ -75,7 +75,7 @@ class GroupAdministration:
     async def describe_groups(self, request: DescribeGroupsRequest) -> DescribeGroupsReply:
         """Return members, partitions and lag of groups; errors as in `current_groups`."""
         groups = await self._leadership.current_groups()
-        questions: dict[tuple[str, Partition], ExtentQuestion] = {}
+        questions: dict[tuple[str, Partition], OffsetQuery] = {}
         for group_id in request.group_ids:
             group = groups.get(group_id)
             for partition in () if group is None else partitions_of(group):
@@ -111,13 +111,13 @@ class GroupAdministration:
         planned = plan_resets(leading.state.groups.get(request.group_id), request.partitions, logs)
         if all(one.error is None for one in planned):
             offsets = self._named(request.partitions, planned)
-            extents = {
-                partition: log.extent
+            ranges = {
+                partition: log.offset_range
                 for partition, log in logs.items()
                 if isinstance(log, ResetLog)
             }
             outcome = leading.state.reset_offsets(
-                request.group_id, offsets, extents, now_ms=self._env.clock.now_ms()
+                request.group_id, offsets, ranges, now_ms=self._env.clock.now_ms()
             )
             if not request.validate_only:
                 self._leadership.carry_out(outcome.records)
@@ -141,12 +141,12 @@ class GroupAdministration:
         self, resets: Sequence[PartitionReset]
     ) -> dict[Partition, ResetLog | BrokerError]:
         logs: dict[Partition, ResetLog | BrokerError] = {}
-        questions: list[ExtentQuestion] = []
+        questions: list[OffsetQuery] = []
         for reset in resets:
             partition = (reset.topic_id, reset.partition)
             if self._metadata.state.partition(*partition) is not None:
                 at_ms = reset.value if reset.to == ResetTo.TIMESTAMP else None
-                questions.append(ExtentQuestion(*partition, at_timestamp_ms=at_ms))
+                questions.append(OffsetQuery(*partition, at_timestamp_ms=at_ms))
             else:
                 logs[partition] = UnknownTopicIdError(
                     f"partition {reset.partition} of this topic id is not known here"
@@ -154,7 +154,7 @@ class GroupAdministration:
         found = await self._logs.ask(questions)
         for question, log in zip(questions, found, strict=True):
             logs[question.topic_id, question.partition] = (
-                ResetLog(Extent(log.log_start_offset, log.high_watermark), log.offset)
+                ResetLog(OffsetRange(log.log_start_offset, log.high_watermark), log.offset)
                 if log.error is None
                 else from_wire(log.error)
             )
@@ -220,11 +220,11 @@ class GroupAdministration:
         return group_lag(lags).records
 
 
-def _question(group: Group, partition: Partition) -> ExtentQuestion:
+def _question(group: Group, partition: Partition) -> OffsetQuery:
     """Ask for what the lag of a group in a partition takes."""
     at = group.committed(partition)
-    return ExtentQuestion(*partition, None if at is None else at.offset)
+    return OffsetQuery(*partition, None if at is None else at.offset)
 
 
-def _log(extent: LogExtent) -> PartitionLog:
-    return PartitionLog(extent.log_start_offset, extent.high_watermark, extent.timestamp_ms)
+def _log(offsets: PartitionOffsets) -> PartitionLog:
+    return PartitionLog(offsets.log_start_offset, offsets.high_watermark, offsets.timestamp_ms)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, final
 import trio
 
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership
-from tidelog.coordinator.groups.commits import CommitResult, Extent
+from tidelog.coordinator.groups.commits import CommitResult, OffsetRange
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, InvalidRequestError, OverloadedError
@@ -52,13 +52,13 @@ class CommitQueue:
         self._has_work = trio.Event()
 
     def put(
-        self, request: CommitOffsetsRequest, extents: Mapping[Partition, Extent], done: Done
+        self, request: CommitOffsetsRequest, ranges: Mapping[Partition, OffsetRange], done: Done
     ) -> None:
         """Store how far a group is, and call `done` when it is durable on a majority, or refused.
 
         Args:
             request: The commit.
-            extents: Of the partitions in it, as far as they are known.
+            ranges: Of the partitions in it, as far as they are known.
             done: Told the reply, or why the commit failed as a whole; plain, must not raise.
 
         Raises:
@@ -72,7 +72,7 @@ class CommitQueue:
             )
         if self._waiting and self._bytes + size > QUEUE_BYTES_MAX:
             raise OverloadedError("too many commits wait to be stored; try again")
-        self._waiting.append(_Waiting(request, extents, size, done))
+        self._waiting.append(_Waiting(request, ranges, size, done))
         self._bytes += size
         self._has_work.set()
 
@@ -101,12 +101,12 @@ class CommitQueue:
 
     async def _store(self, batch: "list[_Waiting]") -> list[CommitResult]:
         state = self._leadership.leading().state
-        extents: dict[Partition, Extent] = {}
+        ranges: dict[Partition, OffsetRange] = {}
         for waiting in batch:
-            extents.update(waiting.extents)
-        extents = {one: extent for one, extent in extents.items() if self._exists(one)}
+            ranges.update(waiting.ranges)
+        ranges = {one: offset_range for one, offset_range in ranges.items() if self._exists(one)}
         outcome = state.commit_offsets(
-            [waiting.request for waiting in batch], extents, self._env.clock.now_ms()
+            [waiting.request for waiting in batch], ranges, self._env.clock.now_ms()
         )
         self._leadership.carry_out(outcome.records)
         await self._leadership.settled()
@@ -117,7 +117,7 @@ class _Waiting(NamedTuple):
     """A commit that waits."""
 
     request: CommitOffsetsRequest
-    extents: Mapping[Partition, Extent]
+    ranges: Mapping[Partition, OffsetRange]
     size: int
     done: Done
 

@@ -15,7 +15,7 @@ from tidelog.coordinator.group_coordinator.admin import GroupAdministration, Log
 from tidelog.coordinator.group_coordinator.commit_queue import CommitQueue, Done
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms, shapes_of
 from tidelog.coordinator.groups.active_groups import ActiveGroups
-from tidelog.coordinator.groups.commits import CommitResult, Extent
+from tidelog.coordinator.groups.commits import CommitResult, OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.description import (
     fetch_offsets,
@@ -38,13 +38,13 @@ from tidelog.wire.messages.groups import (
 _LOOK_S: Final = 0.1
 """How often it looks whether its term has begun, and whether it can decide again."""
 _EXPIRY_LOOK_S: Final = 600.0
-_ANYWHERE: Final = Extent(0, 2**63 - 1)
+_ANYWHERE: Final = OffsetRange(0, 2**63 - 1)
 
-Found = Callable[[Mapping[Partition, Extent]], None]
+Found = Callable[[Mapping[Partition, OffsetRange]], None]
 """Told where logs begin and end; plain, must not raise."""
 
 
-class Extents(LogQuestions, Protocol):
+class OffsetFinder(LogQuestions, Protocol):
     """The way to the logs of partitions, with one for those that commit."""
 
     def look_up(self, partitions: Iterable[Partition], found: Found) -> None:
@@ -65,19 +65,19 @@ class GroupCoordinator:
         node: RaftNode,
         metadata: ReplicatedState,
         *,
-        extents: Extents,
+        offsets: OffsetFinder,
         config: GroupConfig | None = None,
     ) -> None:
-        """Decide while `node` leads; `extents` know the logs of partitions."""
+        """Decide while `node` leads; `offsets` finds how far partitions go."""
         self._env = env
         self._node = node
         self._metadata = metadata
-        self._extents = extents
+        self._offsets = offsets
         self._config = config or GroupConfig()
         self._leadership = GroupLeadership(node, metadata, self._config)
         self._commits = CommitQueue(env, self._leadership, self._exists)
         self.administration = GroupAdministration(
-            env, metadata, self._leadership, logs=extents, config=self._config
+            env, metadata, self._leadership, logs=offsets, config=self._config
         )
         """What administrators may ask for."""
         self._reshaped: dict[bytes, str] = {}
@@ -146,15 +146,15 @@ class GroupCoordinator:
         partitions = dict.fromkeys((one.topic_id, one.partition) for one in request.offsets)
         known = list(filter(self._exists, partitions))
 
-        def found(extents: Mapping[Partition, Extent]) -> None:
+        def found(ranges: Mapping[Partition, OffsetRange]) -> None:
             # A check that cannot be made now must not cost a group its progress.
-            judged = {partition: extents.get(partition, _ANYWHERE) for partition in known}
+            judged = {partition: ranges.get(partition, _ANYWHERE) for partition in known}
             try:
                 self._commits.put(request, judged, done)
             except BrokerError as error:
                 done(error)
 
-        self._extents.look_up(known, found)
+        self._offsets.look_up(known, found)
 
     async def commit_offsets(self, request: CommitOffsetsRequest) -> CommitOffsetsReply:
         """Store how far a group is; durable on a majority when this returns.

@@ -41,7 +41,7 @@ from tidelog.wire.messages.groups import (
 )
 
 
-class Extent(msgspec.Struct, frozen=True):
+class OffsetRange(msgspec.Struct, frozen=True):
     """Where the log of a partition begins and ends, as far as the coordinator knows."""
 
     log_start_offset: int
@@ -56,7 +56,7 @@ CommitResult = CommitOffsetsReply | BrokerError
 def commit_offsets(
     groups: Mapping[str, Group],
     requests: Sequence[CommitOffsetsRequest],
-    extents: Mapping[Partition, Extent],
+    ranges: Mapping[Partition, OffsetRange],
     *,
     config: GroupConfig,
     now_ms: int,
@@ -66,11 +66,11 @@ def commit_offsets(
     Args:
         groups: By id.
         requests: The commits; they become one entry of the replicated log.
-        extents: Of the partitions in them, as far as they are known.
+        ranges: Of the partitions in them, as far as they are known.
         config: Limits.
         now_ms: Unix milliseconds.
     """
-    batch = _Batch(groups, extents, config)
+    batch = _Batch(groups, ranges, config)
     results: list[CommitResult] = []
     for request in requests:
         try:
@@ -87,12 +87,12 @@ class _Batch:
     def __init__(
         self,
         groups: Mapping[str, Group],
-        extents: Mapping[Partition, Extent],
+        ranges: Mapping[Partition, OffsetRange],
         config: GroupConfig,
     ) -> None:
         self.records: list[GroupRecord] = []
         self._groups = groups
-        self._extents = extents
+        self._ranges = ranges
         self._config = config
         self._offsets: dict[tuple[str, Partition], int] = {}
         self._sequences: dict[tuple[str, str], int] = {}
@@ -167,7 +167,7 @@ class _Batch:
             )
         if member is not None:
             check_holding(member, partition, member_epoch)
-        check_extent(partition, commit.offset, self._extents)
+        check_range(partition, commit.offset, self._ranges)
 
     def _put(self, group: Group, commit: PartitionCommit) -> PartitionCommitted:
         partition = (commit.topic_id, commit.partition)
@@ -201,29 +201,29 @@ def check_holding(member: Member, partition: Partition, member_epoch: int) -> No
         )
 
 
-def check_extent(partition: Partition, offset: int, extents: Mapping[Partition, Extent]) -> None:
+def check_range(partition: Partition, offset: int, ranges: Mapping[Partition, OffsetRange]) -> None:
     """Check that an offset lies in the log of its partition, or at its end.
 
     Raises:
         UnknownTopicIdError: The partition is not known here.
         OffsetOutOfRangeError: With both bounds.
     """
-    extent = extents.get(partition)
-    if extent is None:
+    offset_range = ranges.get(partition)
+    if offset_range is None:
         raise UnknownTopicIdError(f"partition {partition[1]} of this topic id is not known here")
-    if not extent.log_start_offset <= offset <= extent.log_end_offset:
+    if not offset_range.log_start_offset <= offset <= offset_range.log_end_offset:
         raise OffsetOutOfRangeError(
             f"offset {offset} is not in partition {partition[1]}, which has"
-            f" {extent.log_start_offset} to {extent.log_end_offset}",
-            log_start_offset=extent.log_start_offset,
-            log_end_offset=extent.log_end_offset,
+            f" {offset_range.log_start_offset} to {offset_range.log_end_offset}",
+            log_start_offset=offset_range.log_start_offset,
+            log_end_offset=offset_range.log_end_offset,
         )
 
 
 def reset_offsets(
     group: Group,
     offsets: Sequence[tuple[str, PartitionCommit]],
-    extents: Mapping[Partition, Extent],
+    ranges: Mapping[Partition, OffsetRange],
     *,
     now_ms: int,
 ) -> Outcome[list[PartitionWasReset]]:
@@ -232,7 +232,7 @@ def reset_offsets(
     Args:
         group: The group.
         offsets: With the name of the topic of each.
-        extents: Of the partitions in them.
+        ranges: Of the partitions in them.
         now_ms: Unix milliseconds.
 
     Raises:
@@ -244,7 +244,7 @@ def reset_offsets(
     results: list[PartitionWasReset] = []
     for _, commit in offsets:
         partition = (commit.topic_id, commit.partition)
-        check_extent(partition, commit.offset, extents)
+        check_range(partition, commit.offset, ranges)
         before = group.committed(partition)
         results.append(PartitionWasReset(None if before is None else before.offset, commit.offset))
     records = [OffsetsReset(group.group_id, now_ms, [one for _, one in offsets])]

@@ -6,7 +6,7 @@ Pure functions: no clock, no I/O.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.coordinator.groups.commits import Extent, check_extent
+from tidelog.coordinator.groups.commits import OffsetRange, check_range
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.wire.errors import BrokerError, InvalidRequestError
@@ -17,7 +17,7 @@ _RESETS_MAX: Final = 10_000
 
 
 def reset_offset(
-    reset: PartitionReset, *, committed: int | None, log: Extent, found: int | None
+    reset: PartitionReset, *, committed: int | None, log: OffsetRange, found: int | None
 ) -> int:
     """Return the offset that a reset of one partition means.
 
@@ -57,7 +57,7 @@ def reset_offset(
 class ResetLog(NamedTuple):
     """What is known of the log of a partition that is to be reset."""
 
-    extent: Extent
+    offset_range: OffsetRange
     """Where it begins and where reading ends (the high watermark)."""
     found_offset: int | None = None
     """For `ResetTo.TIMESTAMP`: the first record that young; `None` if there is none."""
@@ -103,7 +103,7 @@ def _planned_offset(
 ) -> int:
     if isinstance(log, BrokerError):
         raise log
-    offset = reset_offset(reset, committed=committed, log=log.extent, found=log.found_offset)
+    offset = reset_offset(reset, committed=committed, log=log.offset_range, found=log.found_offset)
     partition = (reset.topic_id, reset.partition)
-    check_extent(partition, offset, {partition: log.extent})
+    check_range(partition, offset, {partition: log.offset_range})
     return offset

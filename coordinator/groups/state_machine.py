@@ -10,7 +10,12 @@ from typing import final
 
 import msgspec
 
-from tidelog.coordinator.groups.commits import CommitResult, Extent, commit_offsets, reset_offsets
+from tidelog.coordinator.groups.commits import (
+    CommitResult,
+    OffsetRange,
+    commit_offsets,
+    reset_offsets,
+)
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group, GroupSnapshot
 from tidelog.coordinator.groups.heartbeats import answer_heartbeat, check_group_id, removal
@@ -131,17 +136,17 @@ class ConsumerGroups:
     def commit_offsets(
         self,
         requests: Sequence[CommitOffsetsRequest],
-        extents: Mapping[Partition, Extent],
+        ranges: Mapping[Partition, OffsetRange],
         now_ms: int,
     ) -> Outcome[list[CommitResult]]:
         """Return what many commits come to, in their order; see `commits.commit_offsets`."""
-        return commit_offsets(self._groups, requests, extents, config=self.config, now_ms=now_ms)
+        return commit_offsets(self._groups, requests, ranges, config=self.config, now_ms=now_ms)
 
     def reset_offsets(
         self,
         group_id: str,
         offsets: Sequence[tuple[str, PartitionCommit]],
-        extents: Mapping[Partition, Extent],
+        ranges: Mapping[Partition, OffsetRange],
         *,
         now_ms: int,
     ) -> Outcome[list[PartitionWasReset]]:
@@ -151,7 +156,7 @@ class ConsumerGroups:
         """
         check_group_id(group_id)
         group = self._groups.get(group_id) or Group(group_id, now_ms)
-        return reset_offsets(group, offsets, extents, now_ms=now_ms)
+        return reset_offsets(group, offsets, ranges, now_ms=now_ms)
 
     def delete_group(self, group_id: str) -> Outcome[bool]:
         """Forget a group; the reply says whether it was there.

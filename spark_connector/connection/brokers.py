@@ -6,15 +6,14 @@ own.
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar, final
 
 from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.connection.journals import offsets_api
+from tidelog.spark_connector.connection.journals import is_journal
 from tidelog.spark_connector.connection.link import Link
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.errors import (
@@ -28,13 +27,12 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
-from tidelog.wire.messages.fetch import (
+from tidelog.wire.messages.offset_ranges import (
     ListOffsetsRequest,
-    OffsetAt,
-    PartitionOffset,
-    PartitionOffsetAt,
+    OffsetQuery,
+    PartitionOffsets,
+    TopicOffsets,
 )
-from tidelog.wire.messages.offset_ranges import TopicExtents, TopicExtentsRequest
 from tidelog.wire.messages.session import MetadataRequest, TopicMetadata
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
@@ -206,62 +204,27 @@ class Brokers:
 
         return self.retry(attempt)
 
-    def topic_extents(
-        self, topics: Sequence[str] | None, *, with_sizes: bool
-    ) -> list[TopicExtents]:
+    def topic_offsets(
+        self, topics: Sequence[str] | None, *, with_sizes: bool = False, from_journals: bool = False
+    ) -> list[TopicOffsets]:
         """Return how far topics go, all for `None`, in one call; those not there are left out.
 
+        With `from_journals`, `topics` are queues, and their journals are meant.
+
         Raises:
             TidelogError: Nobody could be asked.
         """
-        names = None if topics is None else list(topics)
-        return self.call_any(api.TOPIC_EXTENTS, TopicExtentsRequest(names, with_sizes)).topics
-
-    def journal_extents(self, journal: str) -> tuple[bytes, list[tuple[int, int] | None]]:
-        """Return the id of a journal, and where each of its partitions begins and ends.
-
-        That is `None` of those whose leader does not answer.
-
-        Raises:
-            UnknownQueueError: There is no such queue.
-            TidelogError: Nobody could be asked.
-        """
-
-        def look() -> TopicMetadata:
-            self.refresh([journal])
-            return self.topic(journal)
-
-        known = self.retry(look)
-        found: list[tuple[int, int] | None] = [None] * len(known.partitions)
-        by_leader: dict[int, list[int]] = {}
-        for each in known.partitions:
-            if each.leader_id is not None:
-                by_leader.setdefault(each.leader_id, []).append(each.partition)
-        for leader_id, numbers in by_leader.items():
-            with suppress(RetriableError, ConnectionLostError):
-                for number, ends in self._ends(leader_id, known.topic_id, numbers):
-                    found[number] = ends
-        return known.topic_id, found
-
-    def _ends(
-        self, leader_id: int, journal_id: bytes, numbers: Sequence[int]
-    ) -> Iterator[tuple[int, tuple[int, int]]]:
-        places = (OffsetAt.EARLIEST, OffsetAt.LATEST)
-        questions = [PartitionOffsetAt(journal_id, n, int(at)) for n in numbers for at in places]
-        request = ListOffsetsRequest(questions)
-        offsets = self._ask(self.link_to(leader_id), api.LIST_HISTORY_OFFSETS, request).offsets
-        if len(offsets) != len(questions):
-            raise WireFormatError(f"{len(offsets)} offsets for {len(questions)} questions")
-        for number, start, end in zip(numbers, offsets[::2], offsets[1::2], strict=True):
-            error = start.error or end.error
-            if error is not None and not isinstance(from_wire(error), RetriableError):
-                raise from_wire(error)
-            if start.offset is not None and end.offset is not None:
-                yield number, (start.offset, end.offset)
+        request = ListOffsetsRequest(
+            [],
+            topics=None if topics is None else list(topics),
+            with_sizes=with_sizes,
+            from_journals=from_journals,
+        )
+        return self.call_any(api.LIST_OFFSETS, request).topics
 
     def list_offsets(
-        self, questions: Mapping[TopicPartition, PartitionOffsetAt]
-    ) -> dict[TopicPartition, PartitionOffset]:
+        self, queries: Mapping[TopicPartition, OffsetQuery]
+    ) -> dict[TopicPartition, PartitionOffsets]:
         """Return answers about partitions, each from its leader; none has an error.
 
         All are partitions of topics, or all are of journals.
@@ -269,24 +232,24 @@ class Brokers:
         Raises:
             TidelogError: A broker refused, or nobody could be asked.
         """
-        return self.retry(lambda: self._list_offsets(questions))
+        return self.retry(lambda: self._list_offsets(queries))
 
     def _list_offsets(
-        self, questions: Mapping[TopicPartition, PartitionOffsetAt]
-    ) -> dict[TopicPartition, PartitionOffset]:
+        self, queries: Mapping[TopicPartition, OffsetQuery]
+    ) -> dict[TopicPartition, PartitionOffsets]:
         by_link: dict[Link, list[TopicPartition]] = {}
-        for at in questions:
+        for at in queries:
             by_link.setdefault(self.leader_of(at)[1], []).append(at)
-        found: dict[TopicPartition, PartitionOffset] = {}
+        found: dict[TopicPartition, PartitionOffsets] = {}
         for link, partitions in by_link.items():
-            request = ListOffsetsRequest([questions[at] for at in partitions])
-            reply = self._ask(link, offsets_api(partitions[0].topic), request)
-            if len(reply.offsets) != len(partitions):
-                raise WireFormatError(
-                    f"{len(reply.offsets)} offsets for {len(partitions)} questions"
-                )
-            found.update(zip(partitions, reply.offsets, strict=True))
-        for at in questions:
+            request = ListOffsetsRequest(
+                [queries[at] for at in partitions], from_journals=is_journal(partitions[0].topic)
+            )
+            offsets = self._ask(link, api.LIST_OFFSETS, request).partitions
+            if len(offsets) != len(partitions):
+                raise WireFormatError(f"{len(offsets)} offsets for {len(partitions)} questions")
+            found.update(zip(partitions, offsets, strict=True))
+        for at in queries:
             error = found[at].error
             if error is not None:
                 raise from_wire(error)

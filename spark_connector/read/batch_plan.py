@@ -9,7 +9,7 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.connection.journals import not_there
 from tidelog.spark_connector.read.data_loss import lost
-from tidelog.spark_connector.read.extents import Extents, look, missing
+from tidelog.spark_connector.read.offset_ranges import PartitionRanges, look, missing
 from tidelog.spark_connector.read.offsets import Slice, split
 from tidelog.spark_connector.read.placing import ending_offsets, starting_offsets
 from tidelog.spark_connector.read.read_options import ReadOptions
@@ -25,24 +25,24 @@ def plan(brokers: Brokers, options: ReadOptions) -> list[Slice]:
         UnknownTopicError: A topic is not there.
         TidelogError: Nobody could be asked.
     """
-    extents = known_extents(brokers, options)
-    start = starting_offsets(brokers, options.starting, extents, strategy=options.starting_strategy)
-    end = ending_offsets(brokers, options.ending, extents)
+    ranges = known_ranges(brokers, options)
+    start = starting_offsets(brokers, options.starting, ranges, strategy=options.starting_strategy)
+    end = ending_offsets(brokers, options.ending, ranges)
     slices: list[Slice] = []
-    for at, extent in extents.items():
+    for at, bounds in ranges.items():
         begin = start[at]
         if begin > end[at]:
             raise ConfigError(
                 f"{at.topic}/{at.partition} would begin at {begin} and end before it, at {end[at]}"
             )
-        if begin < extent.start:
+        if begin < bounds.start:
             if options.fail_on_data_loss:
                 raise lost(
-                    f"{at.topic}/{at.partition}: offsets [{begin}, {extent.start}) are gone: the"
-                    f" log begins at {extent.start}"
+                    f"{at.topic}/{at.partition}: offsets [{begin}, {bounds.start}) are gone: the"
+                    f" log begins at {bounds.start}"
                 )
-            begin = min(extent.start, end[at])
-        slices.append(extent.slice(at, begin, end[at]))
+            begin = min(bounds.start, end[at])
+        slices.append(bounds.slice(at, begin, end[at]))
     return split(
         slices,
         records_max=options.max_records_per_partition,
@@ -50,7 +50,7 @@ def plan(brokers: Brokers, options: ReadOptions) -> list[Slice]:
     )
 
 
-def known_extents(brokers: Brokers, options: ReadOptions) -> Extents:
+def known_ranges(brokers: Brokers, options: ReadOptions) -> PartitionRanges:
     """Return how far all partitions go that are to be read.
 
     Raises:
@@ -62,18 +62,18 @@ def known_extents(brokers: Brokers, options: ReadOptions) -> Extents:
     """
     tries = options.retry_count
     while True:
-        extents = look(brokers, options.selection)
-        gone = missing(options.selection, extents)
-        silent = [at for at, extent in extents.items() if not extent.is_known]
+        ranges = look(brokers, options.selection)
+        gone = missing(options.selection, ranges)
+        silent = [at for at, bounds in ranges.items() if not bounds.is_known]
         if not gone and not silent:
             break
         if not tries:
             raise _unknown(gone, silent)
         tries -= 1
         time.sleep(options.retry_interval_ms / 1000)
-    if not extents:
+    if not ranges:
         raise ConfigError(f"there are no {options.selection}")
-    return extents
+    return ranges
 
 
 def _unknown(gone: list[str], silent: list[TopicPartition]) -> TidelogError:

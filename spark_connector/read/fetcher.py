@@ -12,7 +12,7 @@ from typing import Final, final
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import RecordBatch
 from tidelog.spark_connector.connection.brokers import Brokers
-from tidelog.spark_connector.connection.journals import fetch_api
+from tidelog.spark_connector.connection.journals import is_journal
 from tidelog.spark_connector.connection.link import Link
 from tidelog.spark_connector.read.data_loss import lost
 from tidelog.spark_connector.read.offsets import Slice
@@ -30,6 +30,7 @@ from tidelog.wire.errors import (
     from_wire,
 )
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionFetched
+from tidelog.wire.protocol import api
 
 FETCH_BYTES: Final = 4 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
@@ -53,7 +54,7 @@ class RangeFetcher:
         self._wanted = wanted
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout_s = timeout_ms / 1000
-        self._fetch_api = fetch_api(wanted.topic)
+        self._from_journals = is_journal(wanted.topic)
         self._position: int = wanted.start
         self._asked: tuple[Link, int] | None = None
         """Who was asked for the batches at which offset, if an answer is on its way."""
@@ -110,7 +111,7 @@ class RangeFetcher:
         assert self._asked is not None
         link, _ = self._asked
         self._asked = None
-        reply, view = link.receive(self._fetch_api, timeout_s=self._brokers.request_timeout_s)
+        reply, view = link.receive(api.FETCH, timeout_s=self._brokers.request_timeout_s)
         (fetched,) = reply.results
         if fetched.error is not None:
             raise from_wire(fetched.error)
@@ -161,7 +162,10 @@ class RangeFetcher:
         left_bytes = (wanted.end - offset) * self._bytes_per_offset or FETCH_BYTES
         bytes_max = int(min(max(left_bytes * 1.1, _FETCH_BYTES_MIN), FETCH_BYTES))
         asked = PartitionFetch(wanted.topic_id, wanted.partition, offset, bytes_max)
-        link.send(self._fetch_api, FetchRequest(_MAX_WAIT_MS, 1, bytes_max, [asked]))
+        request = FetchRequest(
+            _MAX_WAIT_MS, 1, bytes_max, [asked], from_journals=self._from_journals
+        )
+        link.send(api.FETCH, request)
         self._asked = link, offset
 
     # -- what may go wrong ----------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tidelog.spark_connector.read.offsets import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.batch.batch_columns import ColumnDecoder
 from tidelog.wire.errors import CorruptRecordError, WireFormatError
-from tidelog.wire.messages.fetch import OffsetAt, PartitionOffsetAt
+from tidelog.wire.messages.offset_ranges import OffsetQuery
 from tidelog.wire.messages.queue_journal import Frame, decode
 
 _VALUES: Final = ColumnDecoder({"values"})
@@ -55,10 +55,10 @@ def _before(options: ReadOptions, wanted: Slice) -> Slice:
     for _, frame in _frames(options, wanted.between(wanted.start, wanted.start + 1)):
         begin = frame.snapshot_offset
     if begin is None:
-        question = PartitionOffsetAt(wanted.topic_id, wanted.partition, int(OffsetAt.EARLIEST))
+        query = OffsetQuery(wanted.topic_id, wanted.partition)
         with borrowed(options.connection) as brokers:
-            begin = brokers.list_offsets({wanted.at: question})[wanted.at].offset
-    return wanted.between(min(begin or 0, wanted.start), wanted.start)
+            begin = brokers.list_offsets({wanted.at: query})[wanted.at].log_start_offset
+    return wanted.between(min(begin, wanted.start), wanted.start)
 
 
 def _frames(
@@ -102,6 +102,6 @@ class _Names:
         """Return the name of a topic; its id in digits if it is gone."""
         if topic_id not in self._known:
             with borrowed(self._options.connection) as brokers:
-                found = brokers.topic_extents(None, with_sizes=False)
+                found = brokers.topic_offsets(None)
             self._known |= {topic.topic_id: topic.name for topic in found}
         return self._known.setdefault(topic_id, topic_id.hex())

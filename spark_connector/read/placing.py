@@ -9,15 +9,15 @@ from collections.abc import Mapping
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.brokers import Brokers
-from tidelog.spark_connector.read.extents import Extents
+from tidelog.spark_connector.read.offset_ranges import PartitionRanges
 from tidelog.spark_connector.read.offsets import Offsets
 from tidelog.spark_connector.read.read_options import EARLIEST, LATEST, Place, Strategy
 from tidelog.wire.errors import ConfigError
-from tidelog.wire.messages.fetch import OffsetAt, PartitionOffsetAt
+from tidelog.wire.messages.offset_ranges import OffsetQuery
 
 
 def starting_offsets(
-    brokers: Brokers, place: Place, extents: Extents, *, strategy: Strategy
+    brokers: Brokers, place: Place, ranges: PartitionRanges, *, strategy: Strategy
 ) -> Offsets:
     """Return where to begin.
 
@@ -26,17 +26,17 @@ def starting_offsets(
             as young as a time and the strategy is to fail.
         TidelogError: Nobody could be asked.
     """
-    offsets = _resolved(brokers, place, extents)
+    offsets = _resolved(brokers, place, ranges)
     late = [at for at, offset in offsets.items() if offset is None]
     if late and strategy == "error":
         raise ConfigError(
             f"{place.option}: {_names(late)} has no record as young as that; give an earlier time,"
             " or set startingOffsetsByTimestampStrategy to latest"
         )
-    return {at: extents[at].end if offset is None else offset for at, offset in offsets.items()}
+    return {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
 
 
-def ending_offsets(brokers: Brokers, place: Place, extents: Extents) -> Offsets:
+def ending_offsets(brokers: Brokers, place: Place, ranges: PartitionRanges) -> Offsets:
     """Return where to end; where no record is as young as a time, at the end of the partition.
 
     Raises:
@@ -44,31 +44,33 @@ def ending_offsets(brokers: Brokers, place: Place, extents: Extents) -> Offsets:
             the end of one.
         TidelogError: Nobody could be asked.
     """
-    offsets = _resolved(brokers, place, extents)
-    found = {at: extents[at].end if offset is None else offset for at, offset in offsets.items()}
+    offsets = _resolved(brokers, place, ranges)
+    found = {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
     for at, offset in found.items():
-        if offset > extents[at].end:
+        if offset > ranges[at].end:
             raise ConfigError(
-                f"{place.option}: {at.topic}/{at.partition} ends at {extents[at].end}, before"
+                f"{place.option}: {at.topic}/{at.partition} ends at {ranges[at].end}, before"
                 f" {offset}"
             )
     return found
 
 
-def _resolved(brokers: Brokers, place: Place, extents: Extents) -> dict[TopicPartition, int | None]:
+def _resolved(
+    brokers: Brokers, place: Place, ranges: PartitionRanges
+) -> dict[TopicPartition, int | None]:
     """Return an offset of each partition; `None` where no record is as young as a time."""
     if place.at == "earliest":
-        return {at: extent.start for at, extent in extents.items()}
+        return {at: bounds.start for at, bounds in ranges.items()}
     if place.at == "latest":
-        return {at: extent.end for at, extent in extents.items()}
+        return {at: bounds.end for at, bounds in ranges.items()}
     if place.at == "time":
-        return _at_times(brokers, dict.fromkeys(extents, place.time_ms), extents)
-    _check_names(place, extents)
+        return _at_times(brokers, dict.fromkeys(ranges, place.time_ms), ranges)
+    _check_names(place, ranges)
     if place.at == "times":
-        return _at_times(brokers, place.by_partition, extents)
+        return _at_times(brokers, place.by_partition, ranges)
     by_word = {
-        EARLIEST: {at: extent.start for at, extent in extents.items()},
-        LATEST: {at: extent.end for at, extent in extents.items()},
+        EARLIEST: {at: bounds.start for at, bounds in ranges.items()},
+        LATEST: {at: bounds.end for at, bounds in ranges.items()},
     }
     return {
         at: by_word[offset][at] if offset in by_word else offset
@@ -77,23 +79,21 @@ def _resolved(brokers: Brokers, place: Place, extents: Extents) -> dict[TopicPar
 
 
 def _at_times(
-    brokers: Brokers, times: Mapping[TopicPartition, int], extents: Extents
+    brokers: Brokers, times: Mapping[TopicPartition, int], ranges: PartitionRanges
 ) -> dict[TopicPartition, int | None]:
-    questions = {
-        at: PartitionOffsetAt(
-            extents[at].topic_id, at.partition, int(OffsetAt.TIMESTAMP), times[at]
-        )
-        for at in extents
+    queries = {
+        at: OffsetQuery(ranges[at].topic_id, at.partition, at_timestamp_ms=times[at])
+        for at in ranges
     }
-    answers = brokers.list_offsets(questions)
-    return {at: answers[at].offset for at in extents}
+    answers = brokers.list_offsets(queries)
+    return {at: answers[at].offset for at in ranges}
 
 
-def _check_names(place: Place, extents: Extents) -> None:
-    strange = sorted(place.by_partition.keys() - extents.keys())
+def _check_names(place: Place, ranges: PartitionRanges) -> None:
+    strange = sorted(place.by_partition.keys() - ranges.keys())
     if strange:
         raise ConfigError(f"{place.option} names {_names(strange)}, which is not read")
-    unnamed = sorted(extents.keys() - place.by_partition.keys())
+    unnamed = sorted(ranges.keys() - place.by_partition.keys())
     if unnamed:
         raise ConfigError(
             f"{place.option} must name every partition that is read; {_names(unnamed)} is missing"

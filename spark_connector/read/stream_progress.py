@@ -10,7 +10,7 @@ from operator import le
 from typing import final
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.read.extents import Extent, Extents
+from tidelog.spark_connector.read.offset_ranges import PartitionRange, PartitionRanges
 from tidelog.spark_connector.read.offsets import Offsets, Position, Slice, advance, backlog
 
 
@@ -27,24 +27,24 @@ class Reach:
     """What is not there any more although it was not read, one line each."""
 
 
-def reach(start: Position, extents: Extents) -> Reach:
+def reach(start: Position, ranges: PartitionRanges) -> Reach:
     """Return how far a stream could go that has come to `start`.
 
     A partition whose leader does not answer, or that is missing from the answer, stays where it is.
     """
-    return _reach_at_once(start, extents) or _reach_one_by_one(start, extents)
+    return _reach_at_once(start, ranges) or _reach_one_by_one(start, ranges)
 
 
-def _reach_at_once(start: Position, extents: Extents) -> Reach | None:
+def _reach_at_once(start: Position, ranges: PartitionRanges) -> Reach | None:
     """Return it if all that was there is there and nothing is lost or new, `None` otherwise.
 
     That is what nearly every look finds, several times a second, so there is no step of Python for
     each partition.
     """
-    places = sorted(extents)
-    if not places or list(extents) != places or list(start.offsets) != places:
+    places = sorted(ranges)
+    if not places or list(ranges) != places or list(start.offsets) != places:
         return None
-    topic_ids, begins_at, ends_at, _, known = zip(*extents.values(), strict=True)
+    topic_ids, begins_at, ends_at, _, known = zip(*ranges.values(), strict=True)
     topics, _ = zip(*places, strict=True)
     begins = start.offsets.values()
     is_as_before = (
@@ -60,16 +60,16 @@ def _reach_at_once(start: Position, extents: Extents) -> Reach | None:
     return Reach(start.offsets, Position(ends, start.topic_ids), [])
 
 
-def _reach_one_by_one(start: Position, extents: Extents) -> Reach:
+def _reach_one_by_one(start: Position, ranges: PartitionRanges) -> Reach:
     """Return it whatever has become of partitions and topics."""
     ids = dict(start.topic_ids)
-    found = {at.topic: extent.topic_id for at, extent in extents.items()}
-    losses = _topic_losses(start, extents, found)
+    found = {at.topic: bounds.topic_id for at, bounds in ranges.items()}
+    losses = _topic_losses(start, ranges, found)
     anew = {topic for topic, topic_id in found.items() if ids.get(topic, topic_id) != topic_id}
     begins = {at: offset for at, offset in start.offsets.items() if at.topic not in anew}
     ends = dict(begins)
-    for at, extent in extents.items():
-        topic_id, begins_at, ends_at, _, is_known = extent
+    for at, bounds in ranges.items():
+        topic_id, begins_at, ends_at, _, is_known = bounds
         if not is_known and at.topic not in anew:
             continue
         ids[at.topic] = topic_id
@@ -77,13 +77,15 @@ def _reach_one_by_one(start: Position, extents: Extents) -> Reach:
         if begins_at <= begin <= ends_at:
             begins[at], ends[at] = begin, ends_at
             continue
-        losses.append(_partition_loss(at, begin, extent, was_there=at in ends))
+        losses.append(_partition_loss(at, begin, bounds, was_there=at in ends))
         ends[at] = max(begin, ends_at)
         begins[at] = min(max(begin, begins_at), ends[at])
     return Reach(begins, Position({at: ends[at] for at in sorted(ends)}, ids), losses)
 
 
-def _topic_losses(start: Position, extents: Extents, found: Mapping[str, bytes]) -> list[str]:
+def _topic_losses(
+    start: Position, ranges: PartitionRanges, found: Mapping[str, bytes]
+) -> list[str]:
     losses: list[str] = []
     for topic, topic_id in start.topic_ids.items():
         if topic not in found:
@@ -91,18 +93,20 @@ def _topic_losses(start: Position, extents: Extents, found: Mapping[str, bytes])
         elif found[topic] != topic_id:
             losses.append(f"topic {topic} was deleted, and another one of that name was created")
         else:
-            gone = [at.partition for at in start.offsets if at.topic == topic and at not in extents]
+            gone = [at.partition for at in start.offsets if at.topic == topic and at not in ranges]
             if gone:
                 losses.append(f"partitions {gone} of topic {topic} are gone")
     return losses
 
 
-def _partition_loss(at: TopicPartition, begin: int, extent: Extent, *, was_there: bool) -> str:
+def _partition_loss(
+    at: TopicPartition, begin: int, bounds: PartitionRange, *, was_there: bool
+) -> str:
     name = f"{at.topic}/{at.partition}"
-    if extent.start > begin:
+    if bounds.start > begin:
         what = "the log begins" if was_there else "it was added, and begins"
-        return f"{name}: offsets [{begin}, {extent.start}) are gone: {what} at {extent.start}"
-    return f"{name}: the stream is at {begin}, and the log ends at {extent.end}"
+        return f"{name}: offsets [{begin}, {bounds.start}) are gone: {what} at {bounds.start}"
+    return f"{name}: the stream is at {begin}, and the log ends at {bounds.end}"
 
 
 def limited(begin: Offsets, end: Position, *, numerator: int, denominator: int) -> Position:
@@ -140,16 +144,16 @@ def within(position: Position, target: Position, start: Position) -> Position:
     return Position(offsets, ids) if offsets else start
 
 
-def bytes_between(begin: Offsets, end: Offsets, extents: Extents) -> int:
+def bytes_between(begin: Offsets, end: Offsets, ranges: PartitionRanges) -> int:
     """Return about how many bytes lie between, as if all records of a partition were as large."""
     total = 0
     for at, limit in end.items():
-        extent = extents.get(at)
+        bounds = ranges.get(at)
         count = limit - begin.get(at, 0)
-        if extent is None or count <= 0:
+        if bounds is None or count <= 0:
             continue
-        held = max(extent.end - extent.start, 1)
-        total += -(-count * extent.size_bytes // held)
+        held = max(bounds.end - bounds.start, 1)
+        total += -(-count * bounds.size_bytes // held)
     return total
 
 

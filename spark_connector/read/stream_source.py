@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from tidelog.spark_connector.connection.pool import borrowed
-from tidelog.spark_connector.read.batch_plan import known_extents
+from tidelog.spark_connector.read.batch_plan import known_ranges
 from tidelog.spark_connector.read.data_loss import lost
-from tidelog.spark_connector.read.extents import Extents, look
 from tidelog.spark_connector.read.group_commit import commit_group
+from tidelog.spark_connector.read.offset_ranges import PartitionRanges, look
 from tidelog.spark_connector.read.offsets import Position
 from tidelog.spark_connector.read.placing import starting_offsets
 from tidelog.spark_connector.read.read_options import LATEST, ReadOptions
@@ -67,7 +67,7 @@ class StreamSource:
         self._is_first = True
         self._target: Position | None = None
         """With `availableNow`: where the query ends."""
-        self._extents: Extents = {}
+        self._ranges: PartitionRanges = {}
         self._looked_at: float | None = None
         self._request_count = 1
         """How many the last look took."""
@@ -85,11 +85,11 @@ class StreamSource:
         if self._initial is None:
             options = self._options
             with borrowed(options.connection) as brokers:
-                extents = known_extents(brokers, options)
+                ranges = known_ranges(brokers, options)
                 offsets = starting_offsets(
-                    brokers, options.starting, extents, strategy=options.starting_strategy
+                    brokers, options.starting, ranges, strategy=options.starting_strategy
                 )
-            ids = {at.topic: extent.topic_id for at, extent in extents.items()}
+            ids = {at.topic: bounds.topic_id for at, bounds in ranges.items()}
             self._initial = Position(offsets, ids)
         return self._initial
 
@@ -102,12 +102,12 @@ class StreamSource:
         options = self._options
         with borrowed(options.connection) as brokers:
             try:
-                extents = known_extents(brokers, options)
+                ranges = known_ranges(brokers, options)
             except UnknownTopicError:
                 if options.fail_on_data_loss:
                     raise
-                extents = look(brokers, options.selection)  # What is left of it.
-        self._target = reach(Position({}, {}), extents).end
+                ranges = look(brokers, options.selection)  # What is left of it.
+        self._target = reach(Position({}, {}), ranges).end
 
     def latest(self, start: Position, limit: Limit) -> Position:
         """Return where the next batch ends; `start` if there is nothing to read yet.
@@ -153,16 +153,16 @@ class StreamSource:
 
     def _reach(self, start: Position) -> Reach:
         is_fresh = self._look()
-        found = reach(start, self._extents)
+        found = reach(start, self._ranges)
         if found.end == start and not is_fresh:
             self._look(wait=True)
-            found = reach(start, self._extents)
+            found = reach(start, self._ranges)
         may_come = self._is_news(found) and self._is_a_topic_gone(start)
         for _ in range(self._options.retry_count if may_come else 0):
             # One broker may not have heard of all topics yet; that is no loss.
             self._wait(self._options.retry_interval_ms / 1000)
             self._look(wait=True)
-            found = reach(start, self._extents)
+            found = reach(start, self._ranges)
         self._latest = found.end
         if found.losses:
             if self._options.fail_on_data_loss:
@@ -182,7 +182,7 @@ class StreamSource:
         with borrowed(self._options.connection) as brokers:
             sent_before = brokers.sent_count
             selection = self._options.selection
-            self._extents = look(brokers, selection, with_sizes=self._has_byte_limit)
+            self._ranges = look(brokers, selection, with_sizes=self._has_byte_limit)
             self._request_count = max(brokers.sent_count - sent_before, 1)
         self._looked_at = self._now()
         return True
@@ -203,7 +203,7 @@ class StreamSource:
             shares.append((records, size_between(found.begin, end)))
         size_bytes = limit.size_bytes or self._options.max_bytes_per_trigger
         if size_bytes is not None:
-            total = bytes_between(found.begin, end.offsets, self._extents)
+            total = bytes_between(found.begin, end.offsets, self._ranges)
             shares.append((size_bytes, total))
         shares = [share for share in shares if share[0] < share[1]]
         if not shares:
@@ -212,7 +212,7 @@ class StreamSource:
         return limited(found.begin, end, numerator=numerator, denominator=denominator)
 
     def _is_a_topic_gone(self, start: Position) -> bool:
-        return not {at.topic for at in start.offsets} <= {at.topic for at in self._extents}
+        return not {at.topic for at in start.offsets} <= {at.topic for at in self._ranges}
 
     def _is_news(self, found: Reach) -> bool:
         return any(line not in self._told for line in found.losses)

@@ -6,6 +6,12 @@ from typing import Generic, NamedTuple, TypeVar, final
 import trio
 
 from tests.broker.world import START_MS
+from tidelog.client.cluster.list_offsets import (
+    OffsetPlace,
+    PartitionOffset,
+    offset_at,
+    offset_query,
+)
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.record_batch import (
     Columns,
@@ -19,13 +25,10 @@ from tidelog.wire.errors import BrokerError, ErrorDetail, from_wire
 from tidelog.wire.messages.fetch import (
     FetchReply,
     FetchRequest,
-    ListOffsetsRequest,
-    OffsetAt,
     PartitionFetch,
     PartitionFetched,
-    PartitionOffset,
-    PartitionOffsetAt,
 )
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
 from tidelog.wire.messages.produce import (
     Acks,
     PartitionAppended,
@@ -276,8 +279,8 @@ async def fetch(
 
 async def fetch_all(client: RpcConnection, topic_id: bytes, partition: int = 0) -> list[Record]:
     """Fetch a partition from its first to its last committed record."""
-    first = await list_offset(client, topic_id, OffsetAt.EARLIEST, partition=partition)
-    last = await list_offset(client, topic_id, OffsetAt.LATEST, partition=partition)
+    first = await list_offset(client, topic_id, "earliest", partition=partition)
+    last = await list_offset(client, topic_id, "latest", partition=partition)
     assert first.offset is not None
     assert last.offset is not None
     records: list[Record] = []
@@ -291,14 +294,14 @@ async def fetch_all(client: RpcConnection, topic_id: bytes, partition: int = 0) 
 
 
 async def list_offset(
-    client: RpcConnection, topic_id: bytes, at: int, *, at_ms: int = 0, partition: int = 0
+    client: RpcConnection, topic_id: bytes, place: OffsetPlace, *, partition: int = 0
 ) -> PartitionOffset:
     """Ask for one offset; raise what went wrong."""
-    request = ListOffsetsRequest([PartitionOffsetAt(topic_id, partition, at, at_ms)])
+    request = ListOffsetsRequest([offset_query(topic_id, partition, place)])
     reply = await submit(client, api.LIST_OFFSETS, request).reply()
-    (answer,) = reply.offsets
+    (answer,) = reply.partitions
     raise_if(answer.error)
-    return answer
+    return offset_at(place, answer)
 
 
 def raise_if(error: ErrorDetail | None) -> None:

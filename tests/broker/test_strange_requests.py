@@ -19,12 +19,8 @@ from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     BrokerError,
 )
-from tidelog.wire.messages.fetch import (
-    FetchRequest,
-    ListOffsetsRequest,
-    PartitionFetch,
-    PartitionOffsetAt,
-)
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.produce import InitProducerRequest, PartitionBatch, ProduceRequest
 from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.messages.topics import (
@@ -135,8 +131,11 @@ class Strange:
 
     def _offsets(self, client: RpcConnection) -> Pending[object]:
         partitions = [
-            PartitionOffsetAt(
-                self.topic_id(), self.partition(), self._random.choice([0, 1, 2, -1]), self.number()
+            OffsetQuery(
+                self.topic_id(),
+                self.partition(),
+                self._random.choice([None, self.number()]),
+                self._random.choice([None, self.number()]),
             )
             for _ in range(self._random.randrange(4))
         ]

@@ -20,7 +20,8 @@ from tidelog.client.client import Client, connect
 from tidelog.client.config import ClientSettings
 from tidelog.wire.env.env import Network, Stream
 from tidelog.wire.errors import BrokerError, ConnectionLostError, NotLeaderError, OverloadedError
-from tidelog.wire.messages.fetch import FetchRequest, ListOffsetsRequest, PartitionFetch
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
 from tidelog.wire.messages.produce import ProduceRequest
 from tidelog.wire.messages.queue_admin import DescribeQueuesReply
 from tidelog.wire.messages.queues import ReceiveRequest, SendRequest, SettleRequest

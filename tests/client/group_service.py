@@ -8,7 +8,7 @@ import trio
 from tests.broker.world import START_MS
 from tests.client.fronts import FrontedCluster
 from tidelog.coordinator.groups.active_groups import ActiveGroups
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.description import describe_group, fetch_offsets, list_groups
 from tidelog.coordinator.groups.lag import PartitionLog
@@ -106,7 +106,7 @@ class GroupService:
         self._apply(list(self.groups.topics_changed(names).records))
 
     async def _answer(self, node_id: int, message: object) -> object:
-        extents = await self._extents()
+        ranges = await self._ranges()
         if node_id != self._cluster.controller_id:
             raise NotControllerError(f"node {node_id} does not decide")
         match message:
@@ -116,23 +116,23 @@ class GroupService:
                     message, wall_ms=self._wall_ms(), now_ms=self._now_ms()
                 ).reply
             case CommitOffsetsRequest():
-                return self._commit(message, extents)
+                return self._commit(message, ranges)
             case FetchOffsetsRequest():
                 group = self.groups.groups.get(message.group_id)
                 return fetch_offsets(group, message.partitions)
             case _:
-                return await self._answer_administrator(message, extents)
+                return await self._answer_administrator(message, ranges)
 
     async def _answer_administrator(
-        self, message: object, extents: dict[Partition, Extent]
+        self, message: object, ranges: dict[Partition, OffsetRange]
     ) -> object:
         match message:
             case ListGroupsRequest():
                 return list_groups(self.groups.groups, message.states)
             case DescribeGroupsRequest():
                 logs = {
-                    at: PartitionLog(extent.log_start_offset, extent.log_end_offset)
-                    for at, extent in extents.items()
+                    at: PartitionLog(known.log_start_offset, known.log_end_offset)
+                    for at, known in ranges.items()
                 }
                 found = self.groups.groups
                 return DescribeGroupsReply(
@@ -142,7 +142,7 @@ class GroupService:
                     ]
                 )
             case ResetOffsetsRequest():
-                return await self._reset(message, extents)
+                return await self._reset(message, ranges)
             case DeleteGroupRequest():
                 outcome = self.groups.delete_group(message.group_id)
                 self._apply(list(outcome.records))
@@ -150,8 +150,10 @@ class GroupService:
             case _:
                 raise AssertionError(message)
 
-    def _commit(self, message: CommitOffsetsRequest, extents: dict[Partition, Extent]) -> object:
-        outcome = self.groups.commit_offsets([message], extents, self._wall_ms())
+    def _commit(
+        self, message: CommitOffsetsRequest, ranges: dict[Partition, OffsetRange]
+    ) -> object:
+        outcome = self.groups.commit_offsets([message], ranges, self._wall_ms())
         self._apply(list(outcome.records))
         (result,) = outcome.reply
         if isinstance(result, BrokerError):
@@ -160,11 +162,11 @@ class GroupService:
         return result
 
     async def _reset(
-        self, message: ResetOffsetsRequest, extents: dict[Partition, Extent]
+        self, message: ResetOffsetsRequest, ranges: dict[Partition, OffsetRange]
     ) -> ResetOffsetsReply:
         names = {topic.topic_id: topic.name for topic in (await self._describe()).topics}
         group = self.groups.groups.get(message.group_id)
-        logs = {at: ResetLog(extent) for at, extent in extents.items()}
+        logs = {at: ResetLog(known) for at, known in ranges.items()}
         planned = plan_resets(group, message.partitions, dict(logs))
         if message.validate_only or any(each.error is not None for each in planned):
             return ResetOffsetsReply(planned)
@@ -173,7 +175,7 @@ class GroupService:
             for each, was in zip(message.partitions, planned, strict=True)
         ]
         outcome = self.groups.reset_offsets(
-            message.group_id, offsets, extents, now_ms=self._wall_ms()
+            message.group_id, offsets, ranges, now_ms=self._wall_ms()
         )
         self._apply(list(outcome.records))
         return ResetOffsetsReply(outcome.reply)
@@ -188,9 +190,11 @@ class GroupService:
         assert isinstance(reply, DescribeTopicsReply)
         return reply
 
-    async def _extents(self) -> dict[Partition, Extent]:
+    async def _ranges(self) -> dict[Partition, OffsetRange]:
         return {
-            (topic.topic_id, each.partition): Extent(each.log_start_offset, each.high_watermark)
+            (topic.topic_id, each.partition): OffsetRange(
+                each.log_start_offset, each.high_watermark
+            )
             for topic in (await self._describe()).topics
             for each in topic.partitions
         }

@@ -13,8 +13,12 @@ from tidelog.wire.errors import (
     OverloadedError,
     UnknownPartitionError,
 )
-from tidelog.wire.messages.fetch import ListOffsetsReply, ListOffsetsRequest, PartitionOffset
 from tidelog.wire.messages.groups import ListGroupsReply, ListGroupsRequest
+from tidelog.wire.messages.offset_ranges import (
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    PartitionOffsets,
+)
 from tidelog.wire.protocol import api
 
 
@@ -191,7 +195,9 @@ async def test_where_a_new_partition_begins_is_asked_again(autojump_clock: MockC
             await trio.lowlevel.checkpoint()
             assert isinstance(message, ListOffsetsRequest)
             error = refusals.pop() if refusals else None
-            return ListOffsetsReply([PartitionOffset(7, None, error) for _ in message.partitions])
+            return ListOffsetsReply(
+                [PartitionOffsets(0, 7, 7, error=error) for _ in message.partitions]
+            )
 
         cluster.answers[api.LIST_OFFSETS] = list_offsets  # type: ignore[index]
         async with (

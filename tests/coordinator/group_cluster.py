@@ -21,7 +21,7 @@ from tidelog.client.consumer.group.membership_protocol import (
 )
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.coordinator import Found, GroupCoordinator
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.metadata.commands import CreateReplicatedTopic
@@ -36,7 +36,6 @@ from tidelog.wire.errors import (
     RequestTimedOutError,
     TidelogError,
 )
-from tidelog.wire.messages.cluster import ExtentQuestion, LogExtent
 from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
     CommitOffsetsRequest,
@@ -49,41 +48,42 @@ from tidelog.wire.messages.groups import (
     Subscription,
     TopicPartitions,
 )
+from tidelog.wire.messages.offset_ranges import OffsetQuery, PartitionOffsets
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 
 GROUP = "billing"
 ORDERS = b"orders".ljust(16, b".")
-WHOLE = LogExtent(0, 1_000_000, 1_000_000)
+WHOLE = PartitionOffsets(0, 1_000_000, 1_000_000)
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 
 @final
-class KnownExtents:
+class KnownOffsets:
     """The logs of all partitions, as far as a test cares."""
 
     def __init__(self) -> None:
-        self.logs: dict[tuple[bytes, int], LogExtent] = {}
+        self.logs: dict[tuple[bytes, int], PartitionOffsets] = {}
         """Those that are not as all others."""
         self.is_reachable = True
         self.is_slow = False
         """Whether answers come only when the test lets them."""
         self._waiting: list[Callable[[], None]] = []
         self._went_on = trio.Event()
-        self.questions: list[ExtentQuestion] = []
+        self.questions: list[OffsetQuery] = []
 
     def look_up(self, partitions: Iterable[Partition], found: Found) -> None:
-        """See `coordinator.group_coordinator.coordinator.Extents`."""
+        """See `coordinator.group_coordinator.coordinator.OffsetFinder`."""
         logs = {one: self.logs.get(one, WHOLE) for one in partitions if self.is_reachable}
-        extents = {
-            one: Extent(log.log_start_offset, log.log_end_offset) for one, log in logs.items()
+        ranges = {
+            one: OffsetRange(log.log_start_offset, log.log_end_offset) for one, log in logs.items()
         }
         if self.is_slow:
-            self._waiting.append(lambda: found(extents))
+            self._waiting.append(lambda: found(ranges))
         else:
-            found(extents)
+            found(ranges)
 
     def go_on(self) -> None:
         """Answer what was not answered yet."""
@@ -92,15 +92,15 @@ class KnownExtents:
         for answer in self._waiting:
             answer()
 
-    async def ask(self, questions: Sequence[ExtentQuestion]) -> list[LogExtent]:
-        """See `coordinator.group_coordinator.coordinator.Extents`."""
+    async def ask(self, questions: Sequence[OffsetQuery]) -> list[PartitionOffsets]:
+        """See `coordinator.group_coordinator.coordinator.OffsetFinder`."""
         self.questions += questions
         await trio.lowlevel.checkpoint()
         if self.is_slow:
             await self._went_on.wait()
         if not self.is_reachable:
             error = LeaderNotAvailableError("nobody leads").to_wire()
-            return [LogExtent(0, 0, 0, error=error) for _ in questions]
+            return [PartitionOffsets(0, 0, 0, error=error) for _ in questions]
         return [self.logs.get((one.topic_id, one.partition), WHOLE) for one in questions]
 
 
@@ -136,7 +136,7 @@ class GroupCluster(Cluster):
 
     def __init__(self, world: World, config: GroupConfig | None = None) -> None:
         super().__init__(world, has_brokers=True)
-        self.extents = KnownExtents()
+        self.offsets = KnownOffsets()
         self.coordinators: dict[int, GroupCoordinator] = {}
         """Of each node's last process."""
         self.members: list[Member] = []
@@ -151,7 +151,7 @@ class GroupCluster(Cluster):
         made = super()._make(env, node, nursery)
         assert isinstance(made.state, ReplicatedState)
         coordinator = GroupCoordinator(
-            env, node, made.state, extents=self.extents, config=self._config
+            env, node, made.state, offsets=self.offsets, config=self._config
         )
         self.coordinators[node.identity.node_id] = coordinator
         answers: dict[Api[Any, Any], SlowAnswer] = {

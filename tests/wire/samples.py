@@ -7,7 +7,6 @@ import msgspec
 from tests.wire import (
     cluster_samples,
     group_samples,
-    history_samples,
     message_samples,
     queue_samples,
     redrive_samples,
@@ -20,14 +19,10 @@ from tidelog.wire.errors import CorruptBatchError, OffsetOutOfRangeError
 from tidelog.wire.messages.cluster import (
     DecideReply,
     DecideRequest,
-    ExtentQuestion,
-    ExtentsReply,
-    ExtentsRequest,
     HeartbeatReply,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
-    LogExtent,
     Peer,
     PeerStatusReply,
     PeerStatusRequest,
@@ -39,15 +34,16 @@ from tidelog.wire.messages.cluster import (
 from tidelog.wire.messages.fetch import (
     FetchReply,
     FetchRequest,
-    ListOffsetsReply,
-    ListOffsetsRequest,
-    OffsetAt,
     PartitionFetch,
     PartitionFetched,
-    PartitionOffset,
-    PartitionOffsetAt,
 )
-from tidelog.wire.messages.offset_ranges import TopicExtents, TopicExtentsReply, TopicExtentsRequest
+from tidelog.wire.messages.offset_ranges import (
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    OffsetQuery,
+    PartitionOffsets,
+    TopicOffsets,
+)
 from tidelog.wire.messages.produce import (
     AckLevel,
     Acks,
@@ -130,6 +126,12 @@ FETCH_REQUEST_V1 = FetchRequest(
         PartitionFetch(topic_id=OTHER_TOPIC_ID, partition=0, fetch_offset=7, bytes_max=1 << 18),
     ],
 )
+FETCH_REQUEST_V2 = msgspec.structs.replace(
+    FETCH_REQUEST_V1,
+    partitions=[
+        msgspec.structs.replace(each, from_follower=True) for each in FETCH_REQUEST_V1.partitions
+    ],
+)
 
 EXCHANGES = [
     _exchange(
@@ -184,13 +186,7 @@ EXCHANGES = [
     ),
     _exchange(
         api.FETCH,
-        msgspec.structs.replace(
-            FETCH_REQUEST_V1,
-            partitions=[
-                msgspec.structs.replace(each, from_follower=True)
-                for each in FETCH_REQUEST_V1.partitions
-            ],
-        ),
+        msgspec.structs.replace(FETCH_REQUEST_V2, from_journals=True),
         FetchReply(
             results=[
                 PartitionFetched(batch_bytes=145, high_watermark=1003, log_start_offset=10),
@@ -204,21 +200,29 @@ EXCHANGES = [
         api.LIST_OFFSETS,
         ListOffsetsRequest(
             partitions=[
-                PartitionOffsetAt(topic_id=TOPIC_ID, partition=3, at=OffsetAt.EARLIEST),
-                PartitionOffsetAt(
-                    topic_id=TOPIC_ID,
-                    partition=3,
-                    at=OffsetAt.TIMESTAMP,
-                    timestamp_ms=1_700_000_000_000,
-                ),
-            ]
+                OffsetQuery(topic_id=TOPIC_ID, partition=3),
+                OffsetQuery(topic_id=TOPIC_ID, partition=3, at_offset=1000),
+                OffsetQuery(topic_id=TOPIC_ID, partition=3, at_timestamp_ms=1_700_000_000_000),
+            ],
+            topics=["orders"],
+            with_sizes=True,
+            from_journals=True,
+            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
         ),
         ListOffsetsReply(
-            offsets=[
-                PartitionOffset(offset=10),
-                PartitionOffset(offset=1000, timestamp_ms=1_700_000_000_005),
-                PartitionOffset(offset=None, error=CORRUPT_BATCH),
-            ]
+            partitions=[
+                PartitionOffsets(log_start_offset=10, high_watermark=1019, log_end_offset=1020),
+                PartitionOffsets(
+                    log_start_offset=10,
+                    high_watermark=1019,
+                    log_end_offset=1020,
+                    has_caught_up=False,
+                    offset=1000,
+                    timestamp_ms=1_700_000_000_005,
+                ),
+                PartitionOffsets(0, 0, 0, error=CORRUPT_BATCH),
+            ],
+            topics=[TopicOffsets("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])],
         ),
     ),
     _exchange(api.GROUP_HEARTBEAT, *group_samples.HEARTBEAT),
@@ -228,11 +232,6 @@ EXCHANGES = [
     _exchange(api.DESCRIBE_GROUPS, *group_samples.DESCRIBE),
     _exchange(api.RESET_OFFSETS, *group_samples.RESET),
     _exchange(api.DELETE_GROUP, *group_samples.DELETE),
-    _exchange(
-        api.TOPIC_EXTENTS,
-        TopicExtentsRequest(topics=["orders"], with_sizes=True, is_local=True),
-        TopicExtentsReply([TopicExtents("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])]),
-    ),
     _exchange(api.ADD_PARTITIONS, *topic_samples.ADD_PARTITIONS),
     _exchange(
         api.PEER_STATUS,
@@ -283,32 +282,6 @@ EXCHANGES = [
         ),
         HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300, is_counted=False),
     ),
-    _exchange(
-        api.EXTENTS,
-        ExtentsRequest(
-            cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
-            questions=[
-                ExtentQuestion(
-                    topic_id=TOPIC_ID,
-                    partition=3,
-                    at_offset=1000,
-                    at_timestamp_ms=1_700_000_000_000,
-                )
-            ],
-        ),
-        ExtentsReply(
-            extents=[
-                LogExtent(
-                    log_start_offset=10,
-                    high_watermark=1019,
-                    log_end_offset=1020,
-                    timestamp_ms=1_700_000_000_005,
-                    offset=1000,
-                ),
-                LogExtent(0, 0, 0, error=CORRUPT_BATCH),
-            ]
-        ),
-    ),
     _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
     _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
     _exchange(api.REPLICA_READ, *replication_samples.READ),
@@ -348,8 +321,6 @@ EXCHANGES = [
     _exchange(api.CANCEL, *message_samples.CANCEL),
     _exchange(api.DESCRIBE_REDRIVE, *redrive_samples.DESCRIBE_REDRIVE),
     _exchange(api.DESCRIBE_PRODUCER, *redrive_samples.DESCRIBE_PRODUCER),
-    _exchange(api.FETCH_HISTORY, *history_samples.FETCH_HISTORY),
-    _exchange(api.LIST_HISTORY_OFFSETS, *history_samples.LIST_HISTORY_OFFSETS),
     _exchange(api.BEGIN_TRANSACTION, *transaction_samples.BEGIN),
     _exchange(api.STAGE, *transaction_samples.STAGE),
     _exchange(api.COMMIT_TRANSACTION, *transaction_samples.COMMIT),
@@ -372,6 +343,7 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         controller_id=3,
     ),
     "fetch_request_v1": FETCH_REQUEST_V1,
+    "fetch_request_v2": FETCH_REQUEST_V2,
     "replica_fetch_request_v1": replication_samples.FETCH_V1,
     "replica_fetch_request_v2": replication_samples.FETCH_V2,
     "replica_fetch_request_v3": replication_samples.FETCH_V3,

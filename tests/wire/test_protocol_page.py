@@ -15,7 +15,6 @@ from tidelog.wire.errors import (
     ERROR_CLASSES,
     ErrorDetail,
 )
-from tidelog.wire.messages.fetch import OffsetAt
 from tidelog.wire.messages.groups import ResetTo
 from tidelog.wire.messages.produce import AckLevel, Acks
 from tidelog.wire.protocol.api import ApiKey
@@ -135,7 +134,6 @@ def test_every_error_code_is_in_the_table() -> None:
     [
         (Acks, "Producing", "acks"),
         (AckLevel, "Producing", "ack_level"),
-        (OffsetAt, "LIST_OFFSETS (10)", "at"),
         (ResetTo, "RESET_OFFSETS (16)", "to"),
     ],
 )

@@ -12,14 +12,13 @@ from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.queues import Setting as QueueSetting
 from tidelog.client.admin.topics import Setting
-from tidelog.client.cluster.list_offsets import OffsetPlace
+from tidelog.client.cluster.list_offsets import OffsetPlace, PartitionOffset
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
     DescribeConfigReply,
     LeaderElected,
 )
-from tidelog.wire.messages.fetch import PartitionOffset
 from tidelog.wire.messages.groups import GroupListing
 from tidelog.wire.messages.queue_admin import CreateQueueReply
 from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved

@@ -5,9 +5,6 @@ Pure: declarations. They are spoken on the same port as everything else. No clie
 
 import msgspec
 
-from tidelog.wire.errors import ErrorDetail
-from tidelog.wire.messages.field_types import Listed
-
 
 class PeerStatusRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask a node who it is, before there is a cluster."""
@@ -144,46 +141,3 @@ class JoinReply(msgspec.Struct, frozen=True, array_like=True):
     """Where that one is reached; empty if it is the one that was asked."""
     port: int
     """The same; 0 if it is the one that was asked."""
-
-
-class ExtentQuestion(msgspec.Struct, frozen=True, array_like=True):
-    """Ask where the log of one partition begins and ends, and maybe for records in it."""
-
-    topic_id: bytes
-    partition: int
-    at_offset: int | None = None
-    """Ask for the time of the first record at or after this offset."""
-    at_timestamp_ms: int | None = None
-    """Ask for the first record with this timestamp (Unix milliseconds) or a later one."""
-
-
-class ExtentsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask the leader of some partitions about their logs."""
-
-    cluster_id: str
-    """Refused by a node of another cluster."""
-    questions: Listed[ExtentQuestion]
-
-
-class LogExtent(msgspec.Struct, frozen=True, array_like=True):
-    """Where the log of one partition begins and ends."""
-
-    log_start_offset: int
-    """0 with an error, as the two below."""
-    high_watermark: int
-    """Exclusive end of what consumers read."""
-    log_end_offset: int
-    """Exclusive."""
-    timestamp_ms: int | None = None
-    """Of the first record at or after `at_offset`; `None` when there is none, it was not asked for
-    or cannot be read."""
-    offset: int | None = None
-    """Of the first record at or after `at_timestamp_ms`; `None` when there is none, or it was not
-    asked for."""
-    error: ErrorDetail | None = None
-
-
-class ExtentsReply(msgspec.Struct, frozen=True, array_like=True):
-    """The answers, in the order of the questions."""
-
-    extents: list[LogExtent]

@@ -1,9 +1,7 @@
-"""Messages that read records and find offsets.
+"""Messages that read records.
 
 Pure: declarations.
 """
-
-from enum import IntEnum
 
 import msgspec
 
@@ -36,6 +34,9 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Stop at about so many bytes in all; at least one batch is returned if there is one."""
     partitions: Listed[PartitionFetch]
     """Served in this order; put a partition last that was served first before."""
+    from_journals: bool = False
+    """Whether partitions of queues are meant, and what their journals say of messages is wanted.
+    Only leaders answer. Since version 3."""
 
 
 class PartitionFetched(msgspec.Struct, frozen=True, array_like=True):
@@ -55,47 +56,3 @@ class FetchReply(msgspec.Struct, frozen=True, array_like=True):
     """The results, in the order of the request."""
 
     results: list[PartitionFetched]
-
-
-class OffsetAt(IntEnum):
-    """Which offset is asked for."""
-
-    EARLIEST = 0
-    """The log start offset."""
-    LATEST = 1
-    """The high watermark: the offset of the next record that becomes readable."""
-    TIMESTAMP = 2
-    """The first record with this timestamp or a later one."""
-
-
-class PartitionOffsetAt(msgspec.Struct, frozen=True, array_like=True):
-    """One question about one partition."""
-
-    topic_id: bytes
-    partition: int
-    at: int
-    """An `OffsetAt`."""
-    timestamp_ms: int = 0
-    """Unix milliseconds, for `OffsetAt.TIMESTAMP`."""
-
-
-class ListOffsetsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Find offsets by place or by time."""
-
-    partitions: Listed[PartitionOffsetAt]
-
-
-class PartitionOffset(msgspec.Struct, frozen=True, array_like=True):
-    """One answer."""
-
-    offset: int | None
-    """`None` when no record is that young, or with an error."""
-    timestamp_ms: int | None = None
-    """Timestamp of the record found, for `OffsetAt.TIMESTAMP`."""
-    error: ErrorDetail | None = None
-
-
-class ListOffsetsReply(msgspec.Struct, frozen=True, array_like=True):
-    """The answers, in the order of the request."""
-
-    offsets: list[PartitionOffset]

@@ -9,7 +9,7 @@ fewer fields (an older peer) and with more (a newer one).
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from tidelog.wire.messages import (
     cluster_admin,
     fetch,
     groups,
+    offset_ranges,
     produce,
     queue_admin,
     queues,
@@ -30,7 +31,6 @@ from tidelog.wire.messages import (
     topics,
     transactions,
 )
-from tidelog.wire.messages import offset_ranges as topic_extents
 from tidelog.wire.protocol.frame import FrameKind, encode_frame
 
 Request = TypeVar("Request")
@@ -42,7 +42,7 @@ _error_decoder = msgspec.msgpack.Decoder(ErrorDetail)
 
 
 class ApiKey(IntEnum):
-    """The number of an API on the wire. Numbers are never reused."""
+    """The number of an API on the wire. Numbers are never reused: 18, 25, 56 and 57 were in use."""
 
     HELLO = 0
     METADATA = 1
@@ -62,14 +62,12 @@ class ApiKey(IntEnum):
     DESCRIBE_GROUPS = 15
     RESET_OFFSETS = 16
     DELETE_GROUP = 17
-    TOPIC_EXTENTS = 18
     ADD_PARTITIONS = 19
     PEER_STATUS = 20
     RAFT = 21
     RAFT_SNAPSHOT = 22
     DECIDE = 23
     HEARTBEAT = 24
-    EXTENTS = 25
     REPLICA_FETCH = 26
     REPLICA_DURABLE = 27
     REPLICA_READ = 28
@@ -99,8 +97,6 @@ class ApiKey(IntEnum):
     CANCEL = 53
     DESCRIBE_REDRIVE = 54
     DESCRIBE_PRODUCER = 55
-    FETCH_HISTORY = 56
-    LIST_HISTORY_OFFSETS = 57
     BEGIN_TRANSACTION = 60
     STAGE = 61
     COMMIT_TRANSACTION = 62
@@ -196,8 +192,12 @@ DELETE_TOPIC = Api(ApiKey.DELETE_TOPIC, topics.DeleteTopicRequest, topics.Delete
 DELETE_RECORDS = Api(ApiKey.DELETE_RECORDS, topics.DeleteRecordsRequest, topics.DeleteRecordsReply)
 INIT_PRODUCER = Api(ApiKey.INIT_PRODUCER, produce.InitProducerRequest, produce.InitProducerReply)
 PRODUCE = Api(ApiKey.PRODUCE, produce.ProduceRequest, produce.ProduceReply)
-FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=2)
-LIST_OFFSETS = Api(ApiKey.LIST_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply)
+FETCH = Api(ApiKey.FETCH, fetch.FetchRequest, fetch.FetchReply, max_version=3)
+LIST_OFFSETS = Api(
+    ApiKey.LIST_OFFSETS,
+    offset_ranges.ListOffsetsRequest,
+    offset_ranges.ListOffsetsReply,
+)
 GROUP_HEARTBEAT = Api(ApiKey.GROUP_HEARTBEAT, groups.HeartbeatRequest, groups.HeartbeatReply)
 COMMIT_OFFSETS = Api(ApiKey.COMMIT_OFFSETS, groups.CommitOffsetsRequest, groups.CommitOffsetsReply)
 FETCH_OFFSETS = Api(ApiKey.FETCH_OFFSETS, groups.FetchOffsetsRequest, groups.FetchOffsetsReply)
@@ -207,9 +207,6 @@ DESCRIBE_GROUPS = Api(
 )
 RESET_OFFSETS = Api(ApiKey.RESET_OFFSETS, groups.ResetOffsetsRequest, groups.ResetOffsetsReply)
 DELETE_GROUP = Api(ApiKey.DELETE_GROUP, groups.DeleteGroupRequest, groups.DeleteGroupReply)
-TOPIC_EXTENTS = Api(
-    ApiKey.TOPIC_EXTENTS, topic_extents.TopicExtentsRequest, topic_extents.TopicExtentsReply
-)
 ADD_PARTITIONS = Api(ApiKey.ADD_PARTITIONS, topics.AddPartitionsRequest, topics.AddPartitionsReply)
 TOPIC_USAGE = Api(ApiKey.TOPIC_USAGE, topic_usage.TopicUsageRequest, topic_usage.TopicUsageReply)
 PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
@@ -227,7 +224,6 @@ DESCRIBE_CLUSTER = Api(
 ELECT_LEADERS = Api(
     ApiKey.ELECT_LEADERS, cluster_admin.ElectLeadersRequest, cluster_admin.ElectLeadersReply
 )
-EXTENTS = Api(ApiKey.EXTENTS, cluster.ExtentsRequest, cluster.ExtentsReply)
 REPLICA_FETCH = Api(
     ApiKey.REPLICA_FETCH,
     replication.ReplicaFetchRequest,
@@ -291,10 +287,6 @@ DESCRIBE_REDRIVE = Api(
 DESCRIBE_PRODUCER = Api(
     ApiKey.DESCRIBE_PRODUCER, produce.DescribeProducerRequest, produce.DescribeProducerReply
 )
-FETCH_HISTORY = Api(ApiKey.FETCH_HISTORY, fetch.FetchRequest, fetch.FetchReply)
-LIST_HISTORY_OFFSETS = Api(
-    ApiKey.LIST_HISTORY_OFFSETS, fetch.ListOffsetsRequest, fetch.ListOffsetsReply
-)
 BEGIN_TRANSACTION = Api(
     ApiKey.BEGIN_TRANSACTION,
     transactions.BeginTransactionRequest,
@@ -318,6 +310,11 @@ LIST_TRANSACTIONS = Api(
 )
 
 AnyApi = Api[object, object]
+
+APIS: Final[tuple[Api[Any, Any], ...]] = tuple(
+    each for each in tuple(globals().values()) if isinstance(each, Api)
+)
+"""Every API, in the order above."""
 
 
 def encode_error(

@@ -84,7 +84,7 @@ class QueueAdminHandler:
         if visible or leased or delayed or dead:
             source = hosted.records.partition()
             with suppress(CorruptRecordError):  # Then nobody knows its time.
-                oldest_ms = await self._server.offsets.time_at(source, low_water_mark)
+                oldest_ms = await self._server.search.time_at(source, low_water_mark)
         return QueueCounts(
             hosted.number,
             visible,

@@ -6,7 +6,7 @@ Shell without tasks: finds out which ones they are.
 from collections.abc import Iterator
 from typing import Final, final
 
-from tidelog.broker.handlers.offsets import OffsetsHandler
+from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.queues.partition.record_reader import RecordReader
 from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.queue_layer.commands.remove import expiry_end, removal_end
@@ -29,13 +29,13 @@ class Expiry:
         records: SourceRecords,
         record_reader: RecordReader,
         *,
-        offsets: OffsetsHandler,
+        search: OffsetSearch,
     ) -> None:
         """Look into the log of `records`; `offsets` knows the times of records."""
         self._core = core
         self._records = records
         self._record_reader = record_reader
-        self._offsets = offsets
+        self._search = search
         self._expire_at_ms = 0
         self._trimmed = (0, 0, 0)
         """Where the log began when it was looked at last, what was here from then on, and how many
@@ -66,7 +66,7 @@ class Expiry:
             return None
         oldest_ms = now_ms - retention_ms
         try:
-            found = await self._offsets.find_time(source, oldest_ms)
+            found = await self._search.find_time(source, oldest_ms)
         except CorruptRecordError as error:
             before = error.offset or 0  # All before is too old.
         else:

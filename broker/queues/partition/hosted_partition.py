@@ -10,9 +10,9 @@ from typing import Final, NamedTuple, Protocol, TypeVar, final
 import trio
 from msgspec.structs import replace
 
-from tidelog.broker.handlers.offsets import OffsetsHandler
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.queues.partition.batch_cache import EmptyCache
@@ -91,7 +91,7 @@ class Context(Protocol):
     """For tasks that live as long as the broker."""
     partitions: Partitions
     flusher: Flusher
-    offsets: OffsetsHandler
+    search: OffsetSearch
     reader: SliceReader
 
     def view(self, queue_id: bytes, cached: QueueView | None = None) -> QueueView:
@@ -152,7 +152,7 @@ class HostedPartition:
         )
         self.record_reader = RecordReader(self.records, context.reader)
         self._context = context
-        self._expiry = Expiry(self.core, self.records, self.record_reader, offsets=context.offsets)
+        self._expiry = Expiry(self.core, self.records, self.record_reader, search=context.search)
         self._quarantine = Quarantine(self.core, view.name, context.env.probe)
         self._empty_cache = EmptyCache()
         self._watched: Partition | None = None
@@ -368,7 +368,7 @@ class HostedPartition:
             await cut_history(
                 self.journal,
                 self._context.reader,
-                self._context.offsets,
+                self._context.search,
                 snapshot_offset=snapshot_offset,
                 keep_from_ms=self.now_ms() - self.view.history_retention_ms,
             )

@@ -11,6 +11,7 @@ import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.cluster.list_offsets import check_caught_up, checked_offsets
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.queue.inspect.history import HistoryEvent, QueueHistory
 from tidelog.client.queue.partition_calls import PartitionCalls
@@ -22,17 +23,10 @@ from tidelog.wire.errors import (
     OffsetOutOfRangeError,
     RequestTimedOutError,
     RetriableError,
-    WireFormatError,
     from_wire,
 )
-from tidelog.wire.messages.fetch import (
-    FetchReply,
-    FetchRequest,
-    ListOffsetsRequest,
-    OffsetAt,
-    PartitionFetch,
-    PartitionOffsetAt,
-)
+from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.queue_admin import QueueDescription
 from tidelog.wire.messages.queue_journal import Frame, decode
 from tidelog.wire.protocol import api
@@ -108,21 +102,12 @@ class HistoryReader:
         async def ask(
             connection: RpcConnection, queue: QueueDescription
         ) -> tuple[int, int | None, int]:
-            places = (OffsetAt.EARLIEST, OffsetAt.TIMESTAMP, OffsetAt.LATEST)
-            questions = [PartitionOffsetAt(queue.queue_id, number, at, since_ms) for at in places]
-            request = ListOffsetsRequest(questions)
-            reply = await self._cluster.call_once(connection, api.LIST_HISTORY_OFFSETS, request)
-            for each in reply.offsets:
-                if each.error is not None:
-                    raise from_wire(each.error)
-            if len(reply.offsets) != len(questions):
-                raise WireFormatError(
-                    f"{len(reply.offsets)} offsets for {len(questions)} questions"
-                )
-            start, first, end = (each.offset for each in reply.offsets)
-            if start is None or end is None:
-                raise WireFormatError("nothing was said of where a journal begins or ends")
-            return start, first, end
+            query = OffsetQuery(queue.queue_id, number, at_timestamp_ms=since_ms)
+            request = ListOffsetsRequest([query], from_journals=True)
+            reply = await self._cluster.call_once(connection, api.LIST_OFFSETS, request)
+            (journal,) = checked_offsets(reply, 1)
+            check_caught_up(journal)
+            return journal.log_start_offset, journal.offset, journal.high_watermark
 
         return await self._at_leader(number, ask)
 
@@ -136,7 +121,7 @@ class HistoryReader:
             connection: RpcConnection, queue: QueueDescription
         ) -> list[tuple[int, Frame]]:
             wanted = PartitionFetch(queue.queue_id, number, offset, _FETCH_BYTES)
-            request = FetchRequest(0, 1, _FETCH_BYTES, [wanted])
+            request = FetchRequest(0, 1, _FETCH_BYTES, [wanted], from_journals=True)
             at = TopicPartition(queue.name, number)
 
             reply: FetchReply | None = None
@@ -145,13 +130,11 @@ class HistoryReader:
             timeout = self._cluster.config.request_timeout
             with trio.move_on_after(timeout):
                 reply, content = await connection.call(
-                    api.FETCH_HISTORY, request, take=lambda reply, view: (reply, bytes(view))
+                    api.FETCH, request, take=lambda reply, view: (reply, bytes(view))
                 )
             if reply is None:
                 connection.close()
-                raise RequestTimedOutError(
-                    f"the broker did not answer FETCH_HISTORY in {timeout} s"
-                )
+                raise RequestTimedOutError(f"the broker did not answer FETCH in {timeout} s")
             (result,) = reply.results
             if result.error is not None:
                 raise from_wire(result.error)

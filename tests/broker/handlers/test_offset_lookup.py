@@ -14,11 +14,12 @@ from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, watch_rol
 from tests.coordinator.submitting import Cluster
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tests.simulation.machine.world import Simulation, World
-from tidelog.broker.handlers.offset_lookup import LogExtents
-from tidelog.broker.handlers.offsets import OffsetsHandler, time_of
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.offset_lookup import OffsetLookup
+from tidelog.broker.partitions.offset_search import OffsetSearch, time_of
 from tidelog.broker.partitions.partition import Partition
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.partitions import Partition as PartitionKey
 from tidelog.coordinator.metadata.commands import CreateReplicatedTopic
 from tidelog.coordinator.raft_node.node import RaftNode
@@ -30,7 +31,12 @@ from tidelog.wire.errors import (
     InvalidRequestError,
     NotLeaderError,
 )
-from tidelog.wire.messages.cluster import ExtentQuestion, ExtentsReply, ExtentsRequest, LogExtent
+from tidelog.wire.messages.offset_ranges import (
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    OffsetQuery,
+    PartitionOffsets,
+)
 from tidelog.wire.protocol import api
 
 PARTITION_COUNT = 6
@@ -52,6 +58,15 @@ class Led:
         if number not in self._open:
             self._open[number] = filled(number)
         return self._open[number]
+
+    find_journal = find
+
+    def replica(self, topic_id: bytes, number: int) -> Partition | None:
+        return self._open.get(number) if topic_id == TOPIC_ID else None
+
+    @property
+    def may_lead(self) -> bool:
+        return True
 
 
 def ignore(event: str, **fields: object) -> None:
@@ -77,7 +92,8 @@ class LogsCluster(Cluster):
 
     def __init__(self, world: World) -> None:
         super().__init__(world, has_brokers=True)
-        self.extents: dict[int, LogExtents] = {}
+        self.lookups: dict[int, OffsetLookup] = {}
+        self.handlers: dict[int, ListOffsetsHandler] = {}
         self.asked: list[int] = []
         """How many questions each request from a broker had."""
 
@@ -89,18 +105,19 @@ class LogsCluster(Cluster):
             env, nursery, name=f"node{node_id}", address_of=lambda number: (f"node{number}", PORT)
         )
         led = Led(made.state, node_id)
-        extents = LogExtents(
-            node, made.state, led, offsets=OffsetsHandler(env, led), peers=peers, nursery=nursery
+        local = ListOffsetsHandler(node, made.state, led, search=OffsetSearch(env), peers=peers)
+        self.handlers[node_id] = local
+        self.lookups[node_id] = OffsetLookup(
+            node, made.state, led, local=local, peers=peers, nursery=nursery
         )
-        self.extents[node_id] = extents
 
-        async def answer(request: ExtentsRequest) -> ExtentsReply:
-            self.asked.append(len(request.questions))
-            return await extents.answer(request)
+        async def answer(request: ListOffsetsRequest) -> ListOffsetsReply:
+            self.asked.append(len(request.partitions))
+            return await local.answer(request)
 
-        return Made(made.state, {**made.slow_answers, api.EXTENTS: answer}, made.tasks)
+        return Made(made.state, {**made.slow_answers, api.LIST_OFFSETS: answer}, made.tasks)
 
-    async def begin(self) -> tuple[Host, LogExtents]:
+    async def begin(self) -> tuple[Host, OffsetLookup]:
         """Wait until there are brokers and the topic; return one of them."""
         leader, _ = await self.leader_and_another()
         await until(
@@ -112,7 +129,7 @@ class LogsCluster(Cluster):
         topic = CreateReplicatedTopic("orders", TOPIC_ID, PARTITION_COUNT, {})
         await self.submit(leader, topic)
         await until(lambda: sum(len(self.led_by(host)) for host in self.group) == PARTITION_COUNT)
-        return leader, self.extents[leader.node_id]
+        return leader, self.lookups[leader.node_id]
 
     def led_by(self, host: Host) -> list[int]:
         """Return the partitions that a host leads."""
@@ -133,51 +150,57 @@ def play(story: Callable[[LogsCluster], Awaitable[None]]) -> None:
     Simulation(1).run(main)
 
 
-def extent(number: int, timestamp_ms: int | None = None, offset: int | None = None) -> LogExtent:
-    return LogExtent(0, 3 * number, 3 * number, timestamp_ms, offset)
+def offsets(
+    number: int, timestamp_ms: int | None = None, offset: int | None = None
+) -> PartitionOffsets:
+    end = 3 * number
+    return PartitionOffsets(0, end, end, offset=offset, timestamp_ms=timestamp_ms)
 
 
 def test_own_logs_and_those_of_others_are_told_in_the_order_asked() -> None:
     async def story(cluster: LogsCluster) -> None:
-        host, extents = await cluster.begin()
+        host, lookup = await cluster.begin()
         assert 0 < len(cluster.led_by(host)) < PARTITION_COUNT
         numbers = [4, 0, 5, 2, 1, 3]
 
-        found = await extents.ask([ExtentQuestion(TOPIC_ID, number) for number in numbers])
+        found = await lookup.ask([OffsetQuery(TOPIC_ID, number) for number in numbers])
 
-        assert found == [extent(number) for number in numbers]
+        assert found == [offsets(number) for number in numbers]
 
     play(story)
 
 
 def test_the_time_of_a_record_and_the_record_of_a_time_are_found() -> None:
     async def story(cluster: LogsCluster) -> None:
-        _, extents = await cluster.begin()
+        _, lookup = await cluster.begin()
 
-        async def ask(number: int, at_offset: int | None, at_timestamp_ms: int | None) -> LogExtent:
-            question = ExtentQuestion(TOPIC_ID, number, at_offset, at_timestamp_ms)
-            (found,) = await extents.ask([question])
+        async def ask(number: int, **searched: int) -> PartitionOffsets:
+            question = OffsetQuery(TOPIC_ID, number, **searched)
+            (found,) = await lookup.ask([question])
             return found
 
         for number in range(2, PARTITION_COUNT):
-            assert await ask(number, 4, START_MS + 1) == extent(number, START_MS + 4000, 1)
+            assert await ask(number, at_offset=4) == offsets(number, START_MS + 4000)
+            after = START_MS + 1
+            assert await ask(number, at_timestamp_ms=after) == offsets(number, START_MS + 1000, 1)
             end = 3 * number
-            assert await ask(number, end, START_MS + 3_600_000) == extent(number)
-            assert await ask(number, end + 5, None) == extent(number)
+            assert await ask(number, at_timestamp_ms=START_MS + 3_600_000) == offsets(number)
+            assert await ask(number, at_offset=end) == offsets(number)
+            assert await ask(number, at_offset=end + 5) == offsets(number)
 
     play(story)
 
 
 def test_a_partition_whose_leader_cannot_be_asked_has_an_error_and_others_have_none() -> None:
     async def story(cluster: LogsCluster) -> None:
-        host, extents = await cluster.begin()
+        host, lookup = await cluster.begin()
         dead = next(each for each in cluster.group if each is not host)
         lost = cluster.led_by(dead)
         dead.cut_power()
 
-        questions = [ExtentQuestion(TOPIC_ID, number) for number in range(PARTITION_COUNT)]
-        found = await extents.ask(questions)
-        unknown = await extents.ask([ExtentQuestion(b"elsewhere".ljust(16), 0)])
+        questions = [OffsetQuery(TOPIC_ID, number) for number in range(PARTITION_COUNT)]
+        found = await lookup.ask(questions)
+        unknown = await lookup.ask([OffsetQuery(b"elsewhere".ljust(16), 0)])
 
         assert lost
         for number, one in enumerate(found):
@@ -185,7 +208,7 @@ def test_a_partition_whose_leader_cannot_be_asked_has_an_error_and_others_have_n
                 assert one.error is not None
                 assert one.error.code == ErrorCode.LEADER_NOT_AVAILABLE
             else:
-                assert one == extent(number)
+                assert one == offsets(number)
         assert unknown[0].error is not None
 
     play(story)
@@ -193,15 +216,17 @@ def test_a_partition_whose_leader_cannot_be_asked_has_an_error_and_others_have_n
 
 def test_many_lookups_are_one_question_to_each_node_and_one_for_each_partition() -> None:
     async def story(cluster: LogsCluster) -> None:
-        _, extents = await cluster.begin()
-        answers: list[Mapping[PartitionKey, Extent]] = []
+        _, lookup = await cluster.begin()
+        answers: list[Mapping[PartitionKey, OffsetRange]] = []
         wanted = [(TOPIC_ID, number) for number in range(PARTITION_COUNT)]
 
         for _ in range(100):
-            extents.look_up(wanted, answers.append)
+            lookup.look_up(wanted, answers.append)
         await until(lambda: len(answers) == 100)
 
-        expected = {(TOPIC_ID, number): Extent(0, 3 * number) for number in range(PARTITION_COUNT)}
+        expected = {
+            (TOPIC_ID, number): OffsetRange(0, 3 * number) for number in range(PARTITION_COUNT)
+        }
         assert answers == [expected] * 100
         assert len(cluster.asked) == 2
         assert sum(cluster.asked) < PARTITION_COUNT
@@ -211,28 +236,28 @@ def test_many_lookups_are_one_question_to_each_node_and_one_for_each_partition()
 
 def test_what_is_led_here_is_found_at_once() -> None:
     async def story(cluster: LogsCluster) -> None:
-        host, extents = await cluster.begin()
+        host, lookup = await cluster.begin()
         number = cluster.led_by(host)[0]
-        answers: list[Mapping[PartitionKey, Extent]] = []
+        answers: list[Mapping[PartitionKey, OffsetRange]] = []
 
-        extents.look_up([(TOPIC_ID, number)], answers.append)
+        lookup.look_up([(TOPIC_ID, number)], answers.append)
 
-        assert answers == [{(TOPIC_ID, number): Extent(0, 3 * number)}]
+        assert answers == [{(TOPIC_ID, number): OffsetRange(0, 3 * number)}]
 
     play(story)
 
 
 def test_what_cannot_be_asked_for_is_missing_and_keeps_nothing_else_back() -> None:
     async def story(cluster: LogsCluster) -> None:
-        host, extents = await cluster.begin()
+        host, lookup = await cluster.begin()
         dead = next(each for each in cluster.group if each is not host)
         lost = cluster.led_by(dead)
         dead.cut_power()
-        answers: list[Mapping[PartitionKey, Extent]] = []
+        answers: list[Mapping[PartitionKey, OffsetRange]] = []
         asked_at = trio.current_time()
 
         for number in range(PARTITION_COUNT):
-            extents.look_up([(TOPIC_ID, number)], answers.append)
+            lookup.look_up([(TOPIC_ID, number)], answers.append)
         await until(lambda: len(answers) == PARTITION_COUNT)
 
         assert trio.current_time() - asked_at < 3
@@ -245,10 +270,10 @@ def test_what_cannot_be_asked_for_is_missing_and_keeps_nothing_else_back() -> No
 
 def test_nodes_of_another_cluster_are_refused() -> None:
     async def story(cluster: LogsCluster) -> None:
-        _, extents = await cluster.begin()
+        host, _ = await cluster.begin()
 
         with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
-            await extents.answer(ExtentsRequest("theirs", []))
+            await cluster.handlers[host.node_id].answer(ListOffsetsRequest([], cluster_id="theirs"))
 
     play(story)
 

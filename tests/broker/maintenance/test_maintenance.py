@@ -25,7 +25,6 @@ from tests.simulation.machine.disk_contents import contents
 from tidelog.broker.partitions.partition import Partition
 from tidelog.wire.errors import DiskFullError
 from tidelog.wire.messages.cluster_admin import AlterClusterRequest
-from tidelog.wire.messages.fetch import OffsetAt
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
 
@@ -47,7 +46,7 @@ async def test_old_records_are_deleted(mock_clock: MockClock) -> None:
         await world.pass_time(HOUR_S / 2 + 10)
 
         assert await fetch_all(client, topic) == []
-        assert (await list_offset(client, topic, OffsetAt.EARLIEST)).offset == 2
+        assert (await list_offset(client, topic, "earliest")).offset == 2
         assert (await produce(client, topic, batch_of(b"new"))).base_offset == 2
         deleted = world.told("segments_deleted")
         assert sum(int(str(event["count"])) for event in deleted) == 1

@@ -10,6 +10,7 @@ from trio.testing import MockClock
 
 import tidelog.broker.network.acceptor
 from tests.broker.world import ADDRESS, World, config, settle
+from tidelog.broker.api_handlers import handshake_routes
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.handlers.handshake import IntroductionHandler
@@ -41,9 +42,7 @@ async def accepting(world: World, **settings: object) -> AsyncGenerator[Acceptor
 async def an_acceptor(world: World, settings: BrokerConfig, nursery: trio.Nursery) -> Acceptor:
     dispatcher = Dispatcher(nursery, APIS)
     introduction = IntroductionHandler(settings, APIS, version="0")
-    dispatcher.serve_brokers(
-        {api.HELLO: introduction.hello, api.PEER_STATUS: introduction.peer_status}, {}
-    )
+    dispatcher.serve_brokers(handshake_routes(introduction))
     return Acceptor(
         world.env,
         settings,

@@ -22,10 +22,11 @@ from tests.broker.replication.three_brokers import (
 from tests.coordinator.raft_life import until
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tests.simulation.machine.process import Process
-from tidelog.broker.handlers import offsets
-from tidelog.broker.handlers.topic_extents import extent_of
+from tidelog.broker.handlers.list_offsets import readable_offsets
+from tidelog.broker.partitions.offset_search import partition_offsets
 from tidelog.broker.partitions.partition import Partition
 from tidelog.client.client import Client
+from tidelog.client.cluster.list_offsets import offset_at
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.followers import Followers
 from tidelog.isr.replica_set import BrokerStatus, BrokerView, ReplicaSet
@@ -163,12 +164,12 @@ def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
     assert leader is not None
 
     with pytest.raises(LeaderNotAvailableError, match="does not know yet"):
-        offsets._latest(partition)
-    assert extent_of(partition, with_size=False) is None
+        offset_at("latest", partition_offsets(partition))
+    assert readable_offsets(partition, with_size=False) is None
 
     leader.follower_reported(FollowerReport(2, 12, 1, 1), now_ms=0)
-    assert offsets._latest(partition) == 1
-    assert extent_of(partition, with_size=False) == (0, 1, 0)
+    assert offset_at("latest", partition_offsets(partition)).offset == 1
+    assert readable_offsets(partition, with_size=False) == (0, 1, 0)
 
 
 @pytest.mark.invariant("I64")

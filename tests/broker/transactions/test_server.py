@@ -15,7 +15,6 @@ from tidelog.broker.transactions import server as transaction_server
 
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
-from tidelog.broker.transactions.handler_table import TransactionHandlers
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.wire.errors import LeaderNotAvailableError, OverloadedError, RequestTimedOutError
 from tidelog.wire.messages.transactions import (
@@ -187,20 +186,3 @@ def test_nothing_that_is_needed_is_ever_below_the_low_watermark(seed: int) -> No
         start = offset
         assert all(first >= start for each in needed for first in staged.get(each, ()))
     assert watermark.low_watermark((), log_start_offset=start, log_end_offset=end) == end
-
-
-async def test_every_api_of_staged_writes_is_served(mock_clock: MockClock) -> None:
-    world = World(mock_clock)
-    async with world.broker() as broker:
-        clients = broker._dispatcher._clients
-        assert clients is not None
-
-        served: TransactionHandlers = clients.staging
-
-        assert set(served.slow) == {
-            api.BEGIN_TRANSACTION,
-            api.COMMIT_TRANSACTION,
-            api.ABORT_TRANSACTION,
-            api.LIST_TRANSACTIONS,
-        }
-        assert broker._dispatcher._appending[int(api.STAGE.key)] == served.stages.handle

@@ -13,7 +13,6 @@ from tidelog.wire.errors import (
     GroupNotEmptyError,
     UnknownTopicIdError,
 )
-from tidelog.wire.messages.cluster import LogExtent
 from tidelog.wire.messages.groups import (
     DeleteGroupRequest,
     ListGroupsRequest,
@@ -23,6 +22,7 @@ from tidelog.wire.messages.groups import (
     ResetOffsetsRequest,
     ResetTo,
 )
+from tidelog.wire.messages.offset_ranges import PartitionOffsets
 from tidelog.wire.protocol import api
 
 
@@ -38,7 +38,9 @@ def test_a_description_says_how_far_behind_a_group_is() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, _ = await cluster.leader_and_another()
         now_ms = leader.machine.wall_clock.now_ms()
-        cluster.extents.logs[ORDERS, 0] = LogExtent(0, 100, 100, now_ms - 60_000)
+        cluster.offsets.logs[ORDERS, 0] = PartitionOffsets(
+            0, 100, 100, timestamp_ms=now_ms - 60_000
+        )
         await cluster.commit(0, 40)
 
         (progress,) = (await cluster.described()).partitions
@@ -46,15 +48,15 @@ def test_a_description_says_how_far_behind_a_group_is() -> None:
         assert (progress.lag_records, progress.high_watermark) == (60, 100)
         assert progress.lag_ms is not None
         assert 60_000 <= progress.lag_ms < 62_000
-        assert cluster.extents.questions[-1].at_offset == 40
+        assert cluster.offsets.questions[-1].at_offset == 40
 
     play(story)
 
 
 def test_a_reset_moves_all_partitions_or_none() -> None:
     async def story(cluster: GroupCluster) -> None:
-        cluster.extents.logs[ORDERS, 0] = LogExtent(10, 100, 120, None, 55)
-        cluster.extents.logs[ORDERS, 1] = LogExtent(10, 100, 120)
+        cluster.offsets.logs[ORDERS, 0] = PartitionOffsets(10, 100, 120, offset=55)
+        cluster.offsets.logs[ORDERS, 1] = PartitionOffsets(10, 100, 120)
         latest = PartitionReset(ORDERS, 1, int(ResetTo.LATEST))
         since = PartitionReset(ORDERS, 0, int(ResetTo.TIMESTAMP), 1_700_000_000_000)
         beyond = PartitionReset(ORDERS, 0, int(ResetTo.OFFSET), 101)
@@ -73,7 +75,7 @@ def test_a_reset_moves_all_partitions_or_none() -> None:
             ErrorCode.UNKNOWN_TOPIC_ID,
         ]
         assert [await cluster.committed(number) for number in (0, 1)] == [55, 100]
-        assert cluster.extents.questions[-1].at_timestamp_ms == 1_700_000_000_000
+        assert cluster.offsets.questions[-1].at_timestamp_ms == 1_700_000_000_000
 
     play(story)
 
@@ -109,8 +111,8 @@ def test_a_group_that_nobody_uses_and_that_has_no_lag_is_forgotten(
     monkeypatch.setattr(group_administration, "_EXPIRY_LOOK_S", 5.0)
 
     async def story(cluster: GroupCluster) -> None:
-        cluster.extents.logs[ORDERS, 0] = LogExtent(0, 50, 50)
-        cluster.extents.logs[ORDERS, 1] = LogExtent(0, 50, 50)
+        cluster.offsets.logs[ORDERS, 0] = PartitionOffsets(0, 50, 50)
+        cluster.offsets.logs[ORDERS, 1] = PartitionOffsets(0, 50, 50)
         await cluster.commit(0, 50)
         await cluster.commit(1, 49)
         await trio.sleep(80)
@@ -130,7 +132,7 @@ def test_a_topic_that_is_deleted_while_its_logs_are_looked_at_is_not_remembered(
     async def story(cluster: GroupCluster) -> None:
         leader, _ = await cluster.leader_and_another()
         coordinator = cluster.coordinators[leader.node_id]
-        cluster.extents.is_slow = True
+        cluster.offsets.is_slow = True
         codes: list[int | None] = []
 
         async def commit() -> None:
@@ -149,7 +151,7 @@ def test_a_topic_that_is_deleted_while_its_logs_are_looked_at_is_not_remembered(
             nursery.start_soon(move)
             await trio.sleep(0.1)
             await cluster.submit(leader, DeleteTopic("orders"))
-            cluster.extents.go_on()
+            cluster.offsets.go_on()
 
         assert codes == [ErrorCode.UNKNOWN_TOPIC_ID]
         listed = await cluster.caller.insist(api.LIST_GROUPS, ListGroupsRequest())

@@ -19,7 +19,6 @@ from tidelog.wire.errors import (
     StaleMemberEpochError,
     UnknownMemberError,
 )
-from tidelog.wire.messages.cluster import LogExtent
 from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
     FetchOffsetsRequest,
@@ -28,6 +27,7 @@ from tidelog.wire.messages.groups import (
     PartitionCommit,
     Subscription,
 )
+from tidelog.wire.messages.offset_ranges import PartitionOffsets
 from tidelog.wire.protocol import api
 
 FIRST_SHARES_S = 5.0
@@ -225,7 +225,7 @@ def test_who_does_not_lead_says_who_does() -> None:
 
 def test_commits_are_judged_by_the_log_and_stale_ones_are_refused() -> None:
     async def story(cluster: GroupCluster) -> None:
-        cluster.extents.logs[ORDERS, 1] = LogExtent(100, 190, 200)
+        cluster.offsets.logs[ORDERS, 1] = PartitionOffsets(100, 190, 200)
         reply = await cluster.heartbeat("a")
         await trio.sleep(FIRST_SHARES_S)
         reply = await cluster.heartbeat("a", reply.member_epoch)
@@ -259,7 +259,7 @@ def test_commits_are_judged_by_the_log_and_stale_ones_are_refused() -> None:
 
 def test_a_commit_counts_although_nobody_can_say_where_the_log_ends() -> None:
     async def story(cluster: GroupCluster) -> None:
-        cluster.extents.is_reachable = False
+        cluster.offsets.is_reachable = False
 
         done = await cluster.commit(0, 77)
         unknown = await cluster.commit(9, 77)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tests.coordinator.decoded_records import check_decodes_to_itself
-from tidelog.coordinator.groups.commits import CommitResult, Extent
+from tidelog.coordinator.groups.commits import CommitResult, OffsetRange
 from tidelog.coordinator.groups.group import Group, Member
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
@@ -158,13 +158,13 @@ class Conversation:
         )
 
     def send_commit(self, request: CommitOffsetsRequest) -> CommitResult:
-        outcome = self.state.commit_offsets([request], self.extents(), NOW_MS)
+        outcome = self.state.commit_offsets([request], self.ranges(), NOW_MS)
         self.carry_out(outcome.records)
         return outcome.reply[0]
 
-    def extents(self) -> dict[Partition, Extent]:
+    def ranges(self) -> dict[Partition, OffsetRange]:
         return {
-            (shape.topic_id, number): Extent(10, 1000)
+            (shape.topic_id, number): OffsetRange(10, 1000)
             for shape in self.topics.values()
             for number in range(shape.partition_count)
         }

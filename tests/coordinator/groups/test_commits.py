@@ -228,7 +228,7 @@ def test_commits_of_one_batch_follow_each_other() -> None:
         requests.append(talk.commit_request(member_id, (partition, offset)))
     requests.append(requests[0])
 
-    outcome = talk.state.commit_offsets(requests, talk.extents(), NOW_MS)
+    outcome = talk.state.commit_offsets(requests, talk.ranges(), NOW_MS)
 
     first, second, third, overtaken = outcome.reply
     assert [results(one) for one in (first, second, third)] == [
@@ -249,7 +249,7 @@ def test_ten_thousand_commits_fit_in_few_entries() -> None:
         talk.commit_request(member_id, (talk.owned[member_id][0], 50)) for member_id in talk.owned
     ]
 
-    outcome = talk.state.commit_offsets(requests, talk.extents(), NOW_MS)
+    outcome = talk.state.commit_offsets(requests, talk.ranges(), NOW_MS)
 
     assert len(outcome.records) == 100
     # A hundred such entries each second are 10,000 commits.
@@ -267,7 +267,7 @@ def test_an_empty_group_is_moved_by_a_reset() -> None:
             ("orders", PartitionCommit(ORDERS, 0, 20)),
             ("orders", PartitionCommit(ORDERS, 1, 30)),
         ],
-        talk.extents(),
+        talk.ranges(),
         now_ms=NOW_MS,
     )
     talk.carry_out(outcome.records)
@@ -283,7 +283,7 @@ def test_a_topic_that_members_want_to_read_is_not_reset(subscription: Subscripti
 
     with pytest.raises(GroupNotEmptyError, match="among them a; stop them first"):
         talk.state.reset_offsets(
-            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.extents(), now_ms=NOW_MS
+            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.ranges(), now_ms=NOW_MS
         )
 
 
@@ -297,16 +297,16 @@ def test_a_topic_that_members_have_not_let_go_of_is_not_reset() -> None:
 
     with pytest.raises(GroupNotEmptyError):
         talk.state.reset_offsets(
-            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.extents(), now_ms=NOW_MS
+            GROUP, [("orders", PartitionCommit(ORDERS, 0, 20))], talk.ranges(), now_ms=NOW_MS
         )
 
 
 def test_another_topic_is_reset_while_members_read() -> None:
     talk = settled("a")
-    extents = {(PAYMENTS, 0): talk.extents()[ORDERS, 0]}
+    ranges = {(PAYMENTS, 0): talk.ranges()[ORDERS, 0]}
 
     outcome = talk.state.reset_offsets(
-        GROUP, [("payments", PartitionCommit(PAYMENTS, 0, 20))], extents, now_ms=NOW_MS
+        GROUP, [("payments", PartitionCommit(PAYMENTS, 0, 20))], ranges, now_ms=NOW_MS
     )
     talk.carry_out(outcome.records)
 
@@ -321,7 +321,7 @@ def test_a_reset_is_carried_out_as_a_whole_or_not_at_all() -> None:
     ]
 
     with pytest.raises(OffsetOutOfRangeError):
-        talk.state.reset_offsets(GROUP, offsets, talk.extents(), now_ms=NOW_MS)
+        talk.state.reset_offsets(GROUP, offsets, talk.ranges(), now_ms=NOW_MS)
     with pytest.raises(UnknownTopicIdError):
         talk.state.reset_offsets(GROUP, offsets, {}, now_ms=NOW_MS)
 

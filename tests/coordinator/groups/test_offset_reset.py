@@ -3,7 +3,7 @@
 import pytest
 
 from tests.coordinator.groups.conversation import ORDERS, Conversation
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.offset_reset import ResetLog, plan_resets, reset_offset
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
@@ -12,7 +12,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.groups import PartitionReset, ResetTo
 
-LOG = Extent(10, 100)
+LOG = OffsetRange(10, 100)
 
 
 @pytest.mark.parametrize(

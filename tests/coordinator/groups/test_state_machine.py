@@ -78,7 +78,7 @@ def administered(
             return talk.state.forget_topic(ORDERS).records
         case "reset":
             offsets = [("orders", PartitionCommit(ORDERS, value % 4, 15))]
-            return talk.state.reset_offsets(GROUP, offsets, talk.extents(), now_ms=NOW_MS).records
+            return talk.state.reset_offsets(GROUP, offsets, talk.ranges(), now_ms=NOW_MS).records
         case _:
             return talk.state.delete_group(GROUP).records
 
@@ -153,7 +153,7 @@ def test_a_command_changes_nothing_before_its_records_are_applied() -> None:
     state.fence(GROUP, "a", NOW_MS)
     state.topics_changed(["orders"])
     state.forget_topic(ORDERS)
-    state.commit_offsets([talk.commit_request("a", (0, 60))], talk.extents(), NOW_MS)
+    state.commit_offsets([talk.commit_request("a", (0, 60))], talk.ranges(), NOW_MS)
 
     assert state.snapshot() == before
 

@@ -31,13 +31,8 @@ from tidelog.wire.errors import (
     UnknownTopicIdError,
     from_wire,
 )
-from tidelog.wire.messages.fetch import (
-    FetchRequest,
-    ListOffsetsRequest,
-    OffsetAt,
-    PartitionFetch,
-    PartitionOffsetAt,
-)
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
 from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.protocol import api
@@ -132,14 +127,14 @@ class Visitor:
     async def _ask_for_end(self, connection: RpcConnection, node_id: int) -> None:
         place = (self._topic_id, self._values.choose_partition())
         asked_at = trio.current_time()
-        wanted = PartitionOffsetAt(*place, OffsetAt.LATEST)
+        wanted = OffsetQuery(*place)
         reply = await connection.ask(api.LIST_OFFSETS, ListOffsetsRequest([wanted]))
-        (found,) = reply.offsets
+        (found,) = reply.partitions
         if found.error is not None:
             self._note_refusal(from_wire(found.error))
-        elif found.offset is not None:
+        elif found.has_caught_up:
             self._minutes.served(Served(node_id, place, asked_at))
-            self._minutes.told_end(ToldEnd(node_id, place, found.offset, asked_at))
+            self._minutes.told_end(ToldEnd(node_id, place, found.high_watermark, asked_at))
 
     async def _write(self, connection: RpcConnection, node_id: int) -> None:
         partition = self._values.choose_partition()

@@ -27,7 +27,7 @@ from tidelog.client.consumer.group.membership_protocol import (
     PartitionsRevoked,
 )
 from tidelog.coordinator.groups.active_groups import ActiveGroups
-from tidelog.coordinator.groups.commits import Extent
+from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
@@ -265,8 +265,8 @@ class World:
         self.topics = {
             name: TopicShape(name.encode().ljust(16, b"."), count) for name, count in topics.items()
         }
-        self.extents: dict[Partition, Extent] = {
-            (shape.topic_id, number): Extent(0, LOG_END)
+        self.ranges: dict[Partition, OffsetRange] = {
+            (shape.topic_id, number): OffsetRange(0, LOG_END)
             for shape in self.topics.values()
             for number in range(shape.partition_count)
         }
@@ -447,7 +447,7 @@ class World:
     def serve_commit(self, request: CommitOffsetsRequest, made_ms: int) -> None:
         if self.leading is None:
             return
-        outcome = self.leading.state.commit_offsets([request], self.extents, self.now_ms)
+        outcome = self.leading.state.commit_offsets([request], self.ranges, self.now_ms)
         self.checks.answered_commit(request, made_ms, outcome.reply[0])
         self.leading.apply(outcome.records, self.now_ms)
         self.propose(outcome.records)

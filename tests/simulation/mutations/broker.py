@@ -42,18 +42,28 @@ _look = FetchHandler._look
 
 
 def _look_at_the_end(
-    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+    self: FetchHandler,
+    wanted: PartitionFetch,
+    *,
+    bytes_max: int,
+    is_full: bool,
+    in_journal: bool = False,
 ) -> Found:
-    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
     if found.partition is not None:
         found.high_watermark = found.partition.log.log_end_offset
     return found
 
 
 def _look_as_if_deleted(
-    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+    self: FetchHandler,
+    wanted: PartitionFetch,
+    *,
+    bytes_max: int,
+    is_full: bool,
+    in_journal: bool = False,
 ) -> Found:
-    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
     damage = found.error
     if isinstance(damage, CorruptRecordError):
         found.error = OffsetOutOfRangeError(
@@ -65,9 +75,14 @@ def _look_as_if_deleted(
 
 
 def _look_without_start(
-    self: FetchHandler, wanted: PartitionFetch, *, bytes_max: int, is_full: bool
+    self: FetchHandler,
+    wanted: PartitionFetch,
+    *,
+    bytes_max: int,
+    is_full: bool,
+    in_journal: bool = False,
 ) -> Found:
-    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full)
+    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
     if found.part is None:
         found.log_start_offset = 0
     return found

@@ -11,8 +11,8 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.errors import ConnectError, LeaderNotAvailableError, UnknownTopicError
-from tidelog.wire.messages.fetch import OffsetAt, PartitionOffsetAt
 from tidelog.wire.messages.groups import ListGroupsRequest
+from tidelog.wire.messages.offset_ranges import OffsetQuery
 from tidelog.wire.protocol import api
 
 
@@ -27,11 +27,11 @@ def test_one_call_tells_how_far_every_partition_goes(town: Town, brokers: Broker
     topic_id = town.create(3)
     town.write([b"a", b"b"], partition=1)
 
-    (topic,) = brokers.topic_extents([town.topic], with_sizes=False)
+    (topic,) = brokers.topic_offsets([town.topic], with_sizes=False)
 
     assert topic.topic_id == topic_id
     assert topic.high_watermarks == [0, 2, 0]
-    assert town.topic in [each.name for each in brokers.topic_extents(None, with_sizes=False)]
+    assert town.topic in [each.name for each in brokers.topic_offsets(None, with_sizes=False)]
 
 
 def test_leaders_are_asked_where_offsets_are(town: Town, brokers: Brokers) -> None:
@@ -40,12 +40,13 @@ def test_leaders_are_asked_where_offsets_are(town: Town, brokers: Brokers) -> No
     town.write_one(b"b", timestamp_ms=3000)
     at = TopicPartition(town.topic, 0)
 
-    def offset(place: OffsetAt, time_ms: int = 0) -> int | None:
-        question = PartitionOffsetAt(topic_id, 0, int(place), time_ms)
-        return brokers.list_offsets({at: question})[at].offset
+    def offset(time_ms: int) -> int | None:
+        query = OffsetQuery(topic_id, 0, at_timestamp_ms=time_ms)
+        found = brokers.list_offsets({at: query})[at]
+        assert found.high_watermark == 2
+        return found.offset
 
-    assert offset(OffsetAt.LATEST) == 2
-    assert [offset(OffsetAt.TIMESTAMP, time_ms) for time_ms in (1000, 2000, 4000)] == [0, 1, None]
+    assert [offset(time_ms) for time_ms in (1000, 2000, 4000)] == [0, 1, None]
 
 
 def test_the_leader_of_a_partition_is_found(town: Town, brokers: Brokers) -> None:
@@ -63,10 +64,10 @@ def test_the_one_that_decides_is_found(brokers: Brokers) -> None:
 
 
 def test_a_connection_that_was_lost_is_made_anew(brokers: Brokers) -> None:
-    brokers.topic_extents(None, with_sizes=False)
+    brokers.topic_offsets(None, with_sizes=False)
     brokers.any_link().close()
 
-    assert brokers.topic_extents(None, with_sizes=False) is not None
+    assert brokers.topic_offsets(None, with_sizes=False) is not None
     assert brokers.is_idle
 
 
@@ -102,4 +103,4 @@ def test_an_address_that_does_not_answer_is_passed_over(town: Town) -> None:
 
     alone = Brokers(ConnectionOptions(addresses=(nobody,), request_timeout_ms=100))
     with pytest.raises(ConnectError, match="is the broker running"):
-        alone.topic_extents(None, with_sizes=False)
+        alone.topic_offsets(None, with_sizes=False)

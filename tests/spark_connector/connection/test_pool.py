@@ -34,4 +34,4 @@ def test_who_fails_with_an_answer_on_its_way_leaves_nothing_behind(town: Town) -
     with pytest.raises(RuntimeError):
         fail()
     with borrowed(town.connection) as brokers:
-        assert brokers.topic_extents(None, with_sizes=False) is not None
+        assert brokers.topic_offsets(None, with_sizes=False) is not None

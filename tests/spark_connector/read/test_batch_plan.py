@@ -4,7 +4,7 @@ import pytest
 
 from tests.spark_connector.town import Town
 from tidelog.spark_connector.connection.pool import borrowed
-from tidelog.spark_connector.read.batch_plan import known_extents, plan
+from tidelog.spark_connector.read.batch_plan import known_ranges, plan
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.wire.errors import ConfigError, UnknownTopicError
 
@@ -60,8 +60,8 @@ def test_what_is_not_there_is_named(town: Town) -> None:
     quick = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
     with borrowed(town.connection) as brokers:
         with pytest.raises(UnknownTopicError, match=town.topic):
-            known_extents(brokers, town.options(**quick))
+            known_ranges(brokers, town.options(**quick))
         raw = {"bootstrap.servers": town.address, "subscribePattern": "zz.*"}
         pattern = type(town.options()).parse(raw, is_stream=False)
         with pytest.raises(ConfigError, match=r"there are no topics like zz\.\*"):
-            known_extents(brokers, pattern)
+            known_ranges(brokers, pattern)

@@ -13,8 +13,8 @@ from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import plan
 from tidelog.spark_connector.read.columns import HISTORY_COLUMNS
 from tidelog.spark_connector.read.data_loss import DataLossError
-from tidelog.spark_connector.read.extents import look
 from tidelog.spark_connector.read.history_reader import read_history
+from tidelog.spark_connector.read.offset_ranges import look
 from tidelog.spark_connector.read.offsets import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.errors import ConfigError, UnknownQueueError
@@ -157,12 +157,12 @@ def test_all_partitions_are_read(town: Town) -> None:
     town.client.admin.create_queue(town.topic, partitions=3)
     options = town.history()
     with borrowed(options.connection) as brokers:
-        extents = look(brokers, options.selection)
+        ranges = look(brokers, options.selection)
 
-    assert [(at.topic, at.partition) for at in extents] == [
+    assert [(at.topic, at.partition) for at in ranges] == [
         (f"queue@{town.topic}", number) for number in range(3)
     ]
-    assert all(extent.is_known for extent in extents.values())
+    assert all(bounds.is_known for bounds in ranges.values())
 
 
 def test_a_schema_of_some_columns_brings_those(town: Town) -> None:

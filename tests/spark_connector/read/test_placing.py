@@ -5,7 +5,7 @@ import pytest
 from tests.spark_connector.town import Town
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.pool import borrowed
-from tidelog.spark_connector.read.extents import look
+from tidelog.spark_connector.read.offset_ranges import look
 from tidelog.spark_connector.read.offsets import Offsets
 from tidelog.spark_connector.read.placing import ending_offsets, starting_offsets
 from tidelog.wire.errors import ConfigError
@@ -14,8 +14,8 @@ from tidelog.wire.errors import ConfigError
 def starts(town: Town, **options: str) -> Offsets:
     given = town.options(True, **options)
     with borrowed(town.connection) as brokers:
-        extents = look(brokers, given.selection)
-        return starting_offsets(brokers, given.starting, extents, strategy=given.starting_strategy)
+        ranges = look(brokers, given.selection)
+        return starting_offsets(brokers, given.starting, ranges, strategy=given.starting_strategy)
 
 
 def ends(town: Town, **options: str) -> Offsets:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.lag import lag
-from tidelog.spark_connector.read.extents import Extent
+from tidelog.spark_connector.read.offset_ranges import PartitionRange
 from tidelog.spark_connector.read.offsets import Position
 from tidelog.spark_connector.read.stream_progress import (
     bytes_between,
@@ -32,12 +32,12 @@ def position(offsets: dict[TopicPartition, int], **ids: bytes) -> Position:
     return Position(offsets, {topic: ids.get(topic, OLD) for topic in sorted(topics)})
 
 
-def extent(start: int, end: int, topic_id: bytes = OLD, *, is_known: bool = True) -> Extent:
-    return Extent(topic_id, start, end, 100 * (end - start), is_known)
+def bounds(start: int, end: int, topic_id: bytes = OLD, *, is_known: bool = True) -> PartitionRange:
+    return PartitionRange(topic_id, start, end, 100 * (end - start), is_known)
 
 
 def test_it_reaches_the_end_of_every_partition() -> None:
-    found = reach(position({A0: 3, A1: 5}), {A0: extent(0, 10), A1: extent(5, 5)})
+    found = reach(position({A0: 3, A1: 5}), {A0: bounds(0, 10), A1: bounds(5, 5)})
 
     assert found.end == position({A0: 10, A1: 5})
     assert (found.begin, found.losses) == ({A0: 3, A1: 5}, [])
@@ -45,7 +45,7 @@ def test_it_reaches_the_end_of_every_partition() -> None:
 
 @pytest.mark.statement("s17")
 def test_a_new_partition_is_read_from_its_first_record() -> None:
-    found = reach(position({A0: 3}), {A0: extent(0, 3), A1: extent(0, 4)})
+    found = reach(position({A0: 3}), {A0: bounds(0, 3), A1: bounds(0, 4)})
 
     assert found.end == position({A0: 3, A1: 4})
     assert found.losses == []
@@ -54,21 +54,21 @@ def test_a_new_partition_is_read_from_its_first_record() -> None:
 
 @pytest.mark.statement("s17")
 def test_a_new_partition_that_has_lost_records_is_reported() -> None:
-    found = reach(position({A0: 3}), {A0: extent(0, 3), A1: extent(2, 4)})
+    found = reach(position({A0: 3}), {A0: bounds(0, 3), A1: bounds(2, 4)})
 
     assert found.losses == ["a/1: offsets [0, 2) are gone: it was added, and begins at 2"]
     assert found.begin[A1] == 2
 
 
 def test_what_retention_took_is_named_by_its_range() -> None:
-    found = reach(position({A0: 3}), {A0: extent(7, 9)})
+    found = reach(position({A0: 3}), {A0: bounds(7, 9)})
 
     assert found.losses == ["a/0: offsets [3, 7) are gone: the log begins at 7"]
     assert (found.begin, found.end) == ({A0: 7}, position({A0: 9}))
 
 
 def test_a_log_that_ends_before_the_stream_is_reported_and_the_stream_stays() -> None:
-    found = reach(position({A0: 8}), {A0: extent(0, 5)})
+    found = reach(position({A0: 8}), {A0: bounds(0, 5)})
 
     assert found.losses == ["a/0: the stream is at 8, and the log ends at 5"]
     assert found.end == position({A0: 8})
@@ -78,7 +78,11 @@ def test_a_log_that_ends_before_the_stream_is_reported_and_the_stream_stays() ->
 def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> None:
     found = reach(
         position({A0: 3, A1: 4}),
-        {A0: extent(0, 9), A1: extent(0, 0, is_known=False), A2: extent(0, 0, is_known=False)},
+        {
+            A0: bounds(0, 9),
+            A1: bounds(0, 0, is_known=False),
+            A2: bounds(0, 0, is_known=False),
+        },
     )
 
     assert found.end == position({A0: 9, A1: 4})
@@ -98,7 +102,7 @@ def test_an_empty_answer_moves_nothing() -> None:
 def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(count: int) -> None:
     start = position({A0: 5, A1: 2, B0: 1})
 
-    found = reach(start, {A0: extent(0, count, NEW), B0: extent(0, 1)})
+    found = reach(start, {A0: bounds(0, count, NEW), B0: bounds(0, 1)})
 
     assert found.losses == ["topic a was deleted, and another one of that name was created"]
     assert found.end == position({A0: count, B0: 1}, a=NEW)
@@ -106,7 +110,7 @@ def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(c
 
 
 def test_partitions_that_are_gone_are_reported_and_kept() -> None:
-    found = reach(position({A0: 3, A1: 4}), {A0: extent(0, 3)})
+    found = reach(position({A0: 3, A1: 4}), {A0: bounds(0, 3)})
 
     assert found.losses == ["partitions [1] of topic a are gone"]
     assert found.end == position({A0: 3, A1: 4})
@@ -140,7 +144,7 @@ def test_no_partition_of_the_start_is_ever_dropped_or_moved_back(
     target: dict[TopicPartition, int],
 ) -> None:
     begin = position(start)
-    found = reach(begin, {at: extent(0, end) for at, end in sorted(ends.items())})
+    found = reach(begin, {at: bounds(0, end) for at, end in sorted(ends.items())})
 
     reached = within(found.end, position(target), begin)
 
@@ -154,11 +158,11 @@ places = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 2))
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> Extent:
+def logs(draw: st.DrawFn) -> PartitionRange:
     start = draw(st.integers(0, 3))
     topic_id = draw(st.sampled_from([OLD, OLD, OLD, NEW]))
     is_known = draw(st.sampled_from([True, True, True, False]))
-    return extent(start, start + draw(st.integers(0, 6)), topic_id, is_known=is_known)
+    return bounds(start, start + draw(st.integers(0, 6)), topic_id, is_known=is_known)
 
 
 @given(st.dictionaries(places, st.integers(0, 9), min_size=1), st.data())
@@ -173,7 +177,7 @@ def test_a_topic_more_changes_nothing_for_the_others(
     another = TopicPartition("z", 0)
 
     found = reach(begin, seen)
-    more = reach(begin, {**seen, another: extent(0, 0)})
+    more = reach(begin, {**seen, another: bounds(0, 0)})
 
     assert more.losses == found.losses
     assert more.end.offsets == {**found.end.offsets, another: 0}
@@ -194,9 +198,9 @@ def test_a_share_is_read_of_every_partition() -> None:
 
 
 def test_bytes_are_counted_as_if_all_records_were_as_large() -> None:
-    extents = {A0: extent(10, 20), A1: extent(0, 0)}
+    ranges = {A0: bounds(10, 20), A1: bounds(0, 0)}
 
-    assert bytes_between({A0: 15, A1: 0}, {A0: 20, A1: 0, A2: 5}, extents) == 500
+    assert bytes_between({A0: 15, A1: 0}, {A0: 20, A1: 0, A2: 5}, ranges) == 500
 
 
 def test_a_stream_that_would_go_back_has_nothing() -> None:

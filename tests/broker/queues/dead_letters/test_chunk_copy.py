@@ -17,7 +17,6 @@ from tests.broker.queues.asking import (
 from tests.broker.queues.chunks import BODY, LENGTH, PARTS, chunk, message
 from tests.broker.queues.dead_letters.moving import dead_letter_queue, headers_at, let_move
 from tidelog.wire.batch.large_messages import ChunkMap, chunks_of
-from tidelog.wire.messages.fetch import OffsetAt
 from tidelog.wire.messages.queues import SettleAction
 
 
@@ -62,7 +61,7 @@ async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: Mock
         await let_move(world, 20)
 
         assert len(await fetch_all(client, there)) == 4
-        assert (await list_offset(client, there, OffsetAt.TIMESTAMP, at_ms=moved_ms)).offset == 0
+        assert (await list_offset(client, there, moved_ms)).offset == 0
 
 
 async def test_chunks_that_reached_a_target_are_not_sent_again_when_it_failed_in_between(

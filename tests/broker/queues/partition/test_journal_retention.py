@@ -18,13 +18,8 @@ from tidelog.queue_layer.state import snapshots
 from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import WireFormatError
-from tidelog.wire.messages.fetch import (
-    FetchRequest,
-    ListOffsetsRequest,
-    OffsetAt,
-    PartitionFetch,
-    PartitionOffsetAt,
-)
+from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.queue_journal import (
     BackgroundWork,
     Frame,
@@ -175,14 +170,16 @@ async def test_clients_read_what_happened_as_it_is_stored(mock_clock: MockClock)
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await work_through(client, queue, 2)
         end = journal(broker, queue).log.log_end_offset
-        places = [PartitionOffsetAt(queue, 0, at) for at in (OffsetAt.EARLIEST, OffsetAt.LATEST)]
+        query = ListOffsetsRequest([OffsetQuery(queue, 0)], from_journals=True)
 
-        found = await client.ask(api.LIST_HISTORY_OFFSETS, ListOffsetsRequest(places))
-        wanted = FetchRequest(0, 1, 1 << 20, [PartitionFetch(queue, 0, 0, 1 << 20)])
-        pending = submit(client, api.FETCH_HISTORY, wanted)
+        (found,) = (await client.ask(api.LIST_OFFSETS, query)).partitions
+        wanted = FetchRequest(
+            0, 1, 1 << 20, [PartitionFetch(queue, 0, 0, 1 << 20)], from_journals=True
+        )
+        pending = submit(client, api.FETCH, wanted)
         reply, attached = await pending.reply_and_attachment()
 
-        assert [each.offset for each in found.offsets] == [0, end]
+        assert (found.log_start_offset, found.high_watermark) == (0, end)
         (result,) = reply.results
         assert (result.error, result.high_watermark, result.log_start_offset) == (None, end, 0)
         stored = journal(broker, queue).log.read(0, bytes_max=1 << 20, high_watermark=end)
@@ -196,10 +193,12 @@ async def test_the_id_of_a_topic_names_no_history_and_that_of_a_queue_no_topic(
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
-        of_topic = FetchRequest(0, 1, 100, [PartitionFetch(topic_of(broker), 0, 0, 100)])
+        of_topic = FetchRequest(
+            0, 1, 100, [PartitionFetch(topic_of(broker), 0, 0, 100)], from_journals=True
+        )
         of_queue = FetchRequest(0, 1, 100, [PartitionFetch(queue, 0, 0, 100)])
 
-        (history,) = (await client.ask(api.FETCH_HISTORY, of_topic)).results
+        (history,) = (await client.ask(api.FETCH, of_topic)).results
         (records,) = (await client.ask(api.FETCH, of_queue)).results
 
         assert history.error is not None

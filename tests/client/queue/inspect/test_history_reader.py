@@ -90,10 +90,10 @@ async def test_a_new_leader_that_does_not_know_yet_what_is_committed_is_asked_ag
             assert isinstance(request, FetchRequest)
             asked += 1
             if asked == 2:
-                del cluster.answers[api.FETCH_HISTORY]  # type: ignore[arg-type]
+                del cluster.answers[api.FETCH]  # type: ignore[arg-type]
             return FetchReply([PartitionFetched(0, 0, 0)])
 
-        cluster.answers[api.FETCH_HISTORY] = know_little  # type: ignore[index]
+        cluster.answers[api.FETCH] = know_little  # type: ignore[index]
 
         assert await queue.history() == whole
         assert asked == 2

@@ -9,13 +9,15 @@ from functools import lru_cache
 from itertools import repeat
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.connection.journals import journal_of
 from tidelog.spark_connector.read.offsets import Slice
 from tidelog.spark_connector.read.read_options import Selection
-from tidelog.wire.errors import ConfigError, UnknownQueueError, WireFormatError
-from tidelog.wire.messages.offset_ranges import TopicExtents
+from tidelog.wire.errors import ConfigError, WireFormatError
+from tidelog.wire.messages.offset_ranges import TopicOffsets
 from tidelog.wire.messages.queue_admin import DescribeQueuesRequest, QueueDescription
 from tidelog.wire.protocol import api
 
@@ -25,7 +27,7 @@ _TOPICS_KEPT: Final = 16
 """The names of their partitions are not made anew for each look."""
 
 
-class Extent(NamedTuple):
+class PartitionRange(NamedTuple):
     """How far one partition goes."""
 
     topic_id: bytes
@@ -43,11 +45,11 @@ class Extent(NamedTuple):
         return Slice(at.topic, self.topic_id, at.partition, start, end)
 
 
-Extents = Mapping[TopicPartition, Extent]
+PartitionRanges = Mapping[TopicPartition, PartitionRange]
 """By partition, in order."""
 
 
-def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) -> Extents:
+def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) -> PartitionRanges:
     """Return what a selection reads now; topics that are not there any more are missing.
 
     Without `with_sizes` all sizes are 0, and the answer takes less time.
@@ -57,28 +59,26 @@ def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) ->
         UnknownQueueError: There is no such queue.
         TidelogError: Nobody could be asked.
     """
-    if selection.history_of is not None:
-        return _journal_extents(brokers, journal_of(selection.history_of))
-    extents = _extents(_topics(brokers, selection, with_sizes=with_sizes))
+    ranges = _ranges(_topics(brokers, selection, with_sizes=with_sizes))
     if not selection.partitions:
-        return extents
-    names = {at.topic for at in extents}
+        return ranges
+    names = {at.topic for at in ranges}
     for at in selection.partitions:
-        if at not in extents and at.topic in names:
-            count = sum(each.topic == at.topic for each in extents)
+        if at not in ranges and at.topic in names:
+            count = sum(each.topic == at.topic for each in ranges)
             raise ConfigError(
                 f"assign: topic {at.topic!r} has {count} partitions, 0 to {count - 1};"
                 f" there is no {at.partition}"
             )
-    return {at: extents[at] for at in selection.partitions if at in extents}
+    return {at: ranges[at] for at in selection.partitions if at in ranges}
 
 
-def missing(selection: Selection, extents: Extents) -> list[str]:
+def missing(selection: Selection, ranges: PartitionRanges) -> list[str]:
     """Return the topics that are named and were not found."""
     named = {*selection.topics, *(at.topic for at in selection.partitions)}
     if selection.history_of is not None:
         named.add(journal_of(selection.history_of))
-    return sorted(named - {at.topic for at in extents})
+    return sorted(named - {at.topic for at in ranges})
 
 
 def dead_letter_topic(brokers: Brokers, queue: str) -> str:
@@ -101,35 +101,24 @@ def _queue(brokers: Brokers, name: str) -> QueueDescription:
     return found
 
 
-def _journal_extents(brokers: Brokers, journal: str) -> Extents:
-    """Return how far a journal goes, nothing if there is no such queue."""
-    try:
-        journal_id, found = brokers.journal_extents(journal)
-    except UnknownQueueError:
-        return {}
-    return {
-        TopicPartition(journal, number): Extent(journal_id, 0, 0, is_known=False)
-        if ends is None
-        else Extent(journal_id, *ends)
-        for number, ends in enumerate(found)
-    }
-
-
-def _topics(brokers: Brokers, selection: Selection, *, with_sizes: bool) -> list[TopicExtents]:
+def _topics(brokers: Brokers, selection: Selection, *, with_sizes: bool) -> list[TopicOffsets]:
+    if selection.history_of is not None:
+        journals = brokers.topic_offsets([selection.history_of], from_journals=True)
+        return [msgspec.structs.replace(each, name=journal_of(each.name)) for each in journals]
     if selection.pattern is not None:
         matches = re.compile(selection.pattern).fullmatch
-        found = brokers.topic_extents(None, with_sizes=with_sizes)
+        found = brokers.topic_offsets(None, with_sizes=with_sizes)
         return [topic for topic in found if matches(topic.name)]
     if selection.dead_letters_of is not None:
         names = [dead_letter_topic(brokers, selection.dead_letters_of)]
     else:
         names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
-    return brokers.topic_extents(names, with_sizes=with_sizes)
+    return brokers.topic_offsets(names, with_sizes=with_sizes)
 
 
-def _extents(topics: Iterable[TopicExtents]) -> dict[TopicPartition, Extent]:
+def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRange]:
     """Return them by partition; topics are sorted by name."""
-    found: dict[TopicPartition, Extent] = {}
+    found: dict[TopicPartition, PartitionRange] = {}
     for topic in topics:
         count = len(topic.high_watermarks)
         known = [True] * count
@@ -138,10 +127,10 @@ def _extents(topics: Iterable[TopicExtents]) -> dict[TopicPartition, Extent]:
         sizes = topic.sizes_bytes or [0] * count
         columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known)
         if any(len(column) != count for column in columns):
-            raise WireFormatError(f"the extents of topic {topic.name!r} are not equally many")
+            raise WireFormatError(f"the offsets of topic {topic.name!r} are not equally many")
         # Without a step of Python for each of them: a stream asks several times a second.
-        extents = map(Extent._make, zip(repeat(topic.topic_id), *columns, strict=False))
-        found.update(zip(_places(topic.name, count), extents, strict=True))
+        ranges = map(PartitionRange._make, zip(repeat(topic.topic_id), *columns, strict=False))
+        found.update(zip(_places(topic.name, count), ranges, strict=True))
     return found
 
 

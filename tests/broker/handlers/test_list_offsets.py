@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, create_topic, delete_records, submit, submit_produce
 from tests.broker.asking import produce as produce_to
+from tests.broker.queues.asking import create_queue, purge, topic_of
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,
@@ -21,18 +22,24 @@ from tests.broker.world import World, settle
 from tests.coordinator.raft_life import until
 from tests.simulation.machine.process import Process
 from tidelog.client.client import Client
-from tidelog.wire.messages.offset_ranges import TopicExtents, TopicExtentsRequest
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery, TopicOffsets
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
 
 PARTITIONS = 6
 
 
-async def extents(
-    connection: RpcConnection, names: list[str] | None, *, with_sizes: bool = False
-) -> list[TopicExtents]:
-    request = TopicExtentsRequest(names, with_sizes)
-    return (await submit(connection, api.TOPIC_EXTENTS, request).reply()).topics
+async def topic_offsets(
+    connection: RpcConnection,
+    names: list[str] | None,
+    *,
+    with_sizes: bool = False,
+    from_journals: bool = False,
+) -> list[TopicOffsets]:
+    request = ListOffsetsRequest(
+        [], topics=names, with_sizes=with_sizes, from_journals=from_journals
+    )
+    return (await submit(connection, api.LIST_OFFSETS, request).reply()).topics
 
 
 async def asked(
@@ -61,15 +68,34 @@ async def test_a_broker_says_how_far_partitions_go(mock_clock: MockClock) -> Non
         pending = submit_produce(client, topic, batch_of(b"not committed"))
         await settle()
 
-        assert await extents(client, ["other", "gone", "orders"]) == [
-            TopicExtents("other", other, [0] * 3, [0] * 3, [], []),
-            TopicExtents("orders", topic, [1], [3], [], []),
+        assert await topic_offsets(client, ["other", "gone", "orders"]) == [
+            TopicOffsets("other", other, [0] * 3, [0] * 3, [], []),
+            TopicOffsets("orders", topic, [1], [3], [], []),
         ]
-        assert [each.name for each in await extents(client, None)] == ["orders", "other"]
-        (sized,) = await extents(client, ["orders"], with_sizes=True)
+        assert [each.name for each in await topic_offsets(client, None)] == ["orders", "other"]
+        (sized,) = await topic_offsets(client, ["orders"], with_sizes=True)
         assert sized.sizes_bytes[0] > 0
         world.work.let_all_sync()
         await pending.reply()
+
+
+async def test_a_broker_says_how_far_journals_go(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+        await produce_to(client, topic_of(broker), batch_of(b"a", b"b"))
+        await purge(client, queue)
+        query = ListOffsetsRequest([OffsetQuery(queue, 0)], from_journals=True)
+        (of_journal,) = (await client.ask(api.LIST_OFFSETS, query)).partitions
+        end = of_journal.high_watermark
+
+        found = await topic_offsets(client, ["gone", "orders"], from_journals=True)
+
+        assert found == [TopicOffsets("orders", queue, [0], [end], [], [])]
+        assert await topic_offsets(client, None, from_journals=True) == found
+        (of_topic,) = await topic_offsets(client, None)
+        assert of_topic.topic_id == topic_of(broker)
+        assert end > 0
 
 
 def test_every_broker_knows_it_of_all_leaders() -> None:
@@ -84,7 +110,7 @@ def test_every_broker_knows_it_of_all_leaders() -> None:
         assert leaders == set(NODES)
 
         async def compare(connection: RpcConnection) -> None:
-            (topic,) = await extents(connection, [TOPIC], with_sizes=True)
+            (topic,) = await topic_offsets(connection, [TOPIC], with_sizes=True)
             assert topic.high_watermarks == list(range(PARTITIONS))
             assert topic.unknown_partitions == []
             assert [size > 0 for size in topic.sizes_bytes] == [True] * PARTITIONS
@@ -110,7 +136,7 @@ def test_what_a_leader_that_does_not_answer_has_is_unknown_and_the_rest_is_known
         brokers.kill(silent)
 
         async def look(connection: RpcConnection) -> None:
-            (topic,) = await extents(connection, [TOPIC])
+            (topic,) = await topic_offsets(connection, [TOPIC])
             assert topic.unknown_partitions == of_silent
             ends = [0 if each in of_silent else 2 for each in range(PARTITIONS)]
             assert topic.high_watermarks == ends
@@ -119,7 +145,7 @@ def test_what_a_leader_that_does_not_answer_has_is_unknown_and_the_rest_is_known
 
         async def all_is_known(connection: RpcConnection) -> None:
             while True:
-                (topic,) = await extents(connection, [TOPIC])
+                (topic,) = await topic_offsets(connection, [TOPIC])
                 if not topic.unknown_partitions:
                     assert topic.high_watermarks == [2] * PARTITIONS
                     return

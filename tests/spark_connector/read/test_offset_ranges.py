@@ -6,7 +6,12 @@ from tests.spark_connector.town import Town
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.brokers import Brokers
 from tidelog.spark_connector.connection.pool import borrowed
-from tidelog.spark_connector.read.extents import Extent, dead_letter_topic, look, missing
+from tidelog.spark_connector.read.offset_ranges import (
+    PartitionRange,
+    dead_letter_topic,
+    look,
+    missing,
+)
 from tidelog.spark_connector.read.read_options import Selection
 from tidelog.wire.errors import ConfigError, UnknownQueueError
 
@@ -22,9 +27,14 @@ def test_topics_are_found_by_name_and_by_pattern(town: Town) -> None:
         prefix_only = look(brokers, Selection(pattern="topi"))
 
     assert list(by_name) == [TopicPartition(town.topic, 0), TopicPartition(town.topic, 1)]
-    extent = by_name[TopicPartition(town.topic, 1)]
-    assert (extent.topic_id, extent.start, extent.end, extent.is_known) == (topic_id, 0, 3, True)
-    assert extent.size_bytes > 3
+    bounds = by_name[TopicPartition(town.topic, 1)]
+    assert (
+        bounds.topic_id,
+        bounds.start,
+        bounds.end,
+        bounds.is_known,
+    ) == (topic_id, 0, 3, True)
+    assert bounds.size_bytes > 3
     assert without_sizes == {at: each._replace(size_bytes=0) for at, each in by_name.items()}
     assert by_pattern == without_sizes
     assert prefix_only == {}
@@ -45,10 +55,10 @@ def test_a_topic_that_is_gone_is_missing_and_the_others_are_there(town: Town) ->
     selection = Selection(topics=(town.topic, "zz-not-there"))
 
     with borrowed(town.connection) as brokers:
-        extents = look(brokers, selection)
+        ranges = look(brokers, selection)
 
-    assert list(extents) == [TopicPartition(town.topic, 0)]
-    assert missing(selection, extents) == ["zz-not-there"]
+    assert list(ranges) == [TopicPartition(town.topic, 0)]
+    assert missing(selection, ranges) == ["zz-not-there"]
 
 
 def test_the_dead_letters_of_a_queue_are_in_the_topic_of_another(town: Town) -> None:
@@ -70,7 +80,7 @@ def refuses(brokers: Brokers, queue: str, error: type[Exception]) -> None:
 
 
 def test_a_range_knows_its_topic_by_its_id() -> None:
-    part = Extent(b"i" * 16, 0, 9, 100).slice(TopicPartition("a", 4), 2, 5)
+    part = PartitionRange(b"i" * 16, 0, 9, 100).slice(TopicPartition("a", 4), 2, 5)
 
     assert (part.topic, part.topic_id, part.partition, part.start, part.end) == (
         "a", b"i" * 16, 4, 2, 5,

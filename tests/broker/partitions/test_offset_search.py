@@ -22,18 +22,17 @@ from tests.broker.asking import (
 from tests.broker.world import START_MS, World, settle
 from tests.wire.batches import decoded, lie, with_payload
 from tests.wire.memory import at_most_allocated
-from tidelog.broker.handlers.offsets import find_first_at_or_after, time_of
+from tidelog.broker.partitions.offset_search import find_first_at_or_after, time_of
 from tidelog.wire.batch.compression import Codec, compress
 from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
 from tidelog.wire.batch.sparse_batch import encode_sparse
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     CorruptRecordError,
-    InvalidRequestError,
     LogOfflineError,
     UnknownPartitionError,
 )
-from tidelog.wire.messages.fetch import ListOffsetsRequest, OffsetAt, PartitionOffsetAt
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.protocol import api
 
 
@@ -59,16 +58,16 @@ async def test_the_ends_of_a_partition_are_told(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
-        assert (await list_offset(client, topic, OffsetAt.EARLIEST)).offset == 0
-        assert (await list_offset(client, topic, OffsetAt.LATEST)).offset == 0
+        assert (await list_offset(client, topic, "earliest")).offset == 0
+        assert (await list_offset(client, topic, "latest")).offset == 0
         await produce(client, topic, batch_of(b"a", b"b", b"c"))
         await delete_records(client, topic, 1)
         world.work.hold_syncs()
         submit_produce(client, topic, batch_of(b"not committed"))
         await settle()
 
-        assert (await list_offset(client, topic, OffsetAt.EARLIEST)).offset == 1
-        assert (await list_offset(client, topic, OffsetAt.LATEST)).offset == 3
+        assert (await list_offset(client, topic, "earliest")).offset == 1
+        assert (await list_offset(client, topic, "latest")).offset == 3
         world.work.let_all_sync()
 
 
@@ -84,7 +83,7 @@ async def test_the_first_record_at_or_after_a_time_is_found(
             await produce(client, topic, batch)
 
         async def found(at_ms: int) -> tuple[int | None, int | None]:
-            answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=at_ms)
+            answer = await list_offset(client, topic, at_ms)
             return answer.offset, answer.timestamp_ms
 
         assert await found(0) == (0, 1000)
@@ -159,7 +158,7 @@ async def test_deleted_records_are_not_found(mock_clock: MockClock) -> None:
         await produce(client, topic, batch_at(100, 200, 300))
         await delete_records(client, topic, 1)
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=50)
+        answer = await list_offset(client, topic, 50)
 
         assert (answer.offset, answer.timestamp_ms) == (1, 200)
 
@@ -173,7 +172,7 @@ async def test_what_is_not_committed_is_not_found(mock_clock: MockClock) -> None
         submit_produce(client, topic, batch_at(200))
         await settle()
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=150)
+        answer = await list_offset(client, topic, 150)
 
         assert (answer.offset, answer.timestamp_ms) == (None, None)
         world.work.let_all_sync()
@@ -185,26 +184,24 @@ async def test_each_question_is_answered_on_its_own(mock_clock: MockClock) -> No
         topic = await create_topic(client)
         await produce(client, topic, batch_of(b"a"))
         questions = [
-            PartitionOffsetAt(topic, 9, OffsetAt.LATEST),
-            PartitionOffsetAt(topic, 0, 7),
-            PartitionOffsetAt(b"", 0, OffsetAt.LATEST),
-            PartitionOffsetAt(topic, 0, OffsetAt.LATEST),
+            OffsetQuery(topic, 9),
+            OffsetQuery(topic, 0, at_offset=0, at_timestamp_ms=7),
+            OffsetQuery(b"", 0),
+            OffsetQuery(topic, 0),
         ]
 
         reply = await submit(client, api.LIST_OFFSETS, ListOffsetsRequest(questions)).reply()
 
-        codes = [None if each.error is None else each.error.code for each in reply.offsets]
+        codes = [None if each.error is None else each.error.code for each in reply.partitions]
         assert codes == [
             ErrorCode.UNKNOWN_PARTITION,
             ErrorCode.INVALID_REQUEST,
             ErrorCode.UNKNOWN_TOPIC_ID,
             None,
         ]
-        assert reply.offsets[3].offset == 1
+        assert reply.partitions[3].high_watermark == 1
         with pytest.raises(UnknownPartitionError):
-            await list_offset(client, topic, OffsetAt.LATEST, partition=-1)
-        with pytest.raises(InvalidRequestError, match="7 is no place; 0 "):
-            await list_offset(client, topic, 7)
+            await list_offset(client, topic, "latest", partition=-1)
 
 
 def bomb(codec: Codec, count: int, *, record_count: int) -> bytearray:
@@ -234,7 +231,7 @@ async def test_a_decompression_bomb_does_not_go_off_in_a_search_by_time(
         await produce(client, topic, bomb(codec, count, record_count=record_count))
 
         with at_most_allocated(96 << 20):
-            answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=5)
+            answer = await list_offset(client, topic, 5)
 
         # Where the batch begins is still a place to begin.
         assert (answer.offset, answer.timestamp_ms) == (0, START_MS)
@@ -262,7 +259,7 @@ async def test_a_payload_that_nobody_can_read_is_still_a_place_to_begin(
         batch = with_payload(batch_of(b"x", b"y"), padded)
         await produce(client, topic, batch)
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=START_MS)
+        answer = await list_offset(client, topic, START_MS)
 
         assert (answer.offset, answer.timestamp_ms) == (0, START_MS)
 
@@ -275,7 +272,7 @@ async def test_a_header_that_promises_younger_records_than_there_are_leads_to_it
         topic = await create_topic(client)
         await produce(client, topic, lie(batch_at(100, 200), max_timestamp_ms=900))
 
-        answer = await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=500)
+        answer = await list_offset(client, topic, 500)
 
         assert (answer.offset, answer.timestamp_ms) == (0, 100)
 
@@ -291,11 +288,11 @@ async def test_damage_on_the_way_of_a_search_is_told_and_remembered(mock_clock: 
 
     async with world.broker(), world.client() as client:
         with pytest.raises(CorruptRecordError) as refusal:
-            await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=150)
+            await list_offset(client, topic, 150)
 
         assert (refusal.value.offset, refusal.value.next_offset) == (2, 4)
         assert (await describe(client)).status == "damaged"
-        assert (await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=250)).offset == 4
+        assert (await list_offset(client, topic, 250)).offset == 4
 
 
 async def test_a_disk_that_fails_under_a_search_takes_its_partition_offline(
@@ -308,7 +305,7 @@ async def test_a_disk_that_fails_under_a_search_takes_its_partition_offline(
         world.disk.fail("read_at", nth=2, count=1 << 30)  # The first one finds the batch.
 
         with pytest.raises(LogOfflineError):
-            await list_offset(client, topic, OffsetAt.TIMESTAMP, at_ms=150)
+            await list_offset(client, topic, 150)
 
         assert (await describe(client)).status == "offline"
         assert (await fetch(client, topic, partition=1)).records == []

@@ -1,9 +1,10 @@
-"""Finding offsets by place or by time."""
+"""Search for records of partitions by offset or by time."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
-from typing import Protocol, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 import trio
 
@@ -13,20 +14,12 @@ from tidelog.wire.batch.batch_columns import ColumnDecoder, decode_timestamp_del
 from tidelog.wire.batch.record_batch import BatchHeader, parse_header
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import (
-    BrokerError,
     CorruptRecordError,
     InvalidRequestError,
-    LeaderNotAvailableError,
     LogOfflineError,
     WireFormatError,
 )
-from tidelog.wire.messages.fetch import (
-    ListOffsetsReply,
-    ListOffsetsRequest,
-    OffsetAt,
-    PartitionOffset,
-    PartitionOffsetAt,
-)
+from tidelog.wire.messages.offset_ranges import OffsetQuery, PartitionOffsets
 
 Found = TypeVar("Found")
 
@@ -37,48 +30,58 @@ _RECORDS_MAX = 1 << 20
 is small on the wire may unpack to a thousand times as much."""
 
 
-class LedPartitions(Protocol):
-    """Finds partitions that this broker leads."""
+class FoundRecord(NamedTuple):
+    """The record that a search found."""
 
-    def find(self, topic_id: bytes, number: int) -> Partition:
-        """Return one.
+    offset: int | None
+    timestamp_ms: int | None = None
 
-        Raises:
-            BrokerError: This broker does not lead it.
-        """
-        ...
+
+_NOTHING: Final = FoundRecord(None)
+
+
+def partition_offsets(partition: Partition, found: FoundRecord = _NOTHING) -> PartitionOffsets:
+    """Return how far a partition goes now, and what a search in it found."""
+    leader, log = partition.leader, partition.log
+    return PartitionOffsets(
+        log.log_start_offset,
+        partition.high_watermark,
+        log.log_end_offset,
+        leader is not None and leader.has_caught_up,
+        found.offset,
+        found.timestamp_ms,
+    )
 
 
 @final
-class OffsetsHandler:
-    """Answers where reading could begin."""
+class OffsetSearch:
+    """Finds records of partitions that this broker leads."""
 
-    def __init__(self, env: Env, partitions: LedPartitions) -> None:
-        """Look into `partitions`."""
+    def __init__(self, env: Env) -> None:
+        """Read in threads of `env`."""
         self._env = env
-        self._partitions = partitions
         self._decoding = trio.Lock()
 
-    async def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsReply:
-        """Answer every question on its own."""
-        return ListOffsetsReply([await self._find(asked) for asked in request.partitions])
+    async def offsets_of(self, partition: Partition, query: OffsetQuery) -> PartitionOffsets:
+        """Return how far a partition goes, and the record that is searched for.
 
-    async def _find(self, asked: PartitionOffsetAt) -> PartitionOffset:
-        try:
-            partition = self._partitions.find(asked.topic_id, asked.partition)
-            if asked.at == OffsetAt.EARLIEST:
-                return PartitionOffset(partition.log.log_start_offset)
-            if asked.at == OffsetAt.LATEST:
-                return PartitionOffset(_latest(partition))
-            if asked.at == OffsetAt.TIMESTAMP:
-                return await self.find_time(partition, asked.timestamp_ms)
-            raise InvalidRequestError(
-                f"{asked.at} is no place; 0 (earliest), 1 (latest) and 2 (timestamp) are"
-            )
-        except BrokerError as error:
-            return PartitionOffset(None, None, error.to_wire())
+        Raises:
+            InvalidRequestError: Two records are searched for.
+            CorruptRecordError: The record at a time is damaged.
+            LogOfflineError: The disk failed.
+        """
+        at_offset, at_timestamp_ms = query.at_offset, query.at_timestamp_ms
+        found = _NOTHING
+        if at_offset is not None:
+            if at_timestamp_ms is not None:
+                raise InvalidRequestError("at_offset and at_timestamp_ms exclude each other")
+            with suppress(CorruptRecordError):  # It is noted at the partition, whose ends are told.
+                found = FoundRecord(None, await self.time_at(partition, at_offset))
+        elif at_timestamp_ms is not None:
+            found = await self.find_time(partition, at_timestamp_ms)
+        return partition_offsets(partition, found)
 
-    async def find_time(self, partition: Partition, timestamp_ms: int) -> PartitionOffset:
+    async def find_time(self, partition: Partition, timestamp_ms: int) -> FoundRecord:
         """Return the first readable record at or after a time.
 
         Raises:
@@ -95,7 +98,7 @@ class OffsetsHandler:
             partition.note_status(str(error))
             raise
         if part is None:
-            return PartitionOffset(None)
+            return _NOTHING
         log_start_offset = log.log_start_offset
         return await self._look_into(
             partition, lambda: _load_and_find(part, timestamp_ms, log_start_offset)
@@ -132,37 +135,22 @@ class OffsetsHandler:
             raise partition.reading_failed(error) from error
 
 
-def _latest(partition: Partition) -> int:
-    """Return the high watermark, when it is as high at least as at any leader before.
-
-    Raises:
-        LeaderNotAvailableError: It is not yet: a new leader hears from its followers first.
-    """
-    leader = partition.leader
-    assert leader is not None, "it was found, so it is led here"
-    if not leader.has_caught_up:
-        raise LeaderNotAvailableError(
-            "the partition has a new leader, which does not know yet how much is committed"
-        )
-    return leader.high_watermark
-
-
 def find_first_at_or_after(
     header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
-) -> PartitionOffset:
+) -> FoundRecord:
     """Return the first record at or after a time in a batch whose header says that it has one."""
     if header.is_sparse:
         return _find_among_left(header, data, timestamp_ms, log_start_offset=log_start_offset)
     first = max(log_start_offset - header.base_offset, 0)
     deltas = _timestamp_deltas(header, data)
     if deltas is None:
-        return PartitionOffset(header.base_offset + first, header.first_timestamp_ms)
+        return FoundRecord(header.base_offset + first, header.first_timestamp_ms)
     highest = list(accumulate(deltas[first:], max))
     number = first + bisect_left(highest, timestamp_ms - header.first_timestamp_ms)
     if number == len(deltas):
         # The header was wrong, or the record it speaks of was deleted: rather too early.
         number = first
-    return PartitionOffset(header.base_offset + number, header.first_timestamp_ms + deltas[number])
+    return FoundRecord(header.base_offset + number, header.first_timestamp_ms + deltas[number])
 
 
 def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
@@ -178,12 +166,12 @@ def time_of(header: BatchHeader, data: bytes, offset: int) -> int:
 
 def _find_among_left(
     header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
-) -> PartitionOffset:
+) -> FoundRecord:
     first = max(log_start_offset, header.base_offset)
     left = list(_left_from(header, data, first))
     # The header may speak of a record that was deleted: rather too early.
     earliest = left[0] if left else (first, header.first_timestamp_ms)
-    return PartitionOffset(*next((each for each in left if each[1] >= timestamp_ms), earliest))
+    return FoundRecord(*next((each for each in left if each[1] >= timestamp_ms), earliest))
 
 
 def _left_from(header: BatchHeader, data: bytes, offset: int) -> Iterator[tuple[int, int]]:
@@ -209,7 +197,7 @@ def _load_and_tell(part: LogSlice, offset: int) -> int:
     return time_of(header, data[: header.size], offset)
 
 
-def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> PartitionOffset:
+def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> FoundRecord:
     data = part.load().read()
     header = parse_header(data)
     assert header is not None, "checked by load"

@@ -1,0 +1,281 @@
+"""The table of APIs: which handler answers which API of brokers and clients.
+
+Shell: builds the handlers of one broker, in the order in which it comes to serve them.
+"""
+
+from functools import partial
+
+from tidelog.broker.config.dynamic_config import DynamicConfig
+from tidelog.broker.dispatch import (
+    Appending,
+    Deferred,
+    Dispatcher,
+    Immediate,
+    InTask,
+    Routes,
+    run_in_task,
+)
+from tidelog.broker.handlers.broker_config import BrokerConfigHandler
+from tidelog.broker.handlers.cluster import ClusterHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.groups import CommitHandler
+from tidelog.broker.handlers.handshake import IntroductionHandler
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.moves import MovesHandler
+from tidelog.broker.handlers.offset_lookup import OffsetLookup
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.producers import ProducersHandler
+from tidelog.broker.handlers.queue_admin import QueuesHandler
+from tidelog.broker.handlers.raft import RaftHandler
+from tidelog.broker.handlers.reassignment import ReassignmentHandler
+from tidelog.broker.handlers.session import SessionHandler
+from tidelog.broker.handlers.topic_usage import TopicUsageHandler
+from tidelog.broker.handlers.topics import TopicsHandler
+from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.partitions.offset_search import OffsetSearch
+from tidelog.broker.queues.handlers.admin import QueueAdminHandler
+from tidelog.broker.queues.handlers.browse import LookHandler
+from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
+from tidelog.broker.queues.handlers.receive import ReceiveHandler
+from tidelog.broker.queues.handlers.send import SendHandler
+from tidelog.broker.queues.handlers.settle import SettleHandler
+from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.queues.retention_warning import RetentionWarning
+from tidelog.broker.replication.role_transitions import Roles
+from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.response import Replier
+from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
+from tidelog.broker.transactions.server import TransactionServer
+from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.protocol import api
+
+
+def handshake_routes(introduction: IntroductionHandler) -> Routes:
+    """Return what is served from the first connection on."""
+    return {
+        api.HELLO: Immediate(introduction.hello),
+        api.PEER_STATUS: Immediate(introduction.peer_status),
+    }
+
+
+def cluster_routes(cluster: ClusterNode) -> Routes:
+    """Return what is served from when this node takes part in its cluster."""
+    raft, commands = RaftHandler(cluster.raft), cluster.command_client
+    return {
+        api.RAFT: Immediate(raft.handle),
+        api.RAFT_SNAPSHOT: Immediate(raft.handle_snapshot),
+        # Also for people: it is when no majority is there that they ask.
+        api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe),
+        api.DECIDE: InTask(commands.decide),
+        api.HEARTBEAT: InTask(commands.take_heartbeat),
+        api.JOIN: InTask(commands.join),
+    }
+
+
+def replication_routes(roles: Roles) -> Routes:
+    """Return what is served to followers."""
+    return {
+        api.REPLICA_FETCH: Deferred(roles.server.fetch),
+        api.REPLICA_DURABLE: Deferred(roles.server.durable),
+        api.REPLICA_READ: Deferred(roles.server.reader.read),
+    }
+
+
+class ClientService:
+    """What clients are served with, and the other brokers that ask on their behalf."""
+
+    def __init__(
+        self,
+        surroundings: Surroundings,
+        dynamic_config: DynamicConfig,
+        keeper: PartitionKeeper,
+        *,
+        waiting: Waiting,
+    ) -> None:
+        """Build the handlers of a broker that has opened its logs."""
+        self._surroundings = surroundings
+        self._live_config = dynamic_config
+        self._config = dynamic_config.own
+        self._keeper = keeper
+        self._waiting = waiting
+        self._env, self._nursery = surroundings.env, surroundings.nursery
+        self._cluster, self._partitions = surroundings.cluster, surroundings.partitions
+        self._flusher = surroundings.flusher
+        self._search = OffsetSearch(self._env)
+        self._list_offsets = ListOffsetsHandler(
+            self._cluster.raft,
+            self._cluster.metadata,
+            self._partitions,
+            search=self._search,
+            peers=self._cluster.peers,
+        )
+
+    def start(self, dispatcher: Dispatcher) -> None:
+        """Begin to serve."""
+        moves = MovesHandler(self._cluster.metadata, self._partitions)
+        dispatcher.serve_brokers(
+            {
+                api.DESCRIBE_MOVES: Immediate(moves.describe),
+                api.LIST_OFFSETS: InTask(self._list_offsets.answer),
+            }
+        )
+        dispatcher.serve_clients(
+            {
+                **self._records(),
+                **self._topics(),
+                **self._groups(),
+                **self._cluster_admin(),
+                **self._queue_admin(),
+                **self._queues(),
+                **self._transactions(),
+            }
+        )
+
+    def _records(self) -> Routes:
+        env, partitions, waiting = self._env, self._partitions, self._waiting
+        session = SessionHandler(self._config, self._cluster, partitions)
+        produce = ProduceHandler(env, partitions, self._flusher, waiting=waiting)
+        fetch = FetchHandler(
+            env,
+            partitions,
+            waiting,
+            nursery=self._nursery,
+            fetch_max_bytes=self._config.fetch_max_bytes,
+        )
+
+        def describe(message: MetadataRequest, replier: Replier) -> None:
+            local = replier.asking.local
+            if session.may_be_behind(message):
+                ask = partial(session.describe_after_asking, local=local)
+                self._nursery.start_soon(run_in_task, ask, message, replier)
+            else:
+                replier.reply(session.describe(message, local=local))
+
+        return {
+            api.METADATA: Deferred(describe),
+            api.INIT_PRODUCER: InTask(session.init_producer),
+            api.PRODUCE: Appending(produce.handle),
+            api.DESCRIBE_PRODUCER: InTask(ProducersHandler(partitions).describe),
+            api.FETCH: Deferred(fetch.handle),
+            api.LIST_OFFSETS: InTask(self._list_offsets.answer),
+        }
+
+    def _topics(self) -> Routes:
+        topics = TopicsHandler(
+            self._env,
+            self._config,
+            self._cluster,
+            partitions=self._partitions,
+            keeper=self._keeper,
+            flusher=self._flusher,
+        )
+        usage = TopicUsageHandler(self._env, self._cluster, self._partitions, search=self._search)
+        return {
+            api.CREATE_TOPIC: InTask(topics.create),
+            api.DESCRIBE_TOPICS: InTask(topics.describe),
+            api.ALTER_TOPIC: InTask(topics.alter),
+            api.DELETE_TOPIC: InTask(topics.delete),
+            api.DELETE_RECORDS: InTask(topics.delete_records),
+            api.ADD_PARTITIONS: InTask(topics.add_partitions),
+            api.TOPIC_USAGE: InTask(usage.answer),
+        }
+
+    def _groups(self) -> Routes:
+        cluster = self._cluster
+        lookup = OffsetLookup(
+            cluster.raft,
+            cluster.metadata,
+            self._partitions,
+            local=self._list_offsets,
+            peers=cluster.peers,
+            nursery=self._nursery,
+        )
+        groups = GroupCoordinator(
+            self._env, cluster.raft, cluster.metadata, offsets=lookup, config=self._config.groups
+        )
+        self._nursery.start_soon(groups.run)
+        administration = groups.administration
+        return {
+            api.GROUP_HEARTBEAT: InTask(groups.heartbeat),
+            api.COMMIT_OFFSETS: Deferred(CommitHandler(groups).handle),
+            api.FETCH_OFFSETS: InTask(groups.fetch_offsets),
+            api.LIST_GROUPS: InTask(administration.list_groups),
+            api.DESCRIBE_GROUPS: InTask(administration.describe_groups),
+            api.RESET_OFFSETS: InTask(administration.reset_offsets),
+            api.DELETE_GROUP: InTask(administration.delete_group),
+        }
+
+    def _cluster_admin(self) -> Routes:
+        administration = ClusterHandler(self._cluster)
+        return {
+            api.ELECT_LEADERS: InTask(administration.elect),
+            api.ALTER_CLUSTER: InTask(administration.alter),
+            api.DRAIN_BROKER: InTask(administration.drain),
+            api.UNREGISTER_BROKER: InTask(administration.unregister),
+            api.REASSIGN: InTask(ReassignmentHandler(self._cluster).reassign),
+            api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._live_config).describe),
+        }
+
+    def _queue_admin(self) -> Routes:
+        queues = QueuesHandler(self._env, self._config, self._cluster, keeper=self._keeper)
+        return {
+            api.CREATE_QUEUE: InTask(queues.create),
+            api.DESCRIBE_QUEUES: InTask(queues.describe),
+            api.ALTER_QUEUE: InTask(queues.alter),
+            api.DELETE_QUEUE: InTask(queues.delete),
+        }
+
+    def _queues(self) -> Routes:
+        nursery, waiting = self._nursery, self._waiting
+        bytes_max = self._config.fetch_max_bytes
+        server = QueueServer(
+            self._env,
+            nursery,
+            self._cluster,
+            partitions=self._partitions,
+            flusher=self._flusher,
+            search=self._search,
+        )
+        windows = DeduplicationWindows(server)
+        for run in (server.run, RetentionWarning(server).run):
+            nursery.start_soon(run)
+        administration = QueueAdminHandler(server, windows)
+        send = SendHandler(server, windows, self._flusher, waiting=waiting)
+        receive = ReceiveHandler(server, waiting, bytes_max=bytes_max)
+        return {
+            api.SEND: Appending(send.handle),
+            api.RECEIVE: Deferred(receive.handle),
+            api.SETTLE: Deferred(SettleHandler(server, waiting, nursery).handle),
+            api.LOOK: Deferred(LookHandler(server, nursery, bytes_max=bytes_max).handle),
+            api.COUNT_MESSAGES: InTask(administration.count),
+            api.PURGE: InTask(administration.purge),
+            api.SEEK_QUEUE: InTask(administration.seek),
+            api.REDRIVE: InTask(administration.redrive),
+            api.LAST_PURGE: InTask(administration.last_purge),
+            api.CANCEL: InTask(administration.cancel),
+            api.DESCRIBE_REDRIVE: InTask(administration.describe_redrive),
+        }
+
+    def _transactions(self) -> Routes:
+        env, cluster = self._env, self._cluster
+        server = TransactionServer(
+            env,
+            self._nursery,
+            cluster,
+            partitions=self._partitions,
+            flusher=self._flusher,
+            max_transaction_bytes_per_partition=self._config.max_transaction_bytes_per_partition,
+        )
+        self._nursery.start_soon(server.run)
+        stage = StageHandler(env, server, self._flusher, waiting=self._waiting)
+        transactions = TransactionHandler(env, cluster, self._keeper)
+        return {
+            api.BEGIN_TRANSACTION: InTask(transactions.begin),
+            api.STAGE: Appending(stage.handle),
+            api.COMMIT_TRANSACTION: InTask(transactions.commit),
+            api.ABORT_TRANSACTION: InTask(transactions.abort),
+            api.LIST_TRANSACTIONS: InTask(transactions.list_all),
+        }

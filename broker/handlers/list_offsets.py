@@ -1,0 +1,237 @@
+"""The offsets of partitions: each leader tells its own, one by one or for whole topics."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, final
+
+import trio
+
+from tidelog.broker.partitions.offset_search import OffsetSearch
+from tidelog.broker.partitions.partition import Partition
+from tidelog.coordinator.controller.replicated_state import ReplicatedState
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.raft.membership import check_cluster
+from tidelog.coordinator.raft_node.node import RaftNode
+from tidelog.coordinator.raft_node.peer_client import PeerClient
+from tidelog.wire.errors import (
+    BrokerError,
+    ConnectionLostError,
+    UnknownQueueError,
+    UnknownTopicError,
+    WireFormatError,
+)
+from tidelog.wire.messages.offset_ranges import (
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    OffsetQuery,
+    PartitionOffsets,
+    TopicOffsets,
+)
+from tidelog.wire.protocol import api
+
+_PEER_TIMEOUT_S: Final = 2.0
+
+
+class LedPartitions(Protocol):
+    """The partitions that this broker leads."""
+
+    def find(self, topic_id: bytes, number: int) -> Partition:
+        """Return that of a topic.
+
+        Raises:
+            BrokerError: This broker does not lead it.
+        """
+        ...
+
+    def find_journal(self, queue_id: bytes, number: int) -> Partition:
+        """Return the journal of a partition of a queue.
+
+        Raises:
+            BrokerError: This broker does not lead it.
+        """
+        ...
+
+    def replica(self, topic_id: bytes, number: int) -> Partition | None:
+        """Return an open partition, led here or not."""
+        ...
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether this broker may act as the leader of what it leads."""
+        ...
+
+
+@final
+class ListOffsetsHandler:
+    """Answers for what is led here, and asks the leaders of other partitions of topics."""
+
+    def __init__(
+        self,
+        node: RaftNode,
+        metadata: ReplicatedState,
+        partitions: LedPartitions,
+        *,
+        search: OffsetSearch,
+        peers: PeerClient,
+    ) -> None:
+        """Know by `metadata` the leader of each partition; ask `peers` about theirs."""
+        self._node = node
+        self._metadata = metadata
+        self._partitions = partitions
+        self._search = search
+        self._peers = peers
+
+    async def answer(self, request: ListOffsetsRequest) -> ListOffsetsReply:
+        """Return how far partitions and topics go; a topic that does not exist is left out.
+
+        Raises:
+            InvalidRequestError: It comes from a node of another cluster.
+        """
+        if request.cluster_id is not None:
+            check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
+        partitions = self._partitions
+        find = partitions.find_journal if request.from_journals else partitions.find
+        asked = [await self.offsets_of(query, find) for query in request.partitions]
+        topics = [] if request.topics == [] else await self._topic_offsets(request)
+        return ListOffsetsReply(asked, topics)
+
+    async def offsets_of(
+        self, query: OffsetQuery, find: Callable[[bytes, int], Partition] | None = None
+    ) -> PartitionOffsets:
+        """Return how far a partition goes that is led here, or why that is not known."""
+        try:
+            partition = (find or self._partitions.find)(query.topic_id, query.partition)
+            return await self._search.offsets_of(partition, query)
+        except BrokerError as error:
+            return PartitionOffsets(0, 0, 0, has_caught_up=False, error=error.to_wire())
+
+    async def _topic_offsets(self, request: ListOffsetsRequest) -> list[TopicOffsets]:
+        with_sizes = request.with_sizes
+        topics = [
+            _TopicColumns(topic, self._leaders(topic), with_sizes=with_sizes)
+            for topic in self._topics(request.topics, from_journals=request.from_journals)
+        ]
+        if self._partitions.may_lead:
+            for each in topics:
+                self._measure(each)
+        if request.cluster_id is None:
+            await self._ask_leaders(topics, request)
+        return [each.reply() for each in topics]
+
+    def _topics(self, names: Iterable[str] | None, *, from_journals: bool) -> list[Topic]:
+        catalog = self._metadata.state.catalog
+        if names is None:
+            return catalog.journals if from_journals else catalog.record_topics
+        found: list[Topic] = []
+        for name in names:
+            with suppress(UnknownTopicError, UnknownQueueError):
+                found.append(catalog.journal(name) if from_journals else catalog.topic(name))
+        return found
+
+    def _leaders(self, topic: Topic) -> list[int | None]:
+        return [each.leader for each in self._metadata.state.partitions(topic.topic_id)]
+
+    def _measure(self, topic: "_TopicColumns") -> None:
+        """Fill in what is led here."""
+        topic_id, replica = topic.topic_id, self._partitions.replica
+        for number in topic.led_by(self._node.identity.node_id):
+            partition = replica(topic_id, number)
+            if partition is not None:
+                offsets = readable_offsets(partition, with_size=topic.with_sizes)
+                if offsets is not None:
+                    start, end, size_bytes = offsets
+                    topic.put(number, start, end, size_bytes=size_bytes)
+
+    async def _ask_leaders(
+        self, topics: "Iterable[_TopicColumns]", request: ListOffsetsRequest
+    ) -> None:
+        by_leader: dict[int, list[_TopicColumns]] = {}
+        for each in topics:
+            for node_id in each.leader_ids:
+                if node_id != self._node.identity.node_id:
+                    by_leader.setdefault(node_id, []).append(each)
+        async with trio.open_nursery() as nursery:
+            for node_id, of_leader in by_leader.items():
+                nursery.start_soon(self._ask_leader, node_id, of_leader, request)
+
+    async def _ask_leader(
+        self, node_id: int, topics: "Sequence[_TopicColumns]", request: ListOffsetsRequest
+    ) -> None:
+        asked = ListOffsetsRequest(
+            [],
+            topics=[each.name for each in topics],
+            with_sizes=request.with_sizes,
+            from_journals=request.from_journals,
+            cluster_id=self._node.cluster_id,
+        )
+        # A leader that does not answer is no reason to say nothing of the others.
+        with suppress(BrokerError, ConnectionLostError, WireFormatError):
+            reply = await self._peers.ask(
+                node_id, api.LIST_OFFSETS, asked, timeout_s=_PEER_TIMEOUT_S
+            )
+            answers = {topic.topic_id: topic for topic in reply.topics}
+            for each in topics:
+                if each.topic_id in answers:
+                    each.take(node_id, answers[each.topic_id])
+
+
+def readable_offsets(partition: Partition, *, with_size: bool) -> tuple[int, int, int] | None:
+    """Return where what can be read begins and ends, and its bytes on disk if they are wanted.
+
+    `None` if it is not led here, or by a new leader that does not know yet how much is committed:
+    consumers may have read further already.
+    """
+    leader = partition.leader
+    if leader is None or not leader.has_caught_up:
+        return None
+    log = partition.log
+    return log.log_start_offset, leader.high_watermark, log.size_bytes if with_size else 0
+
+
+@final
+class _TopicColumns:
+    """What is known so far of one topic."""
+
+    def __init__(self, topic: Topic, leaders: list[int | None], *, with_sizes: bool) -> None:
+        """Know nothing yet of partitions that are led by `leaders`, in order."""
+        self.name = topic.queue_name or topic.name
+        self.topic_id, self.with_sizes = topic.topic_id, with_sizes
+        count = len(leaders)
+        self._starts, self._ends, self._sizes = [0] * count, [0] * count, [0] * count
+        self._is_known = bytearray(count)
+        self._by_leader: dict[int, Sequence[int]] = {}
+        for node_id in {leader for leader in leaders if leader is not None}:
+            self._by_leader[node_id] = [
+                number for number, leader in enumerate(leaders) if leader == node_id
+            ]
+
+    @property
+    def leader_ids(self) -> list[int]:
+        """The brokers that lead some partition."""
+        return list(self._by_leader)
+
+    def led_by(self, node_id: int) -> Sequence[int]:
+        """Return the partitions that a node leads."""
+        return self._by_leader.get(node_id, ())
+
+    def put(self, number: int, start: int, end: int, *, size_bytes: int) -> None:
+        """Enter how far a partition goes."""
+        self._starts[number], self._ends[number] = start, end
+        self._sizes[number] = size_bytes
+        self._is_known[number] = True
+
+    def take(self, node_id: int, said: TopicOffsets) -> None:
+        """Enter what a leader says of its partitions."""
+        starts, ends = said.log_start_offsets, said.high_watermarks
+        sizes = said.sizes_bytes or [0] * len(ends)
+        unknown = frozenset(said.unknown_partitions)
+        count = min(map(len, (starts, ends, sizes)))
+        for number in self.led_by(node_id):
+            if number < count and number not in unknown:
+                self.put(number, starts[number], ends[number], size_bytes=sizes[number])
+
+    def reply(self) -> TopicOffsets:
+        """Return all of it."""
+        sizes = self._sizes if self.with_sizes else []
+        unknown = [number for number, is_known in enumerate(self._is_known) if not is_known]
+        return TopicOffsets(self.name, self.topic_id, self._starts, self._ends, sizes, unknown)
