@@ -1,7 +1,7 @@
 """Opening a log: what is trusted, and what is scanned.
 
 A log is scanned from its recovery point, not from zero. What the scan says is bad is a torn
-tail, which is cut off, or damage, which is remembered; `logstore.segments.segment_scan` tells them
+tail, which is cut off, or damage, which is remembered; `logstore.recovery.torn_tail` tells them
 apart. Files that are missing are judged like bytes that are missing.
 
 Before a byte behind the recovery point is believed, the file is synced and its page cache
@@ -27,6 +27,7 @@ from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.log_state import LogState
 from tidelog.logstore.producer_state import ProducerStates
+from tidelog.logstore.recovery.torn_tail import Evidence, TornTailScan
 from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.offset_index import SegmentIndex
@@ -38,7 +39,6 @@ from tidelog.logstore.segments.segment_format import (
     SegmentHeader,
 )
 from tidelog.logstore.segments.segment_list import SegmentList
-from tidelog.logstore.segments.segment_scan import Evidence, SegmentScan
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import DataDirectoryError
 
@@ -305,7 +305,7 @@ class _Recovery:
         # Not before: a sync that failed under an earlier process may have lost it.
         footer = segment.read_footer()
         end = size if footer is None else footer.end_position
-        scan = SegmentScan(
+        scan = TornTailScan(
             FileWindow(file, end=end),
             position=start,
             end=end,

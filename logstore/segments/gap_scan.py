@@ -1,6 +1,6 @@
 """Looking through a segment that was durable once: what is good of it, and what is missing.
 
-Decides; reads through a `FileWindow`. Unlike `logstore.segments.segment_scan` it need not ask
+Decides; reads through a `FileWindow`. Unlike `logstore.recovery.torn_tail` it need not ask
 whether bad bytes are damage or a torn tail: everything that it looks at was on disk.
 """
 

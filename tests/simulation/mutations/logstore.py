@@ -18,6 +18,7 @@ from tidelog.logstore.disk.disk import DISK_FULL_ERRNOS, Disk, File
 from tidelog.logstore.flush import FlushJob, FlushState, FlushWork
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.producer_state import ProducerState, ProducerStates
+from tidelog.logstore.recovery.torn_tail import TornTailScan
 from tidelog.logstore.retention.retention import deletable_count
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.log_position import LogPosition
@@ -25,7 +26,6 @@ from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_list import SegmentList
-from tidelog.logstore.segments.segment_scan import SegmentScan
 from tidelog.wire.batch.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, BatchHeader
 from tidelog.wire.errors import DiskFullError, OutOfOrderSequenceError
 
@@ -103,14 +103,14 @@ def _is_torn_always(*_: object) -> bool:
     return False
 
 
-def _is_followed(_: SegmentScan, __: int, behind: object) -> bool:
+def _is_followed(_: TornTailScan, __: int, behind: object) -> bool:
     return behind is not None
 
 
-_batches = SegmentScan.batches
+_batches = TornTailScan.batches
 
 
-def _batches_but_the_last(self: SegmentScan) -> Iterator[tuple[int, BatchHeader]]:
+def _batches_but_the_last(self: TornTailScan) -> Iterator[tuple[int, BatchHeader]]:
     last = None
     for batch in _batches(self):
         if last is not None:
@@ -253,7 +253,7 @@ def _checkpoint_without_start(self: PartitionLog) -> LogCheckpoint:
     return msgspec.structs.replace(_make_checkpoint(self), log_start_offset=0)
 
 
-def _no_batches(_: SegmentScan) -> Iterator[tuple[int, BatchHeader]]:
+def _no_batches(_: TornTailScan) -> Iterator[tuple[int, BatchHeader]]:
     return iter(())
 
 
@@ -331,12 +331,12 @@ MUTATIONS: Final = (
     Mutation(
         "truncate-at-first-bad",
         "whatever is bad is a torn tail",
-        (SegmentScan, "_was_durable", _is_torn_always),
+        (TornTailScan, "_was_durable", _is_torn_always),
     ),
     Mutation(
         "good-behind-bad-is-proof",
         "a valid batch behind a bad one proves damage",
-        (SegmentScan, "_was_durable", _is_followed),
+        (TornTailScan, "_was_durable", _is_followed),
     ),
     Mutation(
         "skip-header-crc",
@@ -371,7 +371,7 @@ MUTATIONS: Final = (
     Mutation(
         "reuse-offset",
         "cutting off a torn tail takes the last good batch along",
-        (SegmentScan, "batches", _batches_but_the_last),
+        (TornTailScan, "batches", _batches_but_the_last),
     ),
     Mutation(
         "full-disk-swallowed",
@@ -441,7 +441,7 @@ MUTATIONS: Final = (
     Mutation(
         "no-scan",
         "a start believes that nothing lies behind the checkpoint",
-        (SegmentScan, "batches", _no_batches),
+        (TornTailScan, "batches", _no_batches),
     ),
     Mutation(
         "retention-too-eager",

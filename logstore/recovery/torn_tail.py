@@ -1,4 +1,4 @@
-"""What the bytes of a segment are that nobody vouches for: batches, damage, or a torn tail.
+"""Tells a torn tail from damage: walks through the bytes of a segment behind its checkpoint.
 
 Decides; reads through a `FileWindow`. `docs/formats/segment.md` has the rules and their reasons.
 """
@@ -29,7 +29,7 @@ class Evidence:
 
 
 @final
-class SegmentScan:
+class TornTailScan:
     """The walk through one segment behind what is known to be good.
 
     Invariant: everything below `end_position` holds batches or is in `damage`.
@@ -62,7 +62,7 @@ class SegmentScan:
         while position < self._end:
             header = self._window.valid_header(position)
             if header is None or not self._may_come(header):
-                behind = self._pass_over(position)
+                behind = self._tell_torn_tail_from_damage(position)
                 if behind is None:
                     return
                 position, header = behind
@@ -72,8 +72,8 @@ class SegmentScan:
             )
             position = self.end_position = position + header.size
 
-    def _pass_over(self, position: int) -> tuple[int, BatchHeader] | None:
-        """Judge what is bad at `position`; return the next batch if there is one to go on with."""
+    def _tell_torn_tail_from_damage(self, position: int) -> tuple[int, BatchHeader] | None:
+        """Judge the bad bytes at `position`; return the next batch that the walk goes on with."""
         behind = self._window.find_behind(position, accepts=self._may_follow)
         if behind is None and self._last.next_offset in self._evidence.next_base_offsets:
             # No offset is missing, so no batch is: these bytes were a footer.

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from tests.logstore.logs import stored
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.logstore.damage import DamagedRange
+from tidelog.logstore.recovery.torn_tail import Evidence, TornTailScan
 from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
-from tidelog.logstore.segments.segment_scan import Evidence, SegmentScan
 
 START = 64
 """Where the batches begin."""
@@ -37,7 +37,7 @@ class Scanned:
         data = b"".join([bytes(START), *parts])
         file = FaultyDisk().open("segment", create=True)
         file.write_at(0, [data])
-        scan = SegmentScan(
+        scan = TornTailScan(
             FileWindow(file, end=len(data)),
             position=START,
             end=len(data),
