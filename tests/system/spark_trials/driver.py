@@ -148,7 +148,7 @@ def java_pid(spark: SparkSession) -> int:
 
 
 def _drive(
-    pipe: "Connection[Any, Any]", folder: str, master: str, *, settings: dict[str, str]
+    pipe: "Connection[Any, Any]", folder: str, master: str, settings: dict[str, str], /
 ) -> None:
     """Do jobs until there are no more."""
     from tests.system.spark.session import session  # noqa: PLC0415 (this is another process)

@@ -26,7 +26,7 @@ def read(spark: SparkSession, options: Options, gate: Gate | None = None) -> lis
     return [row.number for row in rows.select(_gated(gate).alias("number")).collect()]
 
 
-def write(spark: SparkSession, options: Options, count: int, *, gate: Gate | None = None) -> None:
+def write(spark: SparkSession, options: Options, count: int, gate: Gate | None = None, /) -> None:
     """Write the numbers below `count` in four tasks, past a gate."""
     numbers = spark.range(0, count, 1, 4).selectExpr("cast(id as string) as value")
     rows = numbers.select(_padded(_gated(gate)).alias("value"))
@@ -34,7 +34,7 @@ def write(spark: SparkSession, options: Options, count: int, *, gate: Gate | Non
 
 
 def copy(
-    spark: SparkSession, source: Options, sink: Options, *, folder: str, gate: Gate | None = None
+    spark: SparkSession, source: Options, sink: Options, folder: str, gate: Gate | None = None, /
 ) -> None:
     """Copy what there is by a stream, past a gate; `folder` has its checkpoint."""
     stream = spark.readStream.format("tidelog").options(**source).load()
@@ -42,7 +42,7 @@ def copy(
 
 
 def collect(
-    spark: SparkSession, source: Options, folder: str, *, gate: Gate | None = None
+    spark: SparkSession, source: Options, folder: str, gate: Gate | None = None, /
 ) -> list[int]:
     """Return what a stream reads up to what there is, past a gate."""
     stream = spark.readStream.format("tidelog").options(**source).load()
