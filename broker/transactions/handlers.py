@@ -165,10 +165,10 @@ class TransactionHandler:
     async def _wait_done(self, name: str, transaction_id: int) -> TransactionStatus:
         """Wait until a transaction that is committed is readable."""
         while True:
-            known = self._transactions.names.get(name)
-            if known is None or known.last_transaction_id != transaction_id:
+            entry = self._transactions.names.get(name)
+            if entry is None or entry.last_transaction_id != transaction_id:
                 return TransactionStatus.COMPLETE  # Its successor is committed, or long ago.
-            status = self._transactions.status_of_last(known)
+            status = self._transactions.status_of_last(entry)
             if status is not TransactionStatus.COMMITTED:
                 return status
             await self._has_changed.wait()
@@ -192,19 +192,19 @@ class TransactionHandler:
         """
         await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         names = self._transactions.names
-        wanted = sorted(names if request.names is None else set(request.names) & set(names))
-        return ListTransactionsReply([self._describe(names[name]) for name in wanted])
+        listed = sorted(names if request.names is None else set(request.names) & set(names))
+        return ListTransactionsReply([self._describe(names[name]) for name in listed])
 
-    def _describe(self, known: TransactionName) -> TransactionDescription:
-        opened, has_last = known.open, known.last_transaction_id is not None
+    def _describe(self, entry: TransactionName) -> TransactionDescription:
+        opened, has_last = entry.open, entry.last_transaction_id is not None
         return TransactionDescription(
-            known.name,
+            entry.name,
             None if opened is None else opened.transaction_id,
             None if opened is None else opened.begun_at_ms,
             None if opened is None else opened.deadline_ms,
-            known.last_transaction_id,
-            int(self._transactions.status_of_last(known)) if has_last else None,
-            known.last_used_ms,
+            entry.last_transaction_id,
+            int(self._transactions.status_of_last(entry)) if has_last else None,
+            entry.last_used_ms,
         )
 
     async def _decide(self, command: TransactionCommand) -> TransactionAnswer:

@@ -34,7 +34,7 @@ _DECIDE_TIMEOUT_S: Final = 10.0
 
 
 @final
-class _Task:
+class _AppendTask:
     """One partition to which something is appended; see `broker.queues.supervision`."""
 
     def __init__(self, server: "TransactionServer", name: str, key: Key) -> None:
@@ -197,7 +197,7 @@ class TransactionServer:
             return
         self._running[key] = None
         topic = self._cluster.metadata.state.catalog.topic_by_id(key[0])
-        task = _Task(self, "" if topic is None else topic.name, key)
+        task = _AppendTask(self, "" if topic is None else topic.name, key)
         start_supervised(self._nursery, task, self._run, key)
 
     def _next(self, key: Key) -> int | None:

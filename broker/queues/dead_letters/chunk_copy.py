@@ -68,13 +68,13 @@ class ChunkCopier:
         """
         passed = len(offsets)
         for first, count in chunks.runs:
-            at, end = first + min(passed, count), first + count
-            passed -= at - first
-            while at < end:
+            offset, end = first + min(passed, count), first + count
+            passed -= offset - first
+            while offset < end:
                 try:
-                    found = await self._record_reader.records([(at, end - at)])
+                    found = await self._record_reader.records([(offset, end - offset)])
                 except OffsetOutOfRangeError as error:
-                    if at < (error.detail("log_start_offset") or 0):
+                    if offset < (error.detail("log_start_offset") or 0):
                         return False
                     raise
                 for chunk in found:
@@ -87,5 +87,5 @@ class ChunkCopier:
                         base_sequence=0,
                     )
                     offsets.append(await self._producer.produce(target, batch))
-                    at = chunk.offset + 1
+                    offset = chunk.offset + 1
         return True

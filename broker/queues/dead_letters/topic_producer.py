@@ -84,7 +84,7 @@ class TopicProducer:
         state = self._cluster.metadata.state
         if state.catalog.was_deleted(target[0]):
             raise UnknownTopicError("the topic was deleted")
-        known = state.partition(*target)
-        if known is None or known.leader is None:
+        partition = state.partition(*target)
+        if partition is None or partition.leader is None:
             raise LeaderNotAvailableError(f"nobody leads partition {target[1]} at the moment")
-        return known.leader
+        return partition.leader

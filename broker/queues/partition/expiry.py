@@ -82,10 +82,10 @@ class Expiry:
 
     def slices(self, before: int | None) -> Iterator[int]:
         """Yield the offsets below which to expire messages one after the other, up to the last."""
-        at = self._core.state.low_water_mark
-        while before is not None and at < before:
-            at = expiry_end(self._core.state, at, before)
-            yield at
+        offset = self._core.state.low_water_mark
+        while before is not None and offset < before:
+            offset = expiry_end(self._core.state, offset, before)
+            yield offset
 
     @property
     def is_trimming(self) -> bool:

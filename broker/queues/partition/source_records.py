@@ -180,27 +180,27 @@ class SourceRecords:
         delay_ms = core.config.delivery_delay_ms
         high_watermark = partition.high_watermark
         plain_from = core.state.records_from
-        at = plain_from
+        offset = plain_from
         for position, header in walked:
-            if header.next_offset <= at:
+            if header.next_offset <= offset:
                 continue
-            first, end = max(header.base_offset, at), min(header.next_offset, high_watermark)
+            first, end = max(header.base_offset, offset), min(header.next_offset, high_watermark)
             has_fields = header.has_queue_fields or decodes_all or header.is_sparse
             if not has_fields and not delay_ms:
-                at = end
+                offset = end
                 continue
-            if plain_from < at:
-                core.state.on_records(plain_from, at)
-            if at < first:
-                _skip_missing(core, at, first)
+            if plain_from < offset:
+                core.state.on_records(plain_from, offset)
+            if offset < first:
+                _skip_missing(core, offset, first)
             if header.has_only_chunks or not header.record_count:
                 core.state.on_chunks(first, end)
             else:
                 data = file.read_at(position, header.size) if has_fields else None
                 _feed_batch(core, header, data, first=first, end=end)
-            plain_from = at = end
-        if plain_from < at:
-            core.state.on_records(plain_from, at)
+            plain_from = offset = end
+        if plain_from < offset:
+            core.state.on_records(plain_from, offset)
 
     def gather(  # noqa: C901 (one walk over what is asked for)
         self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int, passes_damage: bool = True
@@ -218,38 +218,38 @@ class SourceRecords:
         bases: list[int] = []
         gathered = Gathered([], [])
         for run in offers:
-            at, end = run.first_offset, run.first_offset + run.count
-            taken_from = at
-            while at < end:
-                known = bisect_right(bases, at) - 1
-                if known >= 0 and at < found[bases[known]].next_offset:
-                    at = min(end, found[bases[known]].next_offset)
+            offset, end = run.first_offset, run.first_offset + run.count
+            taken_from = offset
+            while offset < end:
+                known = bisect_right(bases, offset) - 1
+                if known >= 0 and offset < found[bases[known]].next_offset:
+                    offset = min(end, found[bases[known]].next_offset)
                     continue
                 room = bytes_max - gathered.size
                 if room <= 0 and found:
                     break
                 try:
-                    batches = yield from self._batches(at, end, max(room, 1))
+                    batches = yield from self._batches(offset, end, max(room, 1))
                 except CorruptRecordError as error:
-                    next_offset = gathered.found_unreadable(at, error)
-                    _add_run(gathered, taken_from, at)
-                    taken_from = at
+                    next_offset = gathered.found_unreadable(offset, error)
+                    _add_run(gathered, taken_from, offset)
+                    taken_from = offset
                     if not passes_damage:
                         break
-                    taken_from = at = min(end, next_offset)
+                    taken_from = offset = min(end, next_offset)
                     continue
                 for batch in batches:
                     if found and gathered.size + batch.size > bytes_max:
                         break
                     found[batch.base_offset] = batch
                     gathered.size += batch.size
-                    at = min(end, batch.next_offset)
+                    offset = min(end, batch.next_offset)
                 bases = sorted(found)
                 if not batches or batches[-1].base_offset not in found:
                     break
-            _add_run(gathered, taken_from, at)
-            if at < end:
-                gathered.stopped_at = at
+            _add_run(gathered, taken_from, offset)
+            if offset < end:
+                gathered.stopped_at = offset
                 break
         gathered.batches = [found[base] for base in sorted(found)]
         return gathered

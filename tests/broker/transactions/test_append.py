@@ -9,7 +9,7 @@ from trio.testing import MockClock
 from tests.broker.asking import create_topic
 from tests.broker.world import World
 from tests.logstore.logs import records_in
-from tests.simulation.transactions.stagers import begin, replica, stage
+from tests.simulation.transactions.requests import begin, replica, stage
 from tidelog.broker.server import Broker
 from tidelog.broker.transactions.append import CommitAppender
 from tidelog.broker.transactions.progress import UNCOMMITTED_MAX, appended_count, sequence_of

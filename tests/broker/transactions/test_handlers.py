@@ -5,7 +5,7 @@ from trio.testing import MockClock
 
 from tests.broker.asking import create_topic, delete_topic, fetch, submit
 from tests.broker.world import World
-from tests.simulation.transactions.stagers import begin, commit, replica, stage
+from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.wire.errors import (
     InvalidTopicError,
     StagedRecordsLostError,

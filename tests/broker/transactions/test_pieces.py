@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from tests.broker.asking import create_topic
 from tests.broker.world import World, settle
-from tests.simulation.transactions.stagers import begin, replica, stage
+from tests.simulation.transactions.requests import begin, replica, stage
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.transactions.pieces import PieceReader, PiecesLostError
 from tidelog.wire.errors import LeaderNotAvailableError

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from tests.broker.asking import create_topic, submit
 from tests.broker.world import World, settle
-from tests.simulation.transactions.stagers import begin, commit, replica, stage
+from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.broker.transactions import server as transaction_server
 
 # Looks into brokers, which nobody else has to.

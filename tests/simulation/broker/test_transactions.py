@@ -1,4 +1,4 @@
-"""What a ledger of staged batches takes for right at the end, and what not."""
+"""What a ledger of transactions takes for right at the end, and what not."""
 
 import pytest
 

@@ -71,7 +71,7 @@ class Ledger:
             ViolationError: A transaction is lost, there twice or in parts, or should not be there.
         """
         for problem in self._problems(found):
-            raise ViolationError("StagedOnce", problem)
+            raise ViolationError("TransactionsOnce", problem)
 
     def _problems(self, found: Contents) -> Iterator[str]:
         seen: dict[bytes, Contents] = {}
@@ -102,7 +102,7 @@ class Ledger:
 
 
 @final
-class Stager:
+class TransactionWriter:
     """Writes one transaction after the other; run again, it goes on with the last one."""
 
     def __init__(
@@ -153,7 +153,9 @@ class Stager:
                     self._ledger.gone_count += 1
                     tasks = []
                 except StagedRecordsLostError as lost:
-                    raise ViolationError("StagedOnce", f"{key!r} is committed, and lost") from lost
+                    raise ViolationError(
+                        "TransactionsOnce", f"{key!r} is committed, and lost"
+                    ) from lost
                 except TidelogError:
                     await trio.sleep(_BACKOFF_S)
                 else:
@@ -170,7 +172,9 @@ class Stager:
 
     async def _abort(self, batch: Transaction, key: bytes) -> None:
         if await batch.abort():
-            raise ViolationError("StagedOnce", f"{key!r} is committed, and nobody asked for it")
+            raise ViolationError(
+                "TransactionsOnce", f"{key!r} is committed, and nobody asked for it"
+            )
         self._ledger.dropped[key] = None
 
     async def _stage(self, batch: Transaction, key: bytes) -> list[Staged]:

@@ -22,8 +22,8 @@ from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.mover import Mover
 from tests.simulation.cluster.plans import ClusterPlan
-from tests.simulation.cluster.stager import TransactionClient
 from tests.simulation.cluster.topic_maker import TopicMaker
+from tests.simulation.cluster.transaction_client import TransactionClient
 from tests.simulation.cluster.visitor import Visitor
 from tests.simulation.machine.node import Node
 from tests.simulation.machine.process import Program
@@ -98,7 +98,7 @@ class Clients:
         self.growth = Growth(plan.partition_count, GrowthIsCommitted(minutes), sometimes)
         self.crew = Crew(b"")
         """What the members of the group have done."""
-        self.stager: TransactionClient | None = None
+        self.transaction_client: TransactionClient | None = None
         """Who writes batches, if the plan has that."""
 
     @property
@@ -264,12 +264,12 @@ class Clients:
         return grower.run
 
     def _staging(self, random: Random) -> Callable[[], Program]:
-        """Return what makes the same stager run again, so that it goes on where it was."""
-        self.stager = stager = TransactionClient(self._plan, random, self._sometimes)
+        """Return what makes the same writer run again, so that it goes on where it was."""
+        self.transaction_client = client = TransactionClient(self._plan, random, self._sometimes)
 
         def again() -> Program:
-            self.employ("stager", stager.stager)
-            return stager.run
+            self.employ("stager", client.writer)
+            return client.run
 
         return again
 

@@ -317,13 +317,13 @@ class _Life:
         raise ViolationError("Liveness", "the last reader does not come to the end")
 
     async def _look_at_batches(self) -> None:
-        if self._clients.stager is None:
+        if self._clients.transaction_client is None:
             return
-        process = self._world.add_node("batch reader").start(self._clients.stager.check)
+        process = self._world.add_node("batch reader").start(self._clients.transaction_client.check)
         with trio.move_on_after(_PATIENCE_S):
             await process.ended.wait()
             return
-        raise ViolationError("Liveness", "who reads staged batches does not come to the end")
+        raise ViolationError("Liveness", "the reader of transactions does not come to the end")
 
     def _check_history(self, logs: dict[int, FinalLog]) -> None:
         history = self._clients.history

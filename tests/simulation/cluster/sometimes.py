@@ -63,9 +63,9 @@ PROBES: Final = {
     "metadata offline": "the metadata of a node went offline because of its disk",
     "one-way partition": "one direction between two halves of the cluster was cut",
     "clock went back": "a wall clock jumped back",
-    "batch committed": "a batch that was staged was committed among the faults",
-    "batch aborted": "one was aborted, and is nowhere",
-    "batch too old": "one was dropped before it was committed, and was to be staged anew",
+    "transaction committed": "a transaction was committed among the faults",
+    "transaction aborted": "one was aborted, and is nowhere",
+    "transaction too old": "one was dropped before it was committed, and was to be staged anew",
     "client died": "a client died in the middle of its work",
 }
 """Name and meaning of every probe."""

@@ -45,7 +45,7 @@ _OTHER_CHECKERS = (
     "NoDefects",
     "NoneLeftOut",
     "ReplicasAgree",
-    "StagedOnce",
+    "TransactionsOnce",
     "QueuesComeToAnEnd",
     "NobodyWaitsInVain",
     "Assertion",

@@ -33,13 +33,13 @@ def _ends_with_the_log(
 
 
 APPENDED_AGAIN: Final = Mutation(
-    "staged-appended-again",
+    "transaction-appended-again",
     "who leads anew appends all of a commit, whatever the log has of it",
     (appending, "appended_count", _nothing_done),
     (ProducerStates, "check", _check_but_what_was_staged),
 )
 DROPPED_EARLY: Final = Mutation(
-    "staged-dropped-early",
+    "transaction-dropped-early",
     "what is staged is dropped though its transaction is open",
     (StagingLowWatermark, "low_watermark", _ends_with_the_log),
 )

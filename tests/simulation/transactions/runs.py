@@ -12,7 +12,7 @@ import trio
 
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic
 from tests.coordinator.raft_life import until
-from tests.simulation.broker.transactions import Contents, Ledger, Stager
+from tests.simulation.broker.transactions import Contents, Ledger, TransactionWriter
 from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import Simulation, World
 from tests.simulation.three_brokers.runs import PARTITION_COUNT, Enemy
@@ -46,8 +46,8 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
         brokers.start()
         await brokers.serve()
         ledger = Ledger()
-        stagers = [
-            Stager(
+        writers = [
+            TransactionWriter(
                 name,
                 world.streams.stream(name),
                 ledger,
@@ -56,7 +56,7 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
             )
             for name in ("one", "other")
         ]
-        await _stage_and_suffer(brokers, stagers, Enemy(brokers, random), attack_count=attack_count)
+        await _stage_and_suffer(brokers, writers, Enemy(brokers, random), attack_count=attack_count)
         await until(lambda: _staged_count(brokers) == 0, 60)
         found: Contents = {}
         for number in range(PARTITION_COUNT):
@@ -72,28 +72,28 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
 
 
 async def _stage_and_suffer(
-    brokers: ThreeBrokers, stagers: list[Stager], enemy: Enemy, *, attack_count: int
+    brokers: ThreeBrokers, writers: list[TransactionWriter], enemy: Enemy, *, attack_count: int
 ) -> None:
     async def write(client: Client) -> None:
         with suppress(TopicExistsError):  # The first answer may be lost.
             await make_topic(client, PARTITION_COUNT)
         async with trio.open_nursery() as nursery:
-            for stager in stagers:
-                nursery.start_soon(stager.run, client)
+            for writer in writers:
+                nursery.start_soon(writer.run, client)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(brokers.with_client, write)
-        await until(lambda: all(stager.count >= 2 for stager in stagers), 60)
+        await until(lambda: all(writer.count >= 2 for writer in writers), 60)
         await enemy.run(attack_count)
-        wanted = [stager.count + _BATCHES_AFTER for stager in stagers]
+        wanted = [writer.count + _BATCHES_AFTER for writer in writers]
         await until(
             lambda: all(
-                stager.count >= count for stager, count in zip(stagers, wanted, strict=True)
+                writer.count >= count for writer, count in zip(writers, wanted, strict=True)
             ),
             240,
         )
-        for stager in stagers:
-            stager.should_stop = True
+        for writer in writers:
+            writer.should_stop = True
 
 
 def _staged_count(brokers: ThreeBrokers) -> int:

@@ -8,7 +8,7 @@ import trio
 
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.broker.transactions import Contents, Ledger, Stager
+from tests.simulation.broker.transactions import Contents, Ledger, TransactionWriter
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
@@ -29,7 +29,7 @@ class TransactionClient:
         self._plan = plan
         self._sometimes = sometimes
         self._is_founded = False
-        self.stager = Stager(
+        self.writer = TransactionWriter(
             "stager", random, self.ledger, topic=TOPIC, partition_count=plan.partition_count
         )
 
@@ -37,14 +37,14 @@ class TransactionClient:
         """Work until told to stop."""
         pause_s = self._plan.stage_pause_s
         assert pause_s is not None, "there is one"
-        while not self._is_founded or not self.stager.should_stop:
+        while not self._is_founded or not self.writer.should_stop:
             try:
                 async with connect(
                     addresses(self._plan), env=process.env, request_timeout=PATIENCE_S
                 ) as client:
                     if not self._is_founded:
                         await self._found(client)
-                    await self.stager.run(client, pause_s=pause_s)
+                    await self.writer.run(client, pause_s=pause_s)
             except TidelogError:
                 await trio.sleep(BACKOFF_S)
         self._note_what_was_reached()
@@ -79,11 +79,11 @@ class TransactionClient:
 
     def _note_what_was_reached(self) -> None:
         if self.ledger.committed:
-            self._sometimes.reached("batch committed")
+            self._sometimes.reached("transaction committed")
         if self.ledger.dropped:
-            self._sometimes.reached("batch aborted")
+            self._sometimes.reached("transaction aborted")
         if self.ledger.gone_count:
-            self._sometimes.reached("batch too old")
+            self._sometimes.reached("transaction too old")
 
 
 async def _read_all(consumer: Consumer) -> Contents:
