@@ -1,65 +1,11 @@
-"""What follows for queues and staging logs from their topics, and for queues from each other.
+"""The dead-letter graph: from queues to the queues that take their dead letters.
 
 Pure: no clock, no I/O.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.state import ClusterState
-from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
-
-_SHARED_WITH_SOURCE = ("durability", "min_insync_replicas")
-"""Settings of a topic that hold for its journals: what they say rests on its records."""
-_OF_JOURNALS = {"retention_ms": "unlimited", "segment_bytes": "16MiB"}
-"""A journal is cut where a snapshot begins, not by age, and in small pieces."""
-
-
-def journal_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, as those of a topic, of each journal on a topic with these ones."""
-    shared = {
-        name: source_overrides[name] for name in _SHARED_WITH_SOURCE if name in source_overrides
-    }
-    return {**_OF_JOURNALS, **shared}
-
-
-def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings, as those of a topic, of the staging log of a topic with these ones.
-
-    What is staged goes into the topic later: it must not be larger than the topic takes.
-    """
-    overrides = journal_overrides(source_overrides)
-    if "max_message_bytes" in source_overrides:
-        overrides["max_message_bytes"] = source_overrides["max_message_bytes"]
-    return overrides
-
-
-def internal_topic_overrides(
-    internal: Topic, source_overrides: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the settings of an internal topic of a topic with these ones."""
-    settings = staging_overrides if internal.queue is None else journal_overrides
-    return settings(source_overrides)
-
-
-def check_compaction(topic: str, overrides: Mapping[str, str], *, queues: Sequence[str]) -> None:
-    """Check that no message is taken out that some queue of a topic may have leased.
-
-    Raises:
-        InvalidConfigError: The topic is, or would be, compacted, and has, or would have, `queues`.
-    """
-    if queues and topic_config(overrides).compaction is not None:
-        raise InvalidConfigError(
-            f"topic {topic!r} cannot be compacted and have queues ({', '.join(sorted(queues))}):"
-            " messages would go that they have not handed out yet; leave its cleanup_policy at"
-            " delete, or have the queues on another topic"
-        )
-
-
-def listed_queues(journals: Iterable[Topic]) -> str:
-    """Return the queues of some journals, for people."""
-    return ", ".join(sorted(journal.queue_name for journal in journals))
 
 
 def dead_letter_source_queues(state: ClusterState) -> dict[str, list[Topic]]:

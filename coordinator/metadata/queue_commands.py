@@ -18,7 +18,6 @@ from tidelog.coordinator.metadata.catalog import (
     TopicDeleted,
     journal_name,
 )
-from tidelog.coordinator.metadata.colocation import colocated_partitions
 from tidelog.coordinator.metadata.commands import (
     AlterQueue,
     CreateQueue,
@@ -29,9 +28,12 @@ from tidelog.coordinator.metadata.commands import (
     QueueCommand,
 )
 from tidelog.coordinator.metadata.dead_letter_graph import (
-    check_compaction,
     check_dead_letter_queue,
     dead_letter_source_queues,
+)
+from tidelog.coordinator.metadata.internal_topics import (
+    check_compaction,
+    colocated_partitions,
     journal_overrides,
     listed_queues,
 )

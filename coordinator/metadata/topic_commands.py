@@ -32,7 +32,7 @@ from tidelog.coordinator.metadata.commands import (
     TopicAnswer,
     TopicCommand,
 )
-from tidelog.coordinator.metadata.dead_letter_graph import (
+from tidelog.coordinator.metadata.internal_topics import (
     check_compaction,
     internal_topic_overrides,
     listed_queues,

@@ -15,7 +15,6 @@ from tidelog.coordinator.metadata.catalog import (
     TopicCreated,
     staging_name,
 )
-from tidelog.coordinator.metadata.colocation import colocated_partitions
 from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
     BeginTransaction,
@@ -28,7 +27,7 @@ from tidelog.coordinator.metadata.commands import (
     TransactionAnswer,
     TransactionCommand,
 )
-from tidelog.coordinator.metadata.dead_letter_graph import staging_overrides
+from tidelog.coordinator.metadata.internal_topics import colocated_partitions, staging_overrides
 from tidelog.coordinator.metadata.records import PartitionsAdded, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.transactions import (

@@ -184,13 +184,6 @@ class Transactions:
         """Commits of which something is not done."""
         return len(self._pending)
 
-    def is_needed(self, number: int) -> bool:
-        """Return whether what was staged for a transaction may still have to be read.
-
-        Also if it is not known yet.
-        """
-        return number in self.needed_numbers() or number >= self.next_number
-
     def needed_numbers(self) -> set[int]:
         """Return the transactions that are open, or committed and not done."""
         return {*self._open, *(each.transaction_number for each in self._pending.values())}

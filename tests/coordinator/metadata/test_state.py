@@ -1,9 +1,13 @@
 """The fold over the records: what the random lives do not look at closely."""
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from msgspec.structs import replace
 
 from tests.coordinator.metadata.clusters import Cluster
 from tests.simulation.metadata.invariants import check_same
+from tests.simulation.metadata.moves import LIVES, Move, live
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic
 from tidelog.coordinator.metadata.commands import ElectLeaders
 from tidelog.coordinator.metadata.records import (
@@ -13,7 +17,9 @@ from tidelog.coordinator.metadata.records import (
     Partition,
     PartitionsChanged,
 )
+from tidelog.coordinator.metadata.replica_index import NO_PARTITION, Load, ReplicaIndex
 from tidelog.coordinator.metadata.state import DATA_LOSSES_KEPT, ClusterState
+from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 
 def test_what_is_not_there_is_none_or_nothing() -> None:
@@ -97,3 +103,65 @@ def test_a_broker_that_registered_before_the_topic_was_on_disk_may_lose_committe
     check_same(ClusterState.from_snapshot(cluster.state.snapshot()), cluster.state)
     cluster.start(1)
     assert not may_lose("ticks")
+
+
+A = b"a" * 16
+B = b"b" * 16
+
+
+def test_a_broker_knows_its_topics_and_its_load() -> None:
+    index = ReplicaIndex()
+
+    index.moved(B, 0, NO_PARTITION, after=Partition((1, 2), (1, 2), leader=1))
+    index.moved(A, 0, NO_PARTITION, after=Partition((2, 1), (1,), leader=1))
+
+    assert index.topic_ids(1) == [A, B]
+    assert index.load(1) == Load(replica_count=2, preferred_count=1, leader_count=2)
+    assert index.load(2) == Load(replica_count=2, preferred_count=1, leader_count=0)
+    assert index.load(3) == Load()
+    assert list(index.not_preferred) == [(A, 0)]
+
+
+def test_what_moves_away_is_counted_elsewhere() -> None:
+    index = ReplicaIndex()
+    before = Partition((1, 2), (1, 2), leader=1)
+    index.moved(A, 0, NO_PARTITION, after=before)
+
+    index.moved(
+        A, 0, before, after=replace(before, replicas=(3, 2), in_sync_replicas=(2,), leader=2)
+    )
+
+    assert index.topic_ids(1) == []
+    assert index.load(1) == Load()
+    assert index.load(3) == Load(replica_count=1, preferred_count=1)
+    assert list(index.not_preferred) == [(A, 0)]
+
+
+def test_an_index_of_what_is_gone_is_empty() -> None:
+    index = ReplicaIndex()
+    partition = Partition((1, 2), (2,), leader=2)
+    index.moved(A, 0, NO_PARTITION, after=partition)
+
+    index.moved(A, 0, partition, after=NO_PARTITION)
+
+    assert vars(index) == vars(ReplicaIndex())
+
+
+@pytest.mark.invariant("I45")
+@settings(max_examples=60)
+@given(LIVES)
+def test_whatever_happens_what_holds_always_holds(moves: list[Move]) -> None:
+    life = live(moves)
+
+    data = life.cluster.machine.snapshot()
+    restored = MetadataStateMachine.from_snapshot(data)
+    assert restored.snapshot() == data
+    check_same(restored.state, life.cluster.state)
+
+
+def test_damage_in_a_snapshot_is_noticed() -> None:
+    data = Cluster(1).machine.snapshot()
+
+    for damaged in (data[:-1], b"", b"\x90", data + b"\x00"):
+        with pytest.raises(msgspec.MsgspecError):
+            MetadataStateMachine.from_snapshot(damaged)

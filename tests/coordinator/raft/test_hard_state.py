@@ -1,12 +1,14 @@
-"""Tests of term and vote, and of the messages that wait for them."""
+"""The hard state, `Ready`, and the configuration of the core."""
 
 import pytest
 
-from tests.coordinator.raft.samples import A, B, C
+from tests.coordinator.raft.samples import A, B, C, at
+from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.hard_state import HardStateGate
 from tidelog.coordinator.raft.membership import Identity
 from tidelog.coordinator.raft.messages import VoteReply
-from tidelog.coordinator.raft.ready import HardState
+from tidelog.coordinator.raft.ready import HardState, Ready, Write
+from tidelog.wire.errors import ConfigError
 
 
 def reply(term: int, target: Identity = B) -> VoteReply:
@@ -78,3 +80,45 @@ def test_a_vote_is_given_once_in_a_term() -> None:
 def test_a_term_never_falls() -> None:
     with pytest.raises(AssertionError):
         HardStateGate(HardState(3)).advance_term(3)
+
+
+@pytest.mark.parametrize(
+    ("kept", "promised", "is_covered"),
+    [
+        (HardState(5), HardState(5), True),
+        (HardState(5, A), HardState(5), True),
+        (HardState(5, A), HardState(5, A), True),
+        (HardState(5, A), HardState(5, B), False),
+        (HardState(5), HardState(5, A), False),
+        (HardState(6), HardState(5, A), True),
+        (HardState(4, A), HardState(5), False),
+    ],
+)
+def test_a_promise_is_kept_by_the_same_vote_or_a_later_term(
+    kept: HardState, promised: HardState, is_covered: bool
+) -> None:
+    assert kept.covers(promised) is is_covered
+
+
+def test_ready_is_empty_when_there_is_nothing_to_do() -> None:
+    write = Write(HardState(1), None, (), at(0, 0))
+
+    assert Ready(None, (), None, (), ()).is_empty
+    assert not Ready(write, (), None, (), ()).is_empty
+
+
+def test_the_defaults_are_valid() -> None:
+    assert RaftConfig().election_ticks == 10
+
+
+def test_an_election_timeout_must_be_longer_than_a_heartbeat() -> None:
+    with pytest.raises(ConfigError, match="election_ticks is 3 and must be more than"):
+        RaftConfig(heartbeat_ticks=3, election_ticks=3)
+
+
+def test_every_problem_is_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        RaftConfig(append_bytes_max=0, inflight_messages_max=-1)
+
+    assert "append_bytes_max is 0" in str(caught.value)
+    assert "inflight_messages_max is -1" in str(caught.value)

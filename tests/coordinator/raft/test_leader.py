@@ -19,6 +19,7 @@ from tidelog.coordinator.raft.messages import (
     TimeoutNow,
 )
 from tidelog.coordinator.raft.progress import ProgressState
+from tidelog.coordinator.raft.reads import ReadQueue
 from tidelog.coordinator.raft.ready import AddLearner, Promote, ReadState, Remove
 
 TERM = 3
@@ -349,3 +350,41 @@ class TestTransfer:
             targets.append(leader.transfer_target)
 
         assert targets == [B, B, B, B, None]
+
+
+def test_reads_that_come_together_share_a_round() -> None:
+    reads = ReadQueue()
+    reads.ask(1)
+    reads.ask(2)
+
+    assert reads.begin_round(10)
+
+    assert reads.take_confirmed(0) == []
+    assert reads.take_confirmed(1) == [ReadState(1, 10), ReadState(2, 10)]
+    assert reads.take_confirmed(1) == []
+
+
+def test_a_read_that_comes_after_a_round_began_waits_for_the_next() -> None:
+    reads = ReadQueue()
+    reads.ask(1)
+    reads.begin_round(10)
+    reads.ask(2)
+
+    assert reads.take_confirmed(1) == [ReadState(1, 10)]
+
+    assert reads.begin_round(12)
+    assert reads.take_confirmed(1) == []
+    assert reads.take_confirmed(2) == [ReadState(2, 12)]
+
+
+def test_a_later_round_confirms_the_earlier_ones() -> None:
+    reads = ReadQueue()
+    for number in (1, 2):
+        reads.ask(number)
+        reads.begin_round(number * 10)
+
+    assert reads.take_confirmed(2) == [ReadState(1, 10), ReadState(2, 20)]
+
+
+def test_without_reads_there_is_no_round() -> None:
+    assert not ReadQueue().begin_round(10)

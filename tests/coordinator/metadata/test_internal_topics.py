@@ -1,4 +1,4 @@
-"""What follows for queues from their topics and from each other."""
+"""Internal topics are colocated with their sources; the dead-letter graph has no cycle."""
 
 import pytest
 
@@ -7,10 +7,46 @@ from tests.coordinator.metadata.queues import creation, make
 from tidelog.coordinator.metadata.dead_letter_graph import (
     check_dead_letter_queue,
     dead_letter_source_queues,
+)
+from tidelog.coordinator.metadata.internal_topics import (
+    colocated_leader,
+    colocated_partitions,
     journal_overrides,
     listed_queues,
 )
-from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError, UnknownQueueError
+
+
+def test_a_companion_has_its_replicas_where_those_of_its_topic_are() -> None:
+    cluster = Cluster(1, 2, 3)
+    cluster.create("orders", [1, 2], [2, 3], [3, 1])
+    topic = cluster.state.catalog.topic("orders")
+
+    every, last = (
+        colocated_partitions(cluster.state, topic),
+        colocated_partitions(cluster.state, topic, 2),
+    )
+
+    assert [each.replicas for each in every] == [(1, 2), (2, 3), (3, 1)]
+    assert last == every[2:]
+
+
+def test_who_leads_the_topic_leads_its_companion_if_that_broker_can() -> None:
+    source = Partition((1, 2, 3), (2, 3), leader=2)
+
+    assert colocated_leader(source, (1, 2, 3)) == 2
+    assert colocated_leader(source, (1, 3)) == 3, "who is in sync before who is not"
+    assert colocated_leader(source, (1,)) == 1
+
+
+def test_nothing_is_put_beside_a_partition_whose_replicas_are_all_dead() -> None:
+    cluster = Cluster(1, 2)
+    cluster.create("orders", [2])
+    cluster.fence(2)
+
+    with pytest.raises(LeaderNotAvailableError, match="belongs to partition 0 of 'orders'"):
+        colocated_partitions(cluster.state, cluster.state.catalog.topic("orders"))
 
 
 def test_a_journal_promises_what_its_topic_promises_and_keeps_everything() -> None:

@@ -1,6 +1,9 @@
-"""Tests of how a node takes in the log of its leader."""
+"""The follower and the candidate."""
 
-from tests.coordinator.raft.samples import NOTHING, A, B, at, entries, snapshot
+from random import Random
+
+from tests.coordinator.raft.samples import NOTHING, THREE, A, B, C, D, at, entries, snapshot
+from tidelog.coordinator.raft.candidate import Candidate, ElectionTimer
 from tidelog.coordinator.raft.follower import Follower
 from tidelog.coordinator.raft.log import RaftLog
 from tidelog.coordinator.raft.messages import (
@@ -90,3 +93,54 @@ def test_while_the_disk_is_far_behind_nothing_more_is_taken() -> None:
     assert log.unsynced_bytes == 0
     assert follower.take_entries(request((9, 2))) == AppendRefusal(B, A, 5, 9, at(4, 2), 7, 3)
     assert follower.take_entries(request((4, 2), 2, 2)) == AppendReply(B, A, 5, 6, 4, 7, 3)
+
+
+def wait(timer: ElectionTimer) -> int:
+    ticks = 1
+    while not timer.tick():
+        ticks += 1
+    return ticks
+
+
+def test_timeouts_are_spread_between_one_and_two_election_timeouts() -> None:
+    timer = ElectionTimer(10, Random(1))
+    waits: list[int] = []
+    for _ in range(500):
+        waits.append(wait(timer))
+        timer.reset()
+
+    assert set(waits) == set(range(10, 20))
+
+
+def test_the_minimum_is_the_time_in_which_nobody_can_have_timed_out() -> None:
+    timer = ElectionTimer(3, Random(1))
+
+    within: list[bool] = []
+    for _ in range(4):
+        within.append(timer.is_within_minimum)
+        timer.tick()
+    timer.reset()
+
+    assert within == [True, True, True, False]
+    assert timer.is_within_minimum
+
+
+def test_a_campaign_is_won_by_a_majority_of_the_voters() -> None:
+    candidate = Candidate()
+
+    candidate.record(A, is_granted=True)
+    candidate.record(A, is_granted=True)
+    candidate.record(B, is_granted=False)
+    assert not candidate.is_won(THREE)
+
+    candidate.record(C, is_granted=True)
+    assert candidate.is_won(THREE)
+
+
+def test_the_vote_of_a_learner_does_not_count() -> None:
+    candidate = Candidate()
+
+    candidate.record(A, is_granted=True)
+    candidate.record(D, is_granted=True)
+
+    assert not candidate.is_won(THREE.with_learner(D))

@@ -1,0 +1,98 @@
+"""Internal topics: the journals of queues, and staging logs. Their settings and placement.
+
+Pure: no clock, no I/O. An internal topic is colocated: its replicas are where those of its source
+topic are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidelog.coordinator.metadata.catalog import Topic
+from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.state import ClusterState
+from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError
+
+_SHARED_WITH_SOURCE = ("durability", "min_insync_replicas")
+"""Settings of a topic that hold for its journals: what they say rests on its records."""
+_OF_JOURNALS = {"retention_ms": "unlimited", "segment_bytes": "16MiB"}
+"""A journal is cut where a snapshot begins, not by age, and in small pieces."""
+
+
+def journal_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings, as those of a topic, of each journal on a topic with these ones."""
+    shared = {
+        name: source_overrides[name] for name in _SHARED_WITH_SOURCE if name in source_overrides
+    }
+    return {**_OF_JOURNALS, **shared}
+
+
+def staging_overrides(source_overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings, as those of a topic, of the staging log of a topic with these ones.
+
+    What is staged goes into the topic later: it must not be larger than the topic takes.
+    """
+    overrides = journal_overrides(source_overrides)
+    if "max_message_bytes" in source_overrides:
+        overrides["max_message_bytes"] = source_overrides["max_message_bytes"]
+    return overrides
+
+
+def internal_topic_overrides(
+    internal: Topic, source_overrides: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the settings of an internal topic of a topic with these ones."""
+    settings = staging_overrides if internal.queue is None else journal_overrides
+    return settings(source_overrides)
+
+
+def check_compaction(topic: str, overrides: Mapping[str, str], *, queues: Sequence[str]) -> None:
+    """Check that no message is taken out that some queue of a topic may have leased.
+
+    Raises:
+        InvalidConfigError: The topic is, or would be, compacted, and has, or would have, `queues`.
+    """
+    if queues and topic_config(overrides).compaction is not None:
+        raise InvalidConfigError(
+            f"topic {topic!r} cannot be compacted and have queues ({', '.join(sorted(queues))}):"
+            " messages would go that they have not handed out yet; leave its cleanup_policy at"
+            " delete, or have the queues on another topic"
+        )
+
+
+def listed_queues(journals: Iterable[Topic]) -> str:
+    """Return the queues of some journals, for people."""
+    return ", ".join(sorted(journal.queue_name for journal in journals))
+
+
+def colocated_partitions(state: ClusterState, topic: Topic, first: int = 0) -> list[Partition]:
+    """Return new partitions of an internal topic, from `first` on, where those of its source are.
+
+    Raises:
+        LeaderNotAvailableError: No replica could lead one of them.
+    """
+    partitions: list[Partition] = []
+    for number, source in enumerate(state.partitions(topic.topic_id)[first:], first):
+        in_sync = tuple(node for node in source.replicas if state.brokers[node].can_lead)
+        if not in_sync:
+            raise LeaderNotAvailableError(
+                f"no replica could lead what belongs to partition {number} of {topic.name!r}: none"
+                " of its replicas is alive"
+            )
+        partitions.append(
+            Partition(
+                source.replicas,
+                in_sync,
+                leader=colocated_leader(source, in_sync),
+                adding_replicas=source.adding_replicas,
+                removing_replicas=source.removing_replicas,
+            )
+        )
+    return partitions
+
+
+def colocated_leader(source: Partition, in_sync: Sequence[int]) -> int:
+    """Return the leader of a new internal partition: that of its source, if it can lead."""
+    by_use = sorted(
+        in_sync, key=lambda node: (node != source.leader, node not in source.in_sync_replicas)
+    )
+    return by_use[0]
