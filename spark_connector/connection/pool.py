@@ -8,33 +8,33 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.options import ConnectionOptions
 
 _IDLE_MAX = 8
-_idle: dict[tuple[int, ConnectionOptions], list[Brokers]] = {}
+_idle: dict[tuple[int, ConnectionOptions], list[BlockingClusterClient]] = {}
 """By process, for one that is forked must not speak over its parent's connections. Lists are pushed
 to and popped from in one step each, so threads may share them."""
 
 
 @contextmanager
-def borrowed(options: ConnectionOptions) -> Generator[Brokers, None, None]:
+def borrowed(options: ConnectionOptions) -> Generator[BlockingClusterClient, None, None]:
     """Lend the brokers of a cluster to one caller, with links that others have made before."""
     free = _idle.setdefault((os.getpid(), options), [])
     try:
-        brokers = free.pop()
+        cluster = free.pop()
     except IndexError:
-        brokers = Brokers(options)
+        cluster = BlockingClusterClient(options)
     is_clean = False
     try:
-        yield brokers
+        yield cluster
         is_clean = True
     finally:
         # Who was ended in the middle may leave an answer on its way that nobody will take.
-        if (is_clean or brokers.is_idle) and len(free) < _IDLE_MAX:
-            free.append(brokers)
+        if (is_clean or cluster.is_idle) and len(free) < _IDLE_MAX:
+            free.append(cluster)
         else:
-            brokers.close()
+            cluster.close()
 
 
 def close_idle() -> None:

@@ -6,17 +6,17 @@ Shell: asks how far partitions go, and again while some leader does not answer.
 import time
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.journals import not_there
 from tidelog.spark_connector.read.data_loss import lost
+from tidelog.spark_connector.read.offset_limits import ending_offsets, starting_offsets
 from tidelog.spark_connector.read.offset_ranges import PartitionRanges, look, missing
 from tidelog.spark_connector.read.offsets import Slice, split
-from tidelog.spark_connector.read.placing import ending_offsets, starting_offsets
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.errors import ConfigError, LeaderNotAvailableError, TidelogError
 
 
-def plan(brokers: Brokers, options: ReadOptions) -> list[Slice]:
+def plan(cluster: BlockingClusterClient, options: ReadOptions) -> list[Slice]:
     """Return the ranges that the tasks of a batch read; none if there is nothing.
 
     Raises:
@@ -25,9 +25,9 @@ def plan(brokers: Brokers, options: ReadOptions) -> list[Slice]:
         UnknownTopicError: A topic is not there.
         TidelogError: Nobody could be asked.
     """
-    ranges = known_ranges(brokers, options)
-    start = starting_offsets(brokers, options.starting, ranges, strategy=options.starting_strategy)
-    end = ending_offsets(brokers, options.ending, ranges)
+    ranges = known_ranges(cluster, options)
+    start = starting_offsets(cluster, options.starting, ranges, strategy=options.starting_strategy)
+    end = ending_offsets(cluster, options.ending, ranges)
     slices: list[Slice] = []
     for at, bounds in ranges.items():
         begin = start[at]
@@ -50,7 +50,7 @@ def plan(brokers: Brokers, options: ReadOptions) -> list[Slice]:
     )
 
 
-def known_ranges(brokers: Brokers, options: ReadOptions) -> PartitionRanges:
+def known_ranges(cluster: BlockingClusterClient, options: ReadOptions) -> PartitionRanges:
     """Return how far all partitions go that are to be read.
 
     Raises:
@@ -62,7 +62,7 @@ def known_ranges(brokers: Brokers, options: ReadOptions) -> PartitionRanges:
     """
     tries = options.retry_count
     while True:
-        ranges = look(brokers, options.selection)
+        ranges = look(cluster, options.selection)
         gone = missing(options.selection, ranges)
         silent = [at for at, bounds in ranges.items() if not bounds.is_known]
         if not gone and not silent:

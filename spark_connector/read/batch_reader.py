@@ -29,8 +29,8 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return one partition for each task; see `spark_connector.read.batch_plan`."""
-        with borrowed(self._options.connection) as brokers:
-            return [InputPartition(part) for part in plan(brokers, self._options)]
+        with borrowed(self._options.connection) as cluster:
+            return [InputPartition(part) for part in plan(cluster, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task; without partitions Spark asks once, for none."""

@@ -11,9 +11,9 @@ from typing import Final, final
 
 from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import RecordBatch
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.broker_connection import BrokerConnection
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.journals import is_journal
-from tidelog.spark_connector.connection.link import Link
 from tidelog.spark_connector.read.data_loss import lost
 from tidelog.spark_connector.read.offsets import Slice
 from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
@@ -47,16 +47,21 @@ class RangeFetcher:
     """Fetches the records of one slice."""
 
     def __init__(
-        self, brokers: Brokers, wanted: Slice, *, fail_on_data_loss: bool, timeout_ms: int
+        self,
+        cluster: BlockingClusterClient,
+        wanted: Slice,
+        *,
+        fail_on_data_loss: bool,
+        timeout_ms: int,
     ) -> None:
         """Begin at the start; `timeout_ms` is how long nothing may come before it fails."""
-        self._brokers = brokers
+        self._cluster = cluster
         self._wanted = wanted
         self._fail_on_data_loss = fail_on_data_loss
         self._timeout_s = timeout_ms / 1000
         self._from_journals = is_journal(wanted.topic)
         self._position: int = wanted.start
-        self._asked: tuple[Link, int] | None = None
+        self._asked: tuple[BrokerConnection, int] | None = None
         """Who was asked for the batches at which offset, if an answer is on its way."""
         self._bytes_per_offset = 0.0
         self._damaged_count = 0
@@ -109,9 +114,9 @@ class RangeFetcher:
             self.close()
             self._ask(self._leader(), self._position)
         assert self._asked is not None
-        link, _ = self._asked
+        connection, _ = self._asked
         self._asked = None
-        reply, view = link.receive(api.FETCH, timeout_s=self._brokers.request_timeout_s)
+        reply, view = connection.receive(api.FETCH, timeout_s=self._cluster.request_timeout_s)
         (fetched,) = reply.results
         if fetched.error is not None:
             raise from_wire(fetched.error)
@@ -121,17 +126,17 @@ class RangeFetcher:
         if next_offset is not None and next_offset > self._position:
             self._bytes_per_offset = len(view) / (next_offset - self._position)
             if next_offset < self._wanted.end:
-                self._ask(link, next_offset)
+                self._ask(connection, next_offset)
         yield from self._taken(chunk)
 
-    def _leader(self) -> Link:
-        topic_id, link = self._brokers.leader_of(self._wanted.at)
+    def _leader(self) -> BrokerConnection:
+        topic_id, connection = self._cluster.leader_of(self._wanted.at)
         if topic_id != self._wanted.topic_id:  # What is known may be old.
-            self._brokers.refresh([self._wanted.topic])
-            topic_id, link = self._brokers.leader_of(self._wanted.at)
+            self._cluster.refresh([self._wanted.topic])
+            topic_id, connection = self._cluster.leader_of(self._wanted.at)
         if topic_id != self._wanted.topic_id:
             raise UnknownTopicError(f"another topic has the name {self._wanted.topic!r} now")
-        return link
+        return connection
 
     def _taken(self, chunk: FetchedBatches) -> Iterator[RecordBatch]:
         end = self._wanted.end
@@ -156,7 +161,7 @@ class RangeFetcher:
         self._gives_up_at = time.monotonic() + self._timeout_s
         self._damaged_count = self._missing_count = 0
 
-    def _ask(self, link: Link, offset: int) -> None:
+    def _ask(self, connection: BrokerConnection, offset: int) -> None:
         wanted = self._wanted
         # No more than is needed, as far as can be told: what is behind the end is for others.
         left_bytes = (wanted.end - offset) * self._bytes_per_offset or FETCH_BYTES
@@ -165,8 +170,8 @@ class RangeFetcher:
         request = FetchRequest(
             _MAX_WAIT_MS, 1, bytes_max, [asked], from_journals=self._from_journals
         )
-        link.send(api.FETCH, request)
-        self._asked = link, offset
+        connection.send(api.FETCH, request)
+        self._asked = connection, offset
 
     # -- what may go wrong ----------------------------------------------------------------------
 
@@ -195,7 +200,7 @@ class RangeFetcher:
         self.close()
         self._missing_count += 1
         if self._missing_count < _TRIES_MAX:
-            self._brokers.pause()
+            self._cluster.pause()
             return
         if self._fail_on_data_loss:
             raise lost(f"{self._wanted}: {error}") from error
@@ -206,5 +211,5 @@ class RangeFetcher:
         self.close()
         if time.monotonic() >= self._gives_up_at:
             raise error
-        self._brokers.pause()
-        self._brokers.retry(lambda: self._brokers.refresh([self._wanted.topic]))
+        self._cluster.pause()
+        self._cluster.retry(lambda: self._cluster.refresh([self._wanted.topic]))

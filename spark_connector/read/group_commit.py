@@ -7,7 +7,7 @@ its checkpoint. It is no member of the group, so the group must have none.
 from crc32c import crc32c
 
 from tidelog.spark_connector.connection.pool import borrowed
-from tidelog.spark_connector.read.offsets import Position
+from tidelog.spark_connector.read.offsets import StreamOffset
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.errors import from_wire
 from tidelog.wire.messages.groups import NO_MEMBER_EPOCH, CommitOffsetsRequest, PartitionCommit
@@ -25,7 +25,7 @@ def group_of(options: ReadOptions) -> str | None:
     return options.group_id
 
 
-def commit_group(options: ReadOptions, position: Position) -> None:
+def commit_group(options: ReadOptions, position: StreamOffset) -> None:
     """Commit how far a stream is; nothing without a group.
 
     Raises:
@@ -39,8 +39,8 @@ def commit_group(options: ReadOptions, position: Position) -> None:
         for at, offset in position.offsets.items()
     ]
     request = CommitOffsetsRequest(group_id, "", NO_MEMBER_EPOCH, 0, commits)
-    with borrowed(options.connection) as brokers:
-        reply = brokers.call_controller(api.COMMIT_OFFSETS, request)
+    with borrowed(options.connection) as cluster:
+        reply = cluster.call_controller(api.COMMIT_OFFSETS, request)
     for result in reply.results:
         if result.error is not None:
             raise from_wire(result.error)

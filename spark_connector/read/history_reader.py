@@ -56,17 +56,17 @@ def _before(options: ReadOptions, wanted: Slice) -> Slice:
         begin = frame.snapshot_offset
     if begin is None:
         query = OffsetQuery(wanted.topic_id, wanted.partition)
-        with borrowed(options.connection) as brokers:
-            begin = brokers.list_offsets({wanted.at: query})[wanted.at].log_start_offset
+        with borrowed(options.connection) as cluster:
+            begin = cluster.list_offsets({wanted.at: query})[wanted.at].log_start_offset
     return wanted.between(min(begin, wanted.start), wanted.start)
 
 
 def _frames(
     options: ReadOptions, wanted: Slice, *, fail_on_data_loss: bool = False
 ) -> Iterator[tuple[int, Frame]]:
-    with borrowed(options.connection) as brokers:
+    with borrowed(options.connection) as cluster:
         fetcher = RangeFetcher(
-            brokers,
+            cluster,
             wanted,
             fail_on_data_loss=fail_on_data_loss,
             timeout_ms=options.fetch_timeout_ms,
@@ -101,7 +101,7 @@ class _Names:
     def __call__(self, topic_id: bytes) -> str:
         """Return the name of a topic; its id in digits if it is gone."""
         if topic_id not in self._known:
-            with borrowed(self._options.connection) as brokers:
-                found = brokers.topic_offsets(None)
+            with borrowed(self._options.connection) as cluster:
+                found = cluster.topic_offsets(None)
             self._known |= {topic.topic_id: topic.name for topic in found}
         return self._known.setdefault(topic_id, topic_id.hex())

@@ -21,7 +21,7 @@ from tidelog.wire.errors import CorruptRecordError, RecordTooLargeError, WireFor
 
 
 @final
-class LargeJoiner:
+class LargeMessageReader:
     """Joins the large messages of one partition."""
 
     def __init__(self, options: ReadOptions, wanted: Slice) -> None:
@@ -91,11 +91,11 @@ class LargeJoiner:
         """Yield offset, headers and value of each chunk."""
         wanted = self._wanted
         # Other links than those on which the records come: an answer may be under way there.
-        with borrowed(self._options.connection) as brokers:
+        with borrowed(self._options.connection) as cluster:
             for first, count in chunks.runs:
                 run = Slice(wanted.topic, wanted.topic_id, wanted.partition, first, first + count)
                 fetcher = RangeFetcher(
-                    brokers,
+                    cluster,
                     run,
                     fail_on_data_loss=True,
                     timeout_ms=self._options.fetch_timeout_ms,

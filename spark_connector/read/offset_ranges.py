@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.journals import journal_of
 from tidelog.spark_connector.read.offsets import Slice
 from tidelog.spark_connector.read.read_options import Selection
@@ -49,7 +49,9 @@ PartitionRanges = Mapping[TopicPartition, PartitionRange]
 """By partition, in order."""
 
 
-def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) -> PartitionRanges:
+def look(
+    cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool = False
+) -> PartitionRanges:
     """Return what a selection reads now; topics that are not there any more are missing.
 
     Without `with_sizes` all sizes are 0, and the answer takes less time.
@@ -59,7 +61,7 @@ def look(brokers: Brokers, selection: Selection, *, with_sizes: bool = False) ->
         UnknownQueueError: There is no such queue.
         TidelogError: Nobody could be asked.
     """
-    ranges = _ranges(_topics(brokers, selection, with_sizes=with_sizes))
+    ranges = _ranges(_topics(cluster, selection, with_sizes=with_sizes))
     if not selection.partitions:
         return ranges
     names = {at.topic for at in ranges}
@@ -81,39 +83,41 @@ def missing(selection: Selection, ranges: PartitionRanges) -> list[str]:
     return sorted(named - {at.topic for at in ranges})
 
 
-def dead_letter_topic(brokers: Brokers, queue: str) -> str:
+def dead_letter_topic(cluster: BlockingClusterClient, queue: str) -> str:
     """Return the topic in which dead letters of a queue are.
 
     Raises:
         UnknownQueueError: There is no such queue.
         ConfigError: It has no dead-letter queue.
     """
-    described = _queue(brokers, queue)
+    described = _queue(cluster, queue)
     name = described.config.get("dead_letter_queue", _NO_QUEUE)
     if name == _NO_QUEUE:
         raise ConfigError(f"queue {queue!r} has no dead-letter queue")
-    return _queue(brokers, name).topic
+    return _queue(cluster, name).topic
 
 
-def _queue(brokers: Brokers, name: str) -> QueueDescription:
+def _queue(cluster: BlockingClusterClient, name: str) -> QueueDescription:
     request = DescribeQueuesRequest([name])
-    (found,) = brokers.call_any(api.DESCRIBE_QUEUES, request).queues
+    (found,) = cluster.call_any(api.DESCRIBE_QUEUES, request).queues
     return found
 
 
-def _topics(brokers: Brokers, selection: Selection, *, with_sizes: bool) -> list[TopicOffsets]:
+def _topics(
+    cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool
+) -> list[TopicOffsets]:
     if selection.history_of is not None:
-        journals = brokers.topic_offsets([selection.history_of], from_journals=True)
+        journals = cluster.topic_offsets([selection.history_of], from_journals=True)
         return [msgspec.structs.replace(each, name=journal_of(each.name)) for each in journals]
     if selection.pattern is not None:
         matches = re.compile(selection.pattern).fullmatch
-        found = brokers.topic_offsets(None, with_sizes=with_sizes)
+        found = cluster.topic_offsets(None, with_sizes=with_sizes)
         return [topic for topic in found if matches(topic.name)]
     if selection.dead_letters_of is not None:
-        names = [dead_letter_topic(brokers, selection.dead_letters_of)]
+        names = [dead_letter_topic(cluster, selection.dead_letters_of)]
     else:
         names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
-    return brokers.topic_offsets(names, with_sizes=with_sizes)
+    return cluster.topic_offsets(names, with_sizes=with_sizes)
 
 
 def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRange]:

@@ -24,7 +24,7 @@ Offsets = Mapping[TopicPartition, int]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamOffset:
     """How far a stream is."""
 
     offsets: Offsets
@@ -37,7 +37,7 @@ class Position:
         return {**to_json(self.offsets), IDS: ids}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Position":
+    def from_json(cls, found: Mapping[str, Any]) -> "StreamOffset":
         """Return what `to_json` gave.
 
         Raises:

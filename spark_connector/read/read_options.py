@@ -106,7 +106,7 @@ class Selection:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Place:
+class OffsetLimit:
     """Where to begin or to end."""
 
     option: str
@@ -126,8 +126,8 @@ class ReadOptions:
 
     connection: ConnectionOptions
     selection: Selection
-    starting: Place
-    ending: Place
+    starting: OffsetLimit
+    ending: OffsetLimit
     """For a batch; a stream ends nowhere."""
     starting_strategy: Strategy
     """What to do where no record is as young as the starting time: fail, or begin at the end."""
@@ -260,27 +260,29 @@ def _assigned(by_topic: dict[str, Any]) -> tuple[TopicPartition, ...]:
 
 def _place(
     given: GivenOptions, names: tuple[str, str, str], default: Literal["earliest", "latest"]
-) -> Place:
+) -> OffsetLimit:
     """Return what the first of `names` that is given says: a time, times, or offsets."""
     time_name, times_name, offsets_name = names
     time_ms = given.number(time_name, at_least=0)
     if time_ms is not None:
-        return Place(time_name, "time", time_ms)
+        return OffsetLimit(time_name, "time", time_ms)
     times = given.json_object(times_name)
     if times is not None:
-        return Place(times_name, "times", by_partition=_numbers(times_name, times, at_least=0))
+        return OffsetLimit(
+            times_name, "times", by_partition=_numbers(times_name, times, at_least=0)
+        )
     text = given.text(offsets_name)
     if text is None:
-        return Place(offsets_name, default)
+        return OffsetLimit(offsets_name, default)
     if text.lower() in ("earliest", "latest"):
-        return Place(offsets_name, "earliest" if text.lower() == "earliest" else "latest")
+        return OffsetLimit(offsets_name, "earliest" if text.lower() == "earliest" else "latest")
     if not text.startswith("{"):
         raise ConfigError(
             f'{offsets_name} must be earliest, latest or JSON such as {{"orders":{{"0":23}}}},'
             f" not {text!r}"
         )
     offsets = _numbers(offsets_name, given.json_object(offsets_name) or {}, at_least=EARLIEST)
-    return Place(offsets_name, "offsets", by_partition=offsets)
+    return OffsetLimit(offsets_name, "offsets", by_partition=offsets)
 
 
 def _numbers(name: str, by_topic: dict[str, Any], *, at_least: int) -> dict[TopicPartition, int]:
@@ -313,7 +315,7 @@ def _refuse(given: GivenOptions, names: tuple[str, ...], why: str) -> None:
         raise ConfigError(f"{found[0]} cannot be used here: {why}")
 
 
-def _check_batch(starting: Place, ending: Place) -> None:
+def _check_batch(starting: OffsetLimit, ending: OffsetLimit) -> None:
     if starting.at == "latest":
         raise ConfigError("startingOffsets latest would leave a batch nothing to read")
     if ending.at == "earliest":

@@ -14,7 +14,7 @@ from tidelog.spark_connector.arrow.record_columns import of_origin
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.columns import RECORD_COLUMNS
 from tidelog.spark_connector.read.fetcher import RangeFetcher
-from tidelog.spark_connector.read.large_messages import LargeJoiner
+from tidelog.spark_connector.read.large_messages import LargeMessageReader
 from tidelog.spark_connector.read.offsets import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.batch.batch_columns import ColumnDecoder
@@ -31,10 +31,10 @@ def read_slice(options: ReadOptions, schema: pa.Schema, wanted: Slice) -> Iterat
     rows = RecordBatchBuilder(schema)
     decoder = _decoder(schema.names)
     queue = options.selection.dead_letters_of
-    joiner = LargeJoiner(options, wanted) if options.large_messages == "join" else None
-    with borrowed(options.connection) as brokers:
+    joiner = LargeMessageReader(options, wanted) if options.large_messages == "join" else None
+    with borrowed(options.connection) as cluster:
         fetcher = RangeFetcher(
-            brokers,
+            cluster,
             wanted,
             fail_on_data_loss=options.fail_on_data_loss,
             timeout_ms=options.fetch_timeout_ms,

@@ -11,31 +11,31 @@ from typing import final
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.read.offset_ranges import PartitionRange, PartitionRanges
-from tidelog.spark_connector.read.offsets import Offsets, Position, Slice, advance, backlog
+from tidelog.spark_connector.read.offsets import Offsets, Slice, StreamOffset, advance, backlog
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AvailableOffsets:
     """How far a stream could go now."""
 
     begin: Offsets
     """For each partition of `end` where the next batch begins, if it is not the start: behind what
     is lost, and 0 where another topic has the name now."""
-    end: Position
+    end: StreamOffset
     losses: list[str]
     """What is not there any more although it was not read, one line each."""
 
 
-def reach(start: Position, ranges: PartitionRanges) -> Reach:
+def available_offsets(start: StreamOffset, ranges: PartitionRanges) -> AvailableOffsets:
     """Return how far a stream could go that has come to `start`.
 
     A partition whose leader does not answer, or that is missing from the answer, stays where it is.
     """
-    return _reach_at_once(start, ranges) or _reach_one_by_one(start, ranges)
+    return _available_at_once(start, ranges) or _available_one_by_one(start, ranges)
 
 
-def _reach_at_once(start: Position, ranges: PartitionRanges) -> Reach | None:
+def _available_at_once(start: StreamOffset, ranges: PartitionRanges) -> AvailableOffsets | None:
     """Return it if all that was there is there and nothing is lost or new, `None` otherwise.
 
     That is what nearly every look finds, several times a second, so there is no step of Python for
@@ -57,10 +57,10 @@ def _reach_at_once(start: Position, ranges: PartitionRanges) -> Reach | None:
     if not is_as_before:
         return None
     ends = dict(zip(places, ends_at, strict=True))
-    return Reach(start.offsets, Position(ends, start.topic_ids), [])
+    return AvailableOffsets(start.offsets, StreamOffset(ends, start.topic_ids), [])
 
 
-def _reach_one_by_one(start: Position, ranges: PartitionRanges) -> Reach:
+def _available_one_by_one(start: StreamOffset, ranges: PartitionRanges) -> AvailableOffsets:
     """Return it whatever has become of partitions and topics."""
     ids = dict(start.topic_ids)
     found = {at.topic: bounds.topic_id for at, bounds in ranges.items()}
@@ -80,11 +80,13 @@ def _reach_one_by_one(start: Position, ranges: PartitionRanges) -> Reach:
         losses.append(_partition_loss(at, begin, bounds, was_there=at in ends))
         ends[at] = max(begin, ends_at)
         begins[at] = min(max(begin, begins_at), ends[at])
-    return Reach(begins, Position({at: ends[at] for at in sorted(ends)}, ids), losses)
+    return AvailableOffsets(
+        begins, StreamOffset({at: ends[at] for at in sorted(ends)}, ids), losses
+    )
 
 
 def _topic_losses(
-    start: Position, ranges: PartitionRanges, found: Mapping[str, bytes]
+    start: StreamOffset, ranges: PartitionRanges, found: Mapping[str, bytes]
 ) -> list[str]:
     losses: list[str] = []
     for topic, topic_id in start.topic_ids.items():
@@ -109,7 +111,7 @@ def _partition_loss(
     return f"{name}: the stream is at {begin}, and the log ends at {bounds.end}"
 
 
-def limited(begin: Offsets, end: Position, *, numerator: int, denominator: int) -> Position:
+def limited(begin: Offsets, end: StreamOffset, *, numerator: int, denominator: int) -> StreamOffset:
     """Return how far a batch goes that may read so many of all units that are there.
 
     Each backlogged partition moves by one offset at least, and none beyond its end.
@@ -117,10 +119,10 @@ def limited(begin: Offsets, end: Position, *, numerator: int, denominator: int) 
     if numerator >= denominator:
         return end
     offsets = advance(begin, end.offsets, numerator=numerator, denominator=denominator)
-    return Position(offsets, end.topic_ids)
+    return StreamOffset(offsets, end.topic_ids)
 
 
-def within(position: Position, target: Position, start: Position) -> Position:
+def within(position: StreamOffset, target: StreamOffset, start: StreamOffset) -> StreamOffset:
     """Return a position that goes nowhere beyond a target; partitions born later stay out.
 
     Nothing goes below where the stream is.
@@ -141,7 +143,7 @@ def within(position: Position, target: Position, start: Position) -> Position:
             and ids.setdefault(at.topic, start_id) == start_id
         ):
             offsets[at] = start.offsets[at]
-    return Position(offsets, ids) if offsets else start
+    return StreamOffset(offsets, ids) if offsets else start
 
 
 def bytes_between(begin: Offsets, end: Offsets, ranges: PartitionRanges) -> int:
@@ -157,7 +159,7 @@ def bytes_between(begin: Offsets, end: Offsets, ranges: PartitionRanges) -> int:
     return total
 
 
-def slices_between(start: Position, end: Position) -> list[Slice]:
+def slices_between(start: StreamOffset, end: StreamOffset) -> list[Slice]:
     """Return what lies between two positions; it is the same whenever the same is asked.
 
     A partition that is new, or whose topic is another one by now, is read from 0. One that would go
@@ -173,6 +175,6 @@ def slices_between(start: Position, end: Position) -> list[Slice]:
     return found
 
 
-def size_between(begin: Offsets, end: Position) -> int:
+def size_between(begin: Offsets, end: StreamOffset) -> int:
     """Return how many offsets a batch has."""
     return backlog(begin, end.offsets)

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tidelog.spark_connector.read.batch_reader import read_partition
-from tidelog.spark_connector.read.offsets import Position, split
+from tidelog.spark_connector.read.offsets import StreamOffset, split
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_progress import slices_between
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
@@ -29,7 +29,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = tuple(columns)
         self._source: StreamSource | None = None
-        self._answered: tuple[dict[str, Any], Position] | None = None
+        self._answered: tuple[dict[str, Any], StreamOffset] | None = None
         """What was answered last: mostly the start of the next question."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -51,7 +51,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends; the start if there is nothing yet."""
         answered = self._answered
         is_same = answered is not None and answered[0] == start
-        begin = answered[1] if answered is not None and is_same else Position.from_json(start)
+        begin = answered[1] if answered is not None and is_same else StreamOffset.from_json(start)
         end = self._planner().latest(begin, _limit(limit))
         text = start if end == begin else end.to_json()
         self._answered = text, end
@@ -68,7 +68,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return one partition for each task of a batch; the same whenever it is run again."""
-        slices = slices_between(Position.from_json(start), Position.from_json(end))
+        slices = slices_between(StreamOffset.from_json(start), StreamOffset.from_json(end))
         parts = split(
             slices,
             records_max=self._options.max_records_per_partition,
@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Take note that a batch is done, for the group if there is one."""
-        self._planner().commit(Position.from_json(end))
+        self._planner().commit(StreamOffset.from_json(end))
 
     def stop(self) -> None:
         """Do nothing: Spark does not call it, and nothing has to be closed."""

@@ -14,15 +14,15 @@ from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import known_ranges
 from tidelog.spark_connector.read.data_loss import lost
 from tidelog.spark_connector.read.group_commit import commit_group
+from tidelog.spark_connector.read.offset_limits import starting_offsets
 from tidelog.spark_connector.read.offset_ranges import PartitionRanges, look
-from tidelog.spark_connector.read.offsets import Position
-from tidelog.spark_connector.read.placing import starting_offsets
+from tidelog.spark_connector.read.offsets import StreamOffset
 from tidelog.spark_connector.read.read_options import LATEST, ReadOptions
 from tidelog.spark_connector.read.stream_progress import (
-    Reach,
+    AvailableOffsets,
+    available_offsets,
     bytes_between,
     limited,
-    reach,
     size_between,
     within,
 )
@@ -63,20 +63,20 @@ class StreamSource:
         self._options = options
         self._now = now
         self._wait = wait
-        self._initial: Position | None = None
+        self._initial: StreamOffset | None = None
         self._is_first = True
-        self._target: Position | None = None
+        self._target: StreamOffset | None = None
         """With `availableNow`: where the query ends."""
         self._ranges: PartitionRanges = {}
         self._looked_at: float | None = None
         self._request_count = 1
         """How many the last look took."""
         self._has_byte_limit = options.max_bytes_per_trigger is not None
-        self._latest: Position | None = None
+        self._latest: StreamOffset | None = None
         self._fired_at = now()
         self._told: set[str] = set()
 
-    def initial(self) -> Position:
+    def initial(self) -> StreamOffset:
         """Return where the query begins; the same each time.
 
         Raises:
@@ -84,13 +84,13 @@ class StreamSource:
         """
         if self._initial is None:
             options = self._options
-            with borrowed(options.connection) as brokers:
-                ranges = known_ranges(brokers, options)
+            with borrowed(options.connection) as cluster:
+                ranges = known_ranges(cluster, options)
                 offsets = starting_offsets(
-                    brokers, options.starting, ranges, strategy=options.starting_strategy
+                    cluster, options.starting, ranges, strategy=options.starting_strategy
                 )
             ids = {at.topic: bounds.topic_id for at, bounds in ranges.items()}
-            self._initial = Position(offsets, ids)
+            self._initial = StreamOffset(offsets, ids)
         return self._initial
 
     def prepare_available_now(self) -> None:
@@ -100,16 +100,16 @@ class StreamSource:
             TidelogError: Nobody could be asked.
         """
         options = self._options
-        with borrowed(options.connection) as brokers:
+        with borrowed(options.connection) as cluster:
             try:
-                ranges = known_ranges(brokers, options)
+                ranges = known_ranges(cluster, options)
             except UnknownTopicError:
                 if options.fail_on_data_loss:
                     raise
-                ranges = look(brokers, options.selection)  # What is left of it.
-        self._target = reach(Position({}, {}), ranges).end
+                ranges = look(cluster, options.selection)  # What is left of it.
+        self._target = available_offsets(StreamOffset({}, {}), ranges).end
 
-    def latest(self, start: Position, limit: Limit) -> Position:
+    def latest(self, start: StreamOffset, limit: Limit) -> StreamOffset:
         """Return where the next batch ends; `start` if there is nothing to read yet.
 
         Raises:
@@ -123,7 +123,7 @@ class StreamSource:
             # An empty batch has Spark write down where the stream begins: a crash in the first one
             # with records cannot move it.
             return start
-        found = self._reach(start)
+        found = self._available_offsets(start)
         end = found.end
         if self._target is not None:
             end = within(end, self._target, start)
@@ -134,11 +134,11 @@ class StreamSource:
             self._fired_at = self._now()
         return end
 
-    def reported(self) -> Position | None:
+    def reported(self) -> StreamOffset | None:
         """Return how far the partitions go, as was heard last."""
         return self._latest
 
-    def commit(self, end: Position) -> None:
+    def commit(self, end: StreamOffset) -> None:
         """Tell the group how far the query is; that it cannot be told is no reason to stop."""
         try:
             commit_group(self._options, end)
@@ -151,18 +151,18 @@ class StreamSource:
         place = self._options.starting
         return place.at == "latest" or LATEST in place.by_partition.values()
 
-    def _reach(self, start: Position) -> Reach:
+    def _available_offsets(self, start: StreamOffset) -> AvailableOffsets:
         is_fresh = self._look()
-        found = reach(start, self._ranges)
+        found = available_offsets(start, self._ranges)
         if found.end == start and not is_fresh:
             self._look(wait=True)
-            found = reach(start, self._ranges)
+            found = available_offsets(start, self._ranges)
         may_come = self._is_news(found) and self._is_a_topic_gone(start)
         for _ in range(self._options.retry_count if may_come else 0):
             # One broker may not have heard of all topics yet; that is no loss.
             self._wait(self._options.retry_interval_ms / 1000)
             self._look(wait=True)
-            found = reach(start, self._ranges)
+            found = available_offsets(start, self._ranges)
         self._latest = found.end
         if found.losses:
             if self._options.fail_on_data_loss:
@@ -179,22 +179,22 @@ class StreamSource:
             if left_s > 0 and not wait:
                 return False
             self._wait(max(left_s, 0))
-        with borrowed(self._options.connection) as brokers:
-            sent_before = brokers.sent_count
+        with borrowed(self._options.connection) as cluster:
+            sent_before = cluster.sent_count
             selection = self._options.selection
-            self._ranges = look(brokers, selection, with_sizes=self._has_byte_limit)
-            self._request_count = max(brokers.sent_count - sent_before, 1)
+            self._ranges = look(cluster, selection, with_sizes=self._has_byte_limit)
+            self._request_count = max(cluster.sent_count - sent_before, 1)
         self._looked_at = self._now()
         return True
 
-    def _is_too_little(self, found: Reach, end: Position) -> bool:
+    def _is_too_little(self, found: AvailableOffsets, end: StreamOffset) -> bool:
         wanted = self._options.min_offsets_per_trigger
         if wanted is None or size_between(found.begin, end) >= wanted:
             return False
         delay_s = self._options.max_trigger_delay_ms / 1000
         return self._now() - self._fired_at < delay_s
 
-    def _limited(self, found: Reach, end: Position, limit: Limit) -> Position:
+    def _limited(self, found: AvailableOffsets, end: StreamOffset, limit: Limit) -> StreamOffset:
         if limit.is_all:
             return end
         shares: list[tuple[int, int]] = []
@@ -211,10 +211,10 @@ class StreamSource:
         numerator, denominator = min(shares, key=lambda share: share[0] / share[1])
         return limited(found.begin, end, numerator=numerator, denominator=denominator)
 
-    def _is_a_topic_gone(self, start: Position) -> bool:
+    def _is_a_topic_gone(self, start: StreamOffset) -> bool:
         return not {at.topic for at in start.offsets} <= {at.topic for at in self._ranges}
 
-    def _is_news(self, found: Reach) -> bool:
+    def _is_news(self, found: AvailableOffsets) -> bool:
         return any(line not in self._told for line in found.losses)
 
     def _warn(self, line: str) -> None:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple, final
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
-from tidelog.spark_connector.connection.brokers import Brokers
-from tidelog.spark_connector.connection.link import Link
+from tidelog.spark_connector.connection.broker_connection import BrokerConnection
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.write.rows import RowBatch
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import encode_batch
@@ -54,14 +54,14 @@ class _Round(NamedTuple):
 
     left: dict[TopicPartition, _Batch]
     """Those that are not known to be safe."""
-    sent: list[tuple[Link, list[TopicPartition]]]
+    sent: list[tuple[BrokerConnection, list[TopicPartition]]]
     """Who owes an answer about which of them."""
     failures: list[TidelogError]
     """Why others were not sent."""
 
 
 def begin(
-    brokers: Brokers, name: str, transaction_id: int, *, topics: Sequence[str] = ()
+    cluster: BlockingClusterClient, name: str, transaction_id: int, *, topics: Sequence[str] = ()
 ) -> BeginTransactionReply:
     """Begin a transaction, or say that it goes on.
 
@@ -69,30 +69,35 @@ def begin(
         TidelogError: It is refused, or nobody could be asked.
     """
     request = BeginTransactionRequest(name, transaction_id, list(topics), int(TIMEOUT_S * 1000))
-    return brokers.call_any(api.BEGIN_TRANSACTION, request)
+    return cluster.call_any(api.BEGIN_TRANSACTION, request)
 
 
 def commit(
-    brokers: Brokers, name: str, transaction_id: int, *, number: int, places: Iterable[StagedPlace]
+    cluster: BlockingClusterClient,
+    name: str,
+    transaction_id: int,
+    *,
+    number: int,
+    places: Iterable[StagedPlace],
 ) -> None:
     """Let what was staged become visible; nothing happens if it is committed already.
 
     Raises:
         TidelogError: It is refused, or nobody knows; the same again tells.
     """
-    patience_ms = brokers.options.request_timeout_ms // 2
+    patience_ms = cluster.options.request_timeout_ms // 2
     request = CommitTransactionRequest(name, transaction_id, number, merged(places), patience_ms)
-    brokers.call_any(api.COMMIT_TRANSACTION, request)
+    cluster.call_any(api.COMMIT_TRANSACTION, request)
 
 
-def abort(brokers: Brokers, name: str, transaction_id: int, *, number: int) -> bool:
+def abort(cluster: BlockingClusterClient, name: str, transaction_id: int, *, number: int) -> bool:
     """Drop what was staged; or return that it is committed, and stays so.
 
     Raises:
         TidelogError: Nobody could be asked.
     """
     request = AbortTransactionRequest(name, transaction_id, number)
-    return brokers.call_any(api.ABORT_TRANSACTION, request).is_committed
+    return cluster.call_any(api.ABORT_TRANSACTION, request).is_committed
 
 
 @final
@@ -101,7 +106,7 @@ class TransactionTask:
 
     def __init__(
         self,
-        brokers: Brokers,
+        cluster: BlockingClusterClient,
         name: str,
         transaction_id: int,
         *,
@@ -114,12 +119,12 @@ class TransactionTask:
             StaleTransactionError: A transaction with a higher id was begun or committed.
             TidelogError: It is refused, or nobody could be asked.
         """
-        self._brokers = brokers
+        self._cluster = cluster
         self._name = name
         self._transaction_id = transaction_id
         self._codec = codec
         self._stage_timeout_ms = stage_timeout_ms
-        self.number = begin(brokers, name, transaction_id).number
+        self.number = begin(cluster, name, transaction_id).number
         """Of the transaction; 0 if it was committed before: nothing is staged then."""
         self._begun_at = time.monotonic()
         self._producer_id = 0
@@ -153,11 +158,11 @@ class TransactionTask:
         for topic in topics:
             if topic not in self._counts:
                 self._end_round()
-                begun = begin(self._brokers, self._name, self._transaction_id, topics=[topic])
+                begun = begin(self._cluster, self._name, self._transaction_id, topics=[topic])
                 self._require_same(begun)
                 (self._ids[topic],) = begun.topic_ids
                 staging = _STAGING_PREFIX + topic
-                known = self._brokers.retry(partial(self._brokers.topic, staging))
+                known = self._cluster.retry(partial(self._cluster.topic, staging))
                 self._counts[topic] = len(known.partitions)
         return self._counts
 
@@ -172,7 +177,7 @@ class TransactionTask:
         """
         if time.monotonic() - self._begun_at >= _RENEWED_AFTER_S:
             self._end_round()
-            self._require_same(begin(self._brokers, self._name, self._transaction_id))
+            self._require_same(begin(self._cluster, self._name, self._transaction_id))
             self._begun_at = time.monotonic()
         now_ms = time.time_ns() // 1_000_000
         for part in records:
@@ -200,7 +205,7 @@ class TransactionTask:
 
     def _encoded(self, at: TopicPartition, part: RowBatch, now_ms: int) -> _Batch:
         if not self._producer_id:
-            granted = self._brokers.call_any(api.INIT_PRODUCER, InitProducerRequest())
+            granted = self._cluster.call_any(api.INIT_PRODUCER, InitProducerRequest())
             self._producer_id = granted.producer_id
         sequence = self._sequences.get(at, 0)
         count = part.columns.record_count
@@ -232,29 +237,29 @@ class TransactionTask:
             for error in failures:
                 raise error
 
-        self._brokers.retry(attempt)
+        self._cluster.retry(attempt)
 
     def _begin_round(self, left: dict[TopicPartition, _Batch]) -> "_Round":
         """Send one batch for each of some partitions."""
         failures: list[TidelogError] = []
-        by_link: dict[Link, list[tuple[TopicPartition, bytes]]] = {}
+        by_connection: dict[BrokerConnection, list[tuple[TopicPartition, bytes]]] = {}
         for at in left:
             try:
                 staging = TopicPartition(_STAGING_PREFIX + at.topic, at.partition)
-                topic_id, link = self._brokers.leader_of(staging)
-                by_link.setdefault(link, []).append((at, topic_id))
+                topic_id, connection = self._cluster.leader_of(staging)
+                by_connection.setdefault(connection, []).append((at, topic_id))
             except TidelogError as error:
                 failures.append(error)
-        sent: list[tuple[Link, list[TopicPartition]]] = []
-        for link, places in by_link.items():
+        sent: list[tuple[BrokerConnection, list[TopicPartition]]] = []
+        for connection, places in by_connection.items():
             entries = [
                 PartitionBatch(topic_id, at.partition, len(left[at][0])) for at, topic_id in places
             ]
             attachment: list[BytesLike] = [left[at][0] for at, _ in places]
             try:
                 request = StageRequest(self.number, self._stage_timeout_ms, entries)
-                link.send(api.STAGE, request, attachment)
-                sent.append((link, [at for at, _ in places]))
+                connection.send(api.STAGE, request, attachment)
+                sent.append((connection, [at for at, _ in places]))
             except TidelogError as error:
                 failures.append(error)
         return _Round(left, sent, failures)
@@ -262,9 +267,9 @@ class TransactionTask:
     def _answered(self, under_way: "_Round") -> list[TidelogError]:
         """Take out what is safe, and return why the rest is not."""
         failures = list(under_way.failures)
-        for link, partitions in under_way.sent:
+        for connection, partitions in under_way.sent:
             try:
-                reply, _ = link.receive(api.STAGE, timeout_s=self._stage_timeout_ms / 1000)
+                reply, _ = connection.receive(api.STAGE, timeout_s=self._stage_timeout_ms / 1000)
                 failures += self._settle(reply, partitions, under_way.left)
             except TidelogError as error:
                 failures.append(error)

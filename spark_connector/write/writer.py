@@ -106,9 +106,9 @@ def stage(
     Raises:
         TidelogError: Some cannot be written, or nobody could be asked; none is visible.
     """
-    with borrowed(options.connection) as brokers:
+    with borrowed(options.connection) as cluster:
         task = transaction.TransactionTask(
-            brokers,
+            cluster,
             name,
             batch_id,
             codec=CODEC_NAMES[options.compression],
@@ -144,21 +144,21 @@ def commit(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]
             " for it; run it again"
         )
     places = [place for each in staged if each.number for place in each.places]
-    with borrowed(options.connection) as brokers:
+    with borrowed(options.connection) as cluster:
         number = numbers.pop() if numbers else 0
         transaction.commit(
-            brokers, staged[0].name, staged[0].batch_id, number=number, places=places
+            cluster, staged[0].name, staged[0].batch_id, number=number, places=places
         )
 
 
 def abort(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     """Drop what tasks have staged; what is committed stays."""
-    with borrowed(options.connection) as brokers:
+    with borrowed(options.connection) as cluster:
         for name, batch_id, number in {
             (each.name, each.batch_id, each.number): None for each in _staged(messages)
         }:
             if number:
-                transaction.abort(brokers, name, batch_id, number=number)
+                transaction.abort(cluster, name, batch_id, number=number)
 
 
 def _staged(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommitMessage]:

@@ -10,8 +10,8 @@ from tidelog.wire.errors import ConfigError, UnknownTopicError
 
 
 def ranges(town: Town, **options: str) -> list[tuple[int, int, int]]:
-    with borrowed(town.connection) as brokers:
-        slices = plan(brokers, town.options(**options))
+    with borrowed(town.connection) as cluster:
+        slices = plan(cluster, town.options(**options))
     return [(part.partition, part.start, part.end) for part in slices]
 
 
@@ -58,10 +58,10 @@ def test_a_start_that_is_gone_fails_or_is_passed_over(town: Town) -> None:
 
 def test_what_is_not_there_is_named(town: Town) -> None:
     quick = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
-    with borrowed(town.connection) as brokers:
+    with borrowed(town.connection) as cluster:
         with pytest.raises(UnknownTopicError, match=town.topic):
-            known_ranges(brokers, town.options(**quick))
+            known_ranges(cluster, town.options(**quick))
         raw = {"bootstrap.servers": town.address, "subscribePattern": "zz.*"}
         pattern = type(town.options()).parse(raw, is_stream=False)
         with pytest.raises(ConfigError, match=r"there are no topics like zz\.\*"):
-            known_ranges(brokers, pattern)
+            known_ranges(cluster, pattern)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from tests.spark_connector.town import Town
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.spark_connector.read.fetcher import FETCH_BYTES, RangeFetcher
@@ -17,14 +17,14 @@ MB = 1_000_000
 
 
 def fetcher(
-    brokers: Brokers, wanted: Slice, *, fail: bool = True, timeout_ms: int = 10_000
+    cluster: BlockingClusterClient, wanted: Slice, *, fail: bool = True, timeout_ms: int = 10_000
 ) -> RangeFetcher:
-    return RangeFetcher(brokers, wanted, fail_on_data_loss=fail, timeout_ms=timeout_ms)
+    return RangeFetcher(cluster, wanted, fail_on_data_loss=fail, timeout_ms=timeout_ms)
 
 
 def read(town: Town, wanted: Slice, *, fail: bool = True) -> list[tuple[int, bytes | None]]:
-    with borrowed(town.connection) as brokers:
-        found = fetcher(brokers, wanted, fail=fail)
+    with borrowed(town.connection) as cluster:
+        found = fetcher(cluster, wanted, fail=fail)
         try:
             return [
                 pair
@@ -112,8 +112,8 @@ def test_records_that_do_not_come_are_not_waited_for_for_ever(town: Town) -> Non
     topic_id = town.create()
     town.write([b"a"])
 
-    with borrowed(town.connection) as brokers:
-        found = fetcher(brokers, town.whole(topic_id, 2), timeout_ms=100)
+    with borrowed(town.connection) as cluster:
+        found = fetcher(cluster, town.whole(topic_id, 2), timeout_ms=100)
         with pytest.raises(RequestTimedOutError, match=r"offset 1 .*fetch\.timeout\.ms"):
             list(found.batches())
         found.close()
@@ -142,12 +142,12 @@ def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: To
     for number in range(12):
         town.write([bytes([number]) * MB])
 
-    with borrowed(town.connection) as brokers:
-        found = fetcher(brokers, town.whole(topic_id, 12))
+    with borrowed(town.connection) as cluster:
+        found = fetcher(cluster, town.whole(topic_id, 12))
         batches = found.batches()
         assert next(batches).base_offset == 0
         found.close()
-        assert brokers.is_idle
+        assert cluster.is_idle
     assert len(read(town, town.whole(topic_id, 12))) == 12
 
 
@@ -157,13 +157,13 @@ def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: Town) -> N
     for value in values:
         town.write([value])
 
-    with borrowed(town.connection) as brokers:
-        found = fetcher(brokers, town.whole(topic_id, 12))
+    with borrowed(town.connection) as cluster:
+        found = fetcher(cluster, town.whole(topic_id, 12))
         seen: list[bytes | None] = []
         for batch in found.batches():
             seen += batch.values
             if len(seen) in (1, 6):
-                brokers.any_link().close()
+                cluster.any_connection().close()
         found.close()
 
     assert seen == values

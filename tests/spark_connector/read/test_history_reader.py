@@ -24,8 +24,8 @@ Row = dict[str, Any]
 
 
 def planned(options: ReadOptions) -> list[Slice]:
-    with borrowed(options.connection) as brokers:
-        return plan(brokers, options)
+    with borrowed(options.connection) as cluster:
+        return plan(cluster, options)
 
 
 def rows(options: ReadOptions, *slices: Slice) -> list[Row]:
@@ -156,8 +156,8 @@ def test_a_queue_that_is_not_there_is_named(town: Town) -> None:
 def test_all_partitions_are_read(town: Town) -> None:
     town.client.admin.create_queue(town.topic, partitions=3)
     options = town.history()
-    with borrowed(options.connection) as brokers:
-        ranges = look(brokers, options.selection)
+    with borrowed(options.connection) as cluster:
+        ranges = look(cluster, options.selection)
 
     assert [(at.topic, at.partition) for at in ranges] == [
         (f"queue@{town.topic}", number) for number in range(3)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.spark_connector.town import Town
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.offset_ranges import (
     PartitionRange,
@@ -20,11 +20,11 @@ def test_topics_are_found_by_name_and_by_pattern(town: Town) -> None:
     topic_id = town.create(2)
     town.write([b"a", b"b", b"c"], partition=1)
 
-    with borrowed(town.connection) as brokers:
-        by_name = look(brokers, Selection(topics=(town.topic,)), with_sizes=True)
-        without_sizes = look(brokers, Selection(topics=(town.topic,)))
-        by_pattern = look(brokers, Selection(pattern=f"{town.topic[:-1]}[{town.topic[-1]}]"))
-        prefix_only = look(brokers, Selection(pattern="topi"))
+    with borrowed(town.connection) as cluster:
+        by_name = look(cluster, Selection(topics=(town.topic,)), with_sizes=True)
+        without_sizes = look(cluster, Selection(topics=(town.topic,)))
+        by_pattern = look(cluster, Selection(pattern=f"{town.topic[:-1]}[{town.topic[-1]}]"))
+        prefix_only = look(cluster, Selection(pattern="topi"))
 
     assert list(by_name) == [TopicPartition(town.topic, 0), TopicPartition(town.topic, 1)]
     bounds = by_name[TopicPartition(town.topic, 1)]
@@ -44,18 +44,18 @@ def test_assigned_partitions_are_all_that_is_read(town: Town) -> None:
     town.create(3)
     one = TopicPartition(town.topic, 2)
 
-    with borrowed(town.connection) as brokers:
-        assert list(look(brokers, Selection(partitions=(one,)))) == [one]
+    with borrowed(town.connection) as cluster:
+        assert list(look(cluster, Selection(partitions=(one,)))) == [one]
         with pytest.raises(ConfigError, match="3 partitions, 0 to 2; there is no 3"):
-            look(brokers, Selection(partitions=(TopicPartition(town.topic, 3),)))
+            look(cluster, Selection(partitions=(TopicPartition(town.topic, 3),)))
 
 
 def test_a_topic_that_is_gone_is_missing_and_the_others_are_there(town: Town) -> None:
     town.create()
     selection = Selection(topics=(town.topic, "zz-not-there"))
 
-    with borrowed(town.connection) as brokers:
-        ranges = look(brokers, selection)
+    with borrowed(town.connection) as cluster:
+        ranges = look(cluster, selection)
 
     assert list(ranges) == [TopicPartition(town.topic, 0)]
     assert missing(selection, ranges) == ["zz-not-there"]
@@ -66,17 +66,17 @@ def test_the_dead_letters_of_a_queue_are_in_the_topic_of_another(town: Town) -> 
     admin.create_queue(f"{town.topic}-dead", partitions=1)
     admin.create_queue(town.topic, dead_letter_queue=f"{town.topic}-dead", max_receive_count=2)
 
-    with borrowed(town.connection) as brokers:
-        assert dead_letter_topic(brokers, town.topic) == f"{town.topic}-dead"
-        (at,) = look(brokers, Selection(dead_letters_of=town.topic))
+    with borrowed(town.connection) as cluster:
+        assert dead_letter_topic(cluster, town.topic) == f"{town.topic}-dead"
+        (at,) = look(cluster, Selection(dead_letters_of=town.topic))
         assert at.topic == f"{town.topic}-dead"
-        refuses(brokers, f"{town.topic}-dead", ConfigError)
-        refuses(brokers, "zz-not-there", UnknownQueueError)
+        refuses(cluster, f"{town.topic}-dead", ConfigError)
+        refuses(cluster, "zz-not-there", UnknownQueueError)
 
 
-def refuses(brokers: Brokers, queue: str, error: type[Exception]) -> None:
+def refuses(cluster: BlockingClusterClient, queue: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        dead_letter_topic(brokers, queue)
+        dead_letter_topic(cluster, queue)
 
 
 def test_a_range_knows_its_topic_by_its_id() -> None:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.read.data_loss import DataLossError, lost
 from tidelog.spark_connector.read.offsets import (
     IDS,
-    Position,
     Slice,
+    StreamOffset,
     advance,
     backlog,
     describe,
@@ -42,11 +43,11 @@ def test_equal_positions_are_equal_texts_whatever_the_order(
     shuffled = list(found.items())
     order.shuffle(shuffled)
 
-    one = Position(found, dict.fromkeys(names, ID))
-    other = Position(dict(shuffled), dict.fromkeys(reversed(names), ID))
+    one = StreamOffset(found, dict.fromkeys(names, ID))
+    other = StreamOffset(dict(shuffled), dict.fromkeys(reversed(names), ID))
 
     assert json.dumps(one.to_json()) == json.dumps(other.to_json())
-    assert Position.from_json(json.loads(json.dumps(one.to_json()))) == one
+    assert StreamOffset.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
 def test_partitions_are_sorted_by_number() -> None:
@@ -73,7 +74,7 @@ def test_partitions_are_sorted_by_number() -> None:
 )
 def test_an_offset_that_another_source_wrote_is_refused(found: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="did not write"):
-        Position.from_json(found)
+        StreamOffset.from_json(found)
 
 
 @pytest.mark.statement("s8")
@@ -141,3 +142,10 @@ def test_without_need_nothing_is_limited() -> None:
         TopicPartition("a", 0): 6,
         TopicPartition("a", 1): 2,
     }
+
+
+def test_a_loss_names_what_is_lost_and_the_option_that_allows_it() -> None:
+    error = lost("orders/0 [3, 9)")
+
+    assert isinstance(error, DataLossError)
+    assert str(error).startswith("orders/0 [3, 9); set failOnDataLoss to false")

@@ -8,7 +8,7 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.options import ConnectionOptions, GivenOptions
 from tidelog.spark_connector.read.read_options import (
     READ_NAMES,
-    Place,
+    OffsetLimit,
     ReadOptions,
     Selection,
     json_text,
@@ -99,11 +99,11 @@ def test_a_time_wins_over_times_and_times_win_over_offsets() -> None:
     offsets = {"startingOffsets": '{"orders":{"0":5}}'}
     times = {"startingOffsetsByTimestamp": '{"orders":{"0":1000}}'}
 
-    assert parse(False, **offsets).starting == Place(
+    assert parse(False, **offsets).starting == OffsetLimit(
         "startingOffsets", "offsets", by_partition={TopicPartition("orders", 0): 5}
     )
     assert parse(False, **offsets, **times).starting.at == "times"
-    assert parse(False, **offsets, **times, startingTimestamp="7").starting == Place(
+    assert parse(False, **offsets, **times, startingTimestamp="7").starting == OffsetLimit(
         "startingTimestamp", "time", 7
     )
     assert parse(endingTimestamp="9").ending.time_ms == 9

@@ -48,5 +48,5 @@ def test_who_wants_no_more_gets_no_more(town: Town) -> None:
     assert next(rows).num_rows < 20
     rows.close()  # type: ignore[attr-defined]
 
-    with borrowed(town.connection) as brokers:
-        assert brokers.is_idle
+    with borrowed(town.connection) as cluster:
+        assert cluster.is_idle

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.lag import lag
 from tidelog.spark_connector.read.offset_ranges import PartitionRange
-from tidelog.spark_connector.read.offsets import Position
+from tidelog.spark_connector.read.offsets import StreamOffset
 from tidelog.spark_connector.read.stream_progress import (
+    available_offsets,
     bytes_between,
     limited,
-    reach,
     size_between,
     slices_between,
     within,
@@ -27,9 +27,9 @@ A0, A1, A2, B0 = (
 )  # fmt: skip
 
 
-def position(offsets: dict[TopicPartition, int], **ids: bytes) -> Position:
+def position(offsets: dict[TopicPartition, int], **ids: bytes) -> StreamOffset:
     topics = {at.topic for at in offsets}
-    return Position(offsets, {topic: ids.get(topic, OLD) for topic in sorted(topics)})
+    return StreamOffset(offsets, {topic: ids.get(topic, OLD) for topic in sorted(topics)})
 
 
 def bounds(start: int, end: int, topic_id: bytes = OLD, *, is_known: bool = True) -> PartitionRange:
@@ -37,7 +37,7 @@ def bounds(start: int, end: int, topic_id: bytes = OLD, *, is_known: bool = True
 
 
 def test_it_reaches_the_end_of_every_partition() -> None:
-    found = reach(position({A0: 3, A1: 5}), {A0: bounds(0, 10), A1: bounds(5, 5)})
+    found = available_offsets(position({A0: 3, A1: 5}), {A0: bounds(0, 10), A1: bounds(5, 5)})
 
     assert found.end == position({A0: 10, A1: 5})
     assert (found.begin, found.losses) == ({A0: 3, A1: 5}, [])
@@ -45,7 +45,7 @@ def test_it_reaches_the_end_of_every_partition() -> None:
 
 @pytest.mark.statement("s17")
 def test_a_new_partition_is_read_from_its_first_record() -> None:
-    found = reach(position({A0: 3}), {A0: bounds(0, 3), A1: bounds(0, 4)})
+    found = available_offsets(position({A0: 3}), {A0: bounds(0, 3), A1: bounds(0, 4)})
 
     assert found.end == position({A0: 3, A1: 4})
     assert found.losses == []
@@ -54,21 +54,21 @@ def test_a_new_partition_is_read_from_its_first_record() -> None:
 
 @pytest.mark.statement("s17")
 def test_a_new_partition_that_has_lost_records_is_reported() -> None:
-    found = reach(position({A0: 3}), {A0: bounds(0, 3), A1: bounds(2, 4)})
+    found = available_offsets(position({A0: 3}), {A0: bounds(0, 3), A1: bounds(2, 4)})
 
     assert found.losses == ["a/1: offsets [0, 2) are gone: it was added, and begins at 2"]
     assert found.begin[A1] == 2
 
 
 def test_what_retention_took_is_named_by_its_range() -> None:
-    found = reach(position({A0: 3}), {A0: bounds(7, 9)})
+    found = available_offsets(position({A0: 3}), {A0: bounds(7, 9)})
 
     assert found.losses == ["a/0: offsets [3, 7) are gone: the log begins at 7"]
     assert (found.begin, found.end) == ({A0: 7}, position({A0: 9}))
 
 
 def test_a_log_that_ends_before_the_stream_is_reported_and_the_stream_stays() -> None:
-    found = reach(position({A0: 8}), {A0: bounds(0, 5)})
+    found = available_offsets(position({A0: 8}), {A0: bounds(0, 5)})
 
     assert found.losses == ["a/0: the stream is at 8, and the log ends at 5"]
     assert found.end == position({A0: 8})
@@ -76,7 +76,7 @@ def test_a_log_that_ends_before_the_stream_is_reported_and_the_stream_stays() ->
 
 @pytest.mark.statement("s18")
 def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> None:
-    found = reach(
+    found = available_offsets(
         position({A0: 3, A1: 4}),
         {
             A0: bounds(0, 9),
@@ -91,7 +91,7 @@ def test_a_leader_that_does_not_answer_leaves_its_partition_where_it_is() -> Non
 
 @pytest.mark.statement("s18")
 def test_an_empty_answer_moves_nothing() -> None:
-    found = reach(position({A0: 3, B0: 4}), {})
+    found = available_offsets(position({A0: 3, B0: 4}), {})
 
     assert found.end == position({A0: 3, B0: 4})
     assert found.losses == ["topic a is gone", "topic b is gone"]
@@ -102,7 +102,7 @@ def test_an_empty_answer_moves_nothing() -> None:
 def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(count: int) -> None:
     start = position({A0: 5, A1: 2, B0: 1})
 
-    found = reach(start, {A0: bounds(0, count, NEW), B0: bounds(0, 1)})
+    found = available_offsets(start, {A0: bounds(0, count, NEW), B0: bounds(0, 1)})
 
     assert found.losses == ["topic a was deleted, and another one of that name was created"]
     assert found.end == position({A0: count, B0: 1}, a=NEW)
@@ -110,7 +110,7 @@ def test_a_topic_made_anew_is_another_one_whether_it_has_more_records_or_fewer(c
 
 
 def test_partitions_that_are_gone_are_reported_and_kept() -> None:
-    found = reach(position({A0: 3, A1: 4}), {A0: bounds(0, 3)})
+    found = available_offsets(position({A0: 3, A1: 4}), {A0: bounds(0, 3)})
 
     assert found.losses == ["partitions [1] of topic a are gone"]
     assert found.end == position({A0: 3, A1: 4})
@@ -144,7 +144,7 @@ def test_no_partition_of_the_start_is_ever_dropped_or_moved_back(
     target: dict[TopicPartition, int],
 ) -> None:
     begin = position(start)
-    found = reach(begin, {at: bounds(0, end) for at, end in sorted(ends.items())})
+    found = available_offsets(begin, {at: bounds(0, end) for at, end in sorted(ends.items())})
 
     reached = within(found.end, position(target), begin)
 
@@ -176,8 +176,8 @@ def test_a_topic_more_changes_nothing_for_the_others(
     )
     another = TopicPartition("z", 0)
 
-    found = reach(begin, seen)
-    more = reach(begin, {**seen, another: bounds(0, 0)})
+    found = available_offsets(begin, seen)
+    more = available_offsets(begin, {**seen, another: bounds(0, 0)})
 
     assert more.losses == found.losses
     assert more.end.offsets == {**found.end.offsets, another: 0}

@@ -6,10 +6,11 @@ from tests.spark_connector.town import Town
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.data_loss import DataLossError
-from tidelog.spark_connector.read.offsets import Position
+from tidelog.spark_connector.read.group_commit import commit_group, group_of
+from tidelog.spark_connector.read.offsets import StreamOffset
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
-from tidelog.wire.errors import UnknownTopicError
+from tidelog.wire.errors import UnknownPartitionError, UnknownTopicError, UnknownTopicIdError
 
 QUICK = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
 
@@ -36,7 +37,7 @@ def timed_source(town: Town, time: Time, **options: str) -> StreamSource:
     return StreamSource(given, now=time.now, wait=time.wait)
 
 
-def read(position: Position) -> list[int]:
+def read(position: StreamOffset) -> list[int]:
     return list(position.offsets.values())
 
 
@@ -69,8 +70,8 @@ def test_new_records_are_seen_at_the_next_look(town: Town) -> None:
 
 def requests_sent(town: Town) -> int:
     """Return how many requests of any kind this process has sent to the broker."""
-    with borrowed(town.connection) as brokers:
-        return brokers.sent_count
+    with borrowed(town.connection) as cluster:
+        return cluster.sent_count
 
 
 @pytest.mark.statement("s40")
@@ -204,15 +205,52 @@ def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: Town) -> None:
     with pytest.raises(DataLossError, match="was deleted, and another one"):
         source(town).latest(start, Limit())
     reached = source(town, failOnDataLoss="false").latest(start, Limit())
-    assert reached == Position({TopicPartition(town.topic, 0): 1}, {town.topic: new_id})
+    assert reached == StreamOffset({TopicPartition(town.topic, 0): 1}, {town.topic: new_id})
 
 
 def test_a_group_that_cannot_be_told_does_not_end_the_query(
     town: Town, caplog: pytest.LogCaptureFixture
 ) -> None:
     town.create()
-    gone = Position({TopicPartition(town.topic, 9): 1}, {town.topic: b"x" * 16})
+    gone = StreamOffset({TopicPartition(town.topic, 9): 1}, {town.topic: b"x" * 16})
 
     source(town, groupId=f"{town.topic}-lag").commit(gone)
 
     assert "were not committed" in caplog.text
+
+
+def test_a_group_shows_how_far_the_stream_is(town: Town) -> None:
+    topic_id = town.create()
+    town.write([b""] * 5)
+    at = town.whole(topic_id, 0).at
+    group = f"{town.topic}-lag"
+
+    commit_group(town.options(True, groupId=group), StreamOffset({at: 3}, {town.topic: topic_id}))
+
+    (partition,) = town.client.admin.describe_group(group).partitions
+    assert (partition.offset, partition.lag_records) == (3, 2)
+
+
+def test_without_a_group_nothing_is_committed(town: Town) -> None:
+    at = town.whole(b"x" * 16, 0).at
+
+    commit_group(town.options(True), StreamOffset({at: 3}, {town.topic: b"x" * 16}))
+
+
+def test_a_refusal_is_raised(town: Town) -> None:
+    topic_id = town.create()
+    at = town.whole(topic_id, 0).at._replace(partition=7)
+    options = town.options(True, groupId=f"{town.topic}-lag")
+
+    with pytest.raises((UnknownPartitionError, UnknownTopicIdError)):
+        commit_group(options, StreamOffset({at: 3}, {town.topic: topic_id}))
+
+
+def test_a_prefix_gives_the_same_name_for_the_same_topics(town: Town) -> None:
+    one = group_of(town.options(True, groupIdPrefix="spark"))
+
+    assert one == group_of(town.options(True, groupIdPrefix="spark"))
+    assert one is not None
+    assert one.startswith("spark-")
+    assert group_of(town.options(True, groupId="mine")) == "mine"
+    assert group_of(town.options(True)) is None

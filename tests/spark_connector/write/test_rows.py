@@ -150,11 +150,11 @@ def test_many_rows_are_cut_into_batches_and_a_large_row_has_one_of_its_own() -> 
     assert found == [sizes[:2], sizes[2:3], sizes[3:]]
 
 
-Place = tuple[str, int]
+OffsetLimit = tuple[str, int]
 Given = tuple[str, int | None, bytes | None]
 
 
-def naive_place(row: Given, sticky: int) -> Place:
+def naive_place(row: Given, sticky: int) -> OffsetLimit:
     topic, partition, key = row
     count = {"a": 4, "b": 2}[topic]
     if partition is not None:
@@ -196,7 +196,7 @@ def test_every_row_goes_to_its_place_once_and_in_order(
     }
     batch = pa.record_batch({name: data[name] for name in ("value", *sorted(columns))})
 
-    found: dict[Place, list[bytes | None]] = {}
+    found: dict[OffsetLimit, list[bytes | None]] = {}
     for each in rows(batch, sticky, **({} if "topic" in columns else {"topic": "a"})):
         place = found.setdefault((each.topic, each.partition), [])
         place += each.columns.values or ()
@@ -206,7 +206,7 @@ def test_every_row_goes_to_its_place_once_and_in_order(
                 each.columns.keys
             )
 
-    expected: dict[Place, list[bytes | None]] = {}
+    expected: dict[OffsetLimit, list[bytes | None]] = {}
     for row, number in zip(given_rows, numbers, strict=True):
         expected.setdefault(naive_place(row, sticky), []).append(number)
     assert found == expected

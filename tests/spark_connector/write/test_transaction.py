@@ -3,7 +3,7 @@
 import pytest
 
 from tests.spark_connector.town import Town
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.write import transaction
 from tidelog.spark_connector.write.rows import RowBatch
@@ -13,9 +13,9 @@ from tidelog.wire.batch.record_batch import Columns
 from tidelog.wire.errors import StaleTransactionError, TransactionGoneError, UnknownTopicError
 
 
-def task_of(town: Town, brokers: Brokers, transaction_id: int = 0) -> TransactionTask:
+def task_of(town: Town, cluster: BlockingClusterClient, transaction_id: int = 0) -> TransactionTask:
     return TransactionTask(
-        brokers, town.topic, transaction_id, codec=Codec.ZSTD, stage_timeout_ms=30_000
+        cluster, town.topic, transaction_id, codec=Codec.ZSTD, stage_timeout_ms=30_000
     )
 
 
@@ -31,8 +31,8 @@ def values(town: Town) -> list[bytes | None]:
 
 def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
     town.create(2)
-    with borrowed(town.options().connection) as brokers:
-        task = task_of(town, brokers)
+    with borrowed(town.options().connection) as cluster:
+        task = task_of(town, cluster)
         assert task.partition_counts([town.topic]) == {town.topic: 2}
         task.stage(
             [
@@ -46,11 +46,11 @@ def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
         assert values(town) == []
 
         for _ in range(2):
-            transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
+            transaction.commit(cluster, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"a", b"b", b"d", b"e", b"c"]
-        assert transaction.abort(brokers, town.topic, 0, number=task.number)
-        assert task_of(town, brokers).number == 0
+        assert transaction.abort(cluster, town.topic, 0, number=task.number)
+        assert task_of(town, cluster).number == 0
         another = f"{town.topic}-another"
         town.client.admin.create_topic(another)
         with pytest.raises(TransactionGoneError, match="committed while"):
@@ -59,41 +59,41 @@ def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
 
 def test_a_batch_that_is_aborted_is_gone(town: Town) -> None:
     town.create()
-    with borrowed(town.options().connection) as brokers:
-        task = task_of(town, brokers, 3)
+    with borrowed(town.options().connection) as cluster:
+        task = task_of(town, cluster, 3)
         task.partition_counts([town.topic])
         task.stage([row_batch(town, 0, b"a")])
         places = task.finish()
-        assert not transaction.abort(brokers, town.topic, 3, number=task.number)
+        assert not transaction.abort(cluster, town.topic, 3, number=task.number)
 
         task.stage([row_batch(town, 0, b"b")])
         for _ in range(2):
             with pytest.raises(TransactionGoneError):
                 task.finish()
         with pytest.raises(TransactionGoneError):
-            transaction.commit(brokers, town.topic, 3, number=task.number, places=places)
-        newer = task_of(town, brokers, 4)
-        transaction.commit(brokers, town.topic, 4, number=newer.number, places=[])
+            transaction.commit(cluster, town.topic, 3, number=task.number, places=places)
+        newer = task_of(town, cluster, 4)
+        transaction.commit(cluster, town.topic, 4, number=newer.number, places=[])
         with pytest.raises(StaleTransactionError):
-            task_of(town, brokers, 3)
+            task_of(town, cluster, 3)
         assert values(town) == []
 
 
 def test_a_topic_that_is_not_there_is_refused(town: Town) -> None:
     town.create()
-    with borrowed(town.options().connection) as brokers, pytest.raises(UnknownTopicError):
-        task_of(town, brokers).partition_counts(["nowhere"])
+    with borrowed(town.options().connection) as cluster, pytest.raises(UnknownTopicError):
+        task_of(town, cluster).partition_counts(["nowhere"])
 
 
 def test_a_round_goes_on_after_a_lost_connection(town: Town) -> None:
     town.create()
-    with borrowed(town.options().connection) as brokers:
-        task = task_of(town, brokers)
+    with borrowed(town.options().connection) as cluster:
+        task = task_of(town, cluster)
         task.partition_counts([town.topic])
         task.stage([row_batch(town, 0, b"a")])
-        brokers.close()
+        cluster.close()
         task.stage([row_batch(town, 0, b"b")])
-        transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
+        transaction.commit(cluster, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"a", b"b"]
 
@@ -102,32 +102,32 @@ def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: Town) 
     town.create(2)
     other = town.topic + "-other"
     town.client.admin.create_topic(other)
-    with borrowed(town.options().connection) as brokers:
-        task = task_of(town, brokers)
+    with borrowed(town.options().connection) as cluster:
+        task = task_of(town, cluster)
         for number in range(5):
             task.partition_counts([town.topic])
             task.stage([row_batch(town, number % 2, b"%d" % number)])
             task.partition_counts([town.topic, other])
             task.stage([RowBatch(other, 0, Columns(1, values=[b"%d" % number]))])
-        transaction.commit(brokers, town.topic, 0, number=task.number, places=task.finish())
+        transaction.commit(cluster, town.topic, 0, number=task.number, places=task.finish())
 
         assert values(town) == [b"0", b"2", b"4", b"1", b"3"]
-        assert brokers.is_idle
+        assert cluster.is_idle
 
 
 def test_small_batches_of_many_partitions_go_together_and_in_order(town: Town) -> None:
     town.create(4)
     size = 300_000
     written = [b"%02d" % number + b"x" * size for number in range(16)]
-    with borrowed(town.options().connection) as brokers:
-        task = TransactionTask(brokers, town.topic, 0, codec=Codec.NONE, stage_timeout_ms=30_000)
+    with borrowed(town.options().connection) as cluster:
+        task = TransactionTask(cluster, town.topic, 0, codec=Codec.NONE, stage_timeout_ms=30_000)
         task.partition_counts([town.topic])
-        sent_before = brokers.sent_count
+        sent_before = cluster.sent_count
         for number, value in enumerate(written):
             task.stage([row_batch(town, number % 4, value)])
         places = task.finish()
-        sent_count = brokers.sent_count - sent_before
-        transaction.commit(brokers, town.topic, 0, number=task.number, places=places)
+        sent_count = cluster.sent_count - sent_before
+        transaction.commit(cluster, town.topic, 0, number=task.number, places=places)
 
         assert sent_count <= 8, "four partitions at a time, and who asks for an identity"
         assert values(town) == [written[number] for at in range(4) for number in range(at, 16, 4)]

@@ -13,8 +13,8 @@ from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.broker_connection import BrokerConnection
 from tidelog.spark_connector.connection.journals import is_journal
-from tidelog.spark_connector.connection.link import Link
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.errors import (
     ConnectError,
@@ -46,25 +46,27 @@ _BACKOFF_MAX_S = 1.0
 
 
 @final
-class Brokers:
+class BlockingClusterClient:
     """Links to brokers, and what they say about the cluster."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         """Connect when something is asked."""
         self.options = options
         self.metadata = MetadataCache()
-        self._links: dict[int, Link] = {}
+        self._connections: dict[int, BrokerConnection] = {}
         self._backoff = Backoff(_BACKOFF_S, _BACKOFF_MAX_S, random.Random())
 
     @property
     def is_idle(self) -> bool:
         """Whether no answer is owed by anybody, so that another caller may go on with it."""
-        return all(link.is_closed or link.is_idle for link in self._links.values())
+        return all(
+            connection.is_closed or connection.is_idle for connection in self._connections.values()
+        )
 
     @property
     def sent_count(self) -> int:
         """Requests sent so far on the links that there are."""
-        return sum(link.sent_count for link in self._links.values())
+        return sum(connection.sent_count for connection in self._connections.values())
 
     @property
     def request_timeout_s(self) -> float:
@@ -73,37 +75,37 @@ class Brokers:
 
     def close(self) -> None:
         """Close all links."""
-        for link in self._links.values():
-            link.close()
-        self._links.clear()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
 
     # -- whom to ask ----------------------------------------------------------------------------
 
-    def link_to(self, node_id: int) -> Link:
+    def connection_to(self, node_id: int) -> BrokerConnection:
         """Return a link to a broker, made if need be.
 
         Raises:
             ConnectError: It cannot be reached.
             RetriableError: It is not ready, or nobody says where it is.
         """
-        link = self._links.get(node_id)
-        if link is not None and not link.is_closed:
-            return link
+        connection = self._connections.get(node_id)
+        if connection is not None and not connection.is_closed:
+            return connection
         known = self.metadata.brokers.get(node_id)
         if known is None:
             raise LeaderNotAvailableError(f"nobody says where node {node_id} is")
         return self._connect(Address(known.host, known.port))
 
-    def any_link(self) -> Link:
+    def any_connection(self) -> BrokerConnection:
         """Return a link to any broker.
 
         Raises:
             ConnectError: None can be reached; one line.
             RetriableError: One was reached, and is not ready.
         """
-        for link in self._links.values():
-            if not link.is_closed:
-                return link
+        for connection in self._connections.values():
+            if not connection.is_closed:
+                return connection
         announced = [Address(each.host, each.port) for each in self.metadata.brokers.values()]
         failures: list[TidelogError] = []
         for address in dict.fromkeys((*announced, *self.options.addresses)):
@@ -116,7 +118,7 @@ class Brokers:
                 raise failure
         raise ConnectError("; ".join(map(str, failures)))
 
-    def leader_of(self, at: TopicPartition) -> tuple[bytes, Link]:
+    def leader_of(self, at: TopicPartition) -> tuple[bytes, BrokerConnection]:
         """Return the id of a topic, and a link to who leads one of its partitions.
 
         Raises:
@@ -132,7 +134,7 @@ class Brokers:
             leader_id = self.metadata.leader_of(at.topic, at.partition)
         if leader_id is None:
             raise LeaderNotAvailableError(f"nobody leads {at.topic}/{at.partition} now")
-        return topic.topic_id, self.link_to(leader_id)
+        return topic.topic_id, self.connection_to(leader_id)
 
     def topic(self, name: str) -> TopicMetadata:
         """Return what is known of a topic, after asking if it is not known.
@@ -155,7 +157,7 @@ class Brokers:
         Raises:
             TidelogError: Nobody could be asked.
         """
-        reply, _ = self.any_link().call(
+        reply, _ = self.any_connection().call(
             api.METADATA, MetadataRequest(sorted(topics)), timeout_s=self.request_timeout_s
         )
         self.metadata.apply(reply)
@@ -187,7 +189,7 @@ class Brokers:
 
     def call_any(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
         """Ask any broker something that may be asked twice; errors as for `retry`."""
-        return self.retry(lambda: self._ask(self.any_link(), asked, request))
+        return self.retry(lambda: self._ask(self.any_connection(), asked, request))
 
     def call_controller(
         self, asked: Api[RequestType, ReplyType], request: RequestType
@@ -200,7 +202,7 @@ class Brokers:
             node_id = self.metadata.controller_id
             if node_id is None:
                 raise NotControllerError("no broker knows which one decides for the cluster now")
-            return self._ask(self.link_to(node_id), asked, request)
+            return self._ask(self.connection_to(node_id), asked, request)
 
         return self.retry(attempt)
 
@@ -237,15 +239,15 @@ class Brokers:
     def _list_offsets(
         self, queries: Mapping[TopicPartition, OffsetQuery]
     ) -> dict[TopicPartition, PartitionOffsets]:
-        by_link: dict[Link, list[TopicPartition]] = {}
+        by_connection: dict[BrokerConnection, list[TopicPartition]] = {}
         for at in queries:
-            by_link.setdefault(self.leader_of(at)[1], []).append(at)
+            by_connection.setdefault(self.leader_of(at)[1], []).append(at)
         found: dict[TopicPartition, PartitionOffsets] = {}
-        for link, partitions in by_link.items():
+        for connection, partitions in by_connection.items():
             request = ListOffsetsRequest(
                 [queries[at] for at in partitions], from_journals=is_journal(partitions[0].topic)
             )
-            offsets = self._ask(link, api.LIST_OFFSETS, request).partitions
+            offsets = self._ask(connection, api.LIST_OFFSETS, request).partitions
             if len(offsets) != len(partitions):
                 raise WireFormatError(f"{len(offsets)} offsets for {len(partitions)} questions")
             found.update(zip(partitions, offsets, strict=True))
@@ -256,9 +258,9 @@ class Brokers:
         return found
 
     def _ask(
-        self, link: Link, asked: Api[RequestType, ReplyType], request: RequestType
+        self, connection: BrokerConnection, asked: Api[RequestType, ReplyType], request: RequestType
     ) -> ReplyType:
-        reply, _ = link.call(asked, request, timeout_s=self.request_timeout_s)
+        reply, _ = connection.call(asked, request, timeout_s=self.request_timeout_s)
         return reply
 
     def _look_around(self) -> None:
@@ -267,15 +269,15 @@ class Brokers:
         try:
             self.refresh(names)
         except (RetriableError, ConnectionLostError):
-            for link in list(self._links.values()):
-                if not link.is_idle:
-                    link.close()  # Somebody else may know; it is connected to anew if need be.
+            for connection in list(self._connections.values()):
+                if not connection.is_idle:
+                    connection.close()  # Another broker may know; a new one is made if needed.
 
-    def _connect(self, address: Address) -> Link:
-        link = Link(address, self.options)
-        known = self._links.get(link.hello.node_id)
+    def _connect(self, address: Address) -> BrokerConnection:
+        connection = BrokerConnection(address, self.options)
+        known = self._connections.get(connection.hello.node_id)
         if known is not None and not known.is_closed:
-            link.close()
+            connection.close()
             return known
-        self._links[link.hello.node_id] = link
-        return link
+        self._connections[connection.hello.node_id] = connection
+        return connection

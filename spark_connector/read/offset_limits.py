@@ -8,16 +8,20 @@ reads the same.
 from collections.abc import Mapping
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.connection.brokers import Brokers
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.read.offset_ranges import PartitionRanges
 from tidelog.spark_connector.read.offsets import Offsets
-from tidelog.spark_connector.read.read_options import EARLIEST, LATEST, Place, Strategy
+from tidelog.spark_connector.read.read_options import EARLIEST, LATEST, OffsetLimit, Strategy
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.offset_ranges import OffsetQuery
 
 
 def starting_offsets(
-    brokers: Brokers, place: Place, ranges: PartitionRanges, *, strategy: Strategy
+    cluster: BlockingClusterClient,
+    place: OffsetLimit,
+    ranges: PartitionRanges,
+    *,
+    strategy: Strategy,
 ) -> Offsets:
     """Return where to begin.
 
@@ -26,7 +30,7 @@ def starting_offsets(
             as young as a time and the strategy is to fail.
         TidelogError: Nobody could be asked.
     """
-    offsets = _resolved(brokers, place, ranges)
+    offsets = _resolved(cluster, place, ranges)
     late = [at for at, offset in offsets.items() if offset is None]
     if late and strategy == "error":
         raise ConfigError(
@@ -36,7 +40,9 @@ def starting_offsets(
     return {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
 
 
-def ending_offsets(brokers: Brokers, place: Place, ranges: PartitionRanges) -> Offsets:
+def ending_offsets(
+    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
+) -> Offsets:
     """Return where to end; where no record is as young as a time, at the end of the partition.
 
     Raises:
@@ -44,7 +50,7 @@ def ending_offsets(brokers: Brokers, place: Place, ranges: PartitionRanges) -> O
             the end of one.
         TidelogError: Nobody could be asked.
     """
-    offsets = _resolved(brokers, place, ranges)
+    offsets = _resolved(cluster, place, ranges)
     found = {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
     for at, offset in found.items():
         if offset > ranges[at].end:
@@ -56,7 +62,7 @@ def ending_offsets(brokers: Brokers, place: Place, ranges: PartitionRanges) -> O
 
 
 def _resolved(
-    brokers: Brokers, place: Place, ranges: PartitionRanges
+    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
 ) -> dict[TopicPartition, int | None]:
     """Return an offset of each partition; `None` where no record is as young as a time."""
     if place.at == "earliest":
@@ -64,10 +70,10 @@ def _resolved(
     if place.at == "latest":
         return {at: bounds.end for at, bounds in ranges.items()}
     if place.at == "time":
-        return _at_times(brokers, dict.fromkeys(ranges, place.time_ms), ranges)
+        return _at_times(cluster, dict.fromkeys(ranges, place.time_ms), ranges)
     _check_names(place, ranges)
     if place.at == "times":
-        return _at_times(brokers, place.by_partition, ranges)
+        return _at_times(cluster, place.by_partition, ranges)
     by_word = {
         EARLIEST: {at: bounds.start for at, bounds in ranges.items()},
         LATEST: {at: bounds.end for at, bounds in ranges.items()},
@@ -79,17 +85,17 @@ def _resolved(
 
 
 def _at_times(
-    brokers: Brokers, times: Mapping[TopicPartition, int], ranges: PartitionRanges
+    cluster: BlockingClusterClient, times: Mapping[TopicPartition, int], ranges: PartitionRanges
 ) -> dict[TopicPartition, int | None]:
     queries = {
         at: OffsetQuery(ranges[at].topic_id, at.partition, at_timestamp_ms=times[at])
         for at in ranges
     }
-    answers = brokers.list_offsets(queries)
+    answers = cluster.list_offsets(queries)
     return {at: answers[at].offset for at in ranges}
 
 
-def _check_names(place: Place, ranges: PartitionRanges) -> None:
+def _check_names(place: OffsetLimit, ranges: PartitionRanges) -> None:
     strange = sorted(place.by_partition.keys() - ranges.keys())
     if strange:
         raise ConfigError(f"{place.option} names {_names(strange)}, which is not read")

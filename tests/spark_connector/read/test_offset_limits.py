@@ -5,23 +5,23 @@ import pytest
 from tests.spark_connector.town import Town
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.offset_limits import ending_offsets, starting_offsets
 from tidelog.spark_connector.read.offset_ranges import look
 from tidelog.spark_connector.read.offsets import Offsets
-from tidelog.spark_connector.read.placing import ending_offsets, starting_offsets
 from tidelog.wire.errors import ConfigError
 
 
 def starts(town: Town, **options: str) -> Offsets:
     given = town.options(True, **options)
-    with borrowed(town.connection) as brokers:
-        ranges = look(brokers, given.selection)
-        return starting_offsets(brokers, given.starting, ranges, strategy=given.starting_strategy)
+    with borrowed(town.connection) as cluster:
+        ranges = look(cluster, given.selection)
+        return starting_offsets(cluster, given.starting, ranges, strategy=given.starting_strategy)
 
 
 def ends(town: Town, **options: str) -> Offsets:
     given = town.options(**options)
-    with borrowed(town.connection) as brokers:
-        return ending_offsets(brokers, given.ending, look(brokers, given.selection))
+    with borrowed(town.connection) as cluster:
+        return ending_offsets(cluster, given.ending, look(cluster, given.selection))
 
 
 @pytest.fixture

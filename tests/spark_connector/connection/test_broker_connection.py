@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark_connector.town import Town
 from tidelog.client.cluster.address import Address, parse_addresses
-from tidelog.spark_connector.connection.link import Link
+from tidelog.spark_connector.connection.broker_connection import BrokerConnection
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.errors import (
     ConnectError,
@@ -47,48 +47,48 @@ def stranger(answer: bytes | None) -> Generator[Address, None, None]:
 
 
 @pytest.fixture
-def link(town: Town) -> Iterator[Link]:
+def connection(town: Town) -> Iterator[BrokerConnection]:
     (address,) = parse_addresses(town.address)
-    link = Link(address, options())
-    yield link
-    link.close()
+    connection = BrokerConnection(address, options())
+    yield connection
+    connection.close()
 
 
-def test_a_question_is_answered(link: Link) -> None:
-    reply, _ = link.call(api.METADATA, MetadataRequest([]), timeout_s=10)
+def test_a_question_is_answered(connection: BrokerConnection) -> None:
+    reply, _ = connection.call(api.METADATA, MetadataRequest([]), timeout_s=10)
 
-    assert [broker.node_id for broker in reply.brokers] == [link.hello.node_id]
-    assert link.is_idle
+    assert [broker.node_id for broker in reply.brokers] == [connection.hello.node_id]
+    assert connection.is_idle
 
 
-def test_a_refusal_is_raised_and_the_link_goes_on(link: Link) -> None:
+def test_a_refusal_is_raised_and_the_link_goes_on(connection: BrokerConnection) -> None:
     with pytest.raises(UnknownTopicError):
-        link.call(api.DESCRIBE_TOPICS, DescribeTopicsRequest(["not-there"]), timeout_s=10)
+        connection.call(api.DESCRIBE_TOPICS, DescribeTopicsRequest(["not-there"]), timeout_s=10)
 
-    assert link.is_idle
-
-
-def test_whoever_owes_an_answer_is_not_idle(link: Link) -> None:
-    link.send(api.METADATA, MetadataRequest([]))
-
-    assert not link.is_idle
-    link.receive(api.METADATA, timeout_s=10)
-    assert link.is_idle
+    assert connection.is_idle
 
 
-def test_an_answer_that_does_not_come_in_time_closes_the_link(link: Link) -> None:
-    link.send(api.METADATA, MetadataRequest([]))
+def test_whoever_owes_an_answer_is_not_idle(connection: BrokerConnection) -> None:
+    connection.send(api.METADATA, MetadataRequest([]))
+
+    assert not connection.is_idle
+    connection.receive(api.METADATA, timeout_s=10)
+    assert connection.is_idle
+
+
+def test_an_answer_that_does_not_come_in_time_closes_the_link(connection: BrokerConnection) -> None:
+    connection.send(api.METADATA, MetadataRequest([]))
 
     with pytest.raises(RequestTimedOutError, match="did not answer METADATA"):
-        link.receive(api.METADATA, timeout_s=0)
-    assert link.is_closed
+        connection.receive(api.METADATA, timeout_s=0)
+    assert connection.is_closed
 
 
-def test_a_closed_link_says_so(link: Link) -> None:
-    link.close()
+def test_a_closed_link_says_so(connection: BrokerConnection) -> None:
+    connection.close()
 
     with pytest.raises(ConnectionLostError):
-        link.call(api.METADATA, MetadataRequest([]), timeout_s=10)
+        connection.call(api.METADATA, MetadataRequest([]), timeout_s=10)
 
 
 def test_nobody_there_is_one_line() -> None:
@@ -96,7 +96,7 @@ def test_nobody_there_is_one_line() -> None:
         address = Address(*listener.getsockname())
 
     with pytest.raises(ConnectError, match="is the broker running"):
-        Link(address, options())
+        BrokerConnection(address, options())
 
 
 def test_a_stranger_is_told_by_its_first_words() -> None:
@@ -104,9 +104,9 @@ def test_a_stranger_is_told_by_its_first_words() -> None:
         stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address,
         pytest.raises(ConnectError, match="is this a tidelog broker"),
     ):
-        Link(address, options())
+        BrokerConnection(address, options())
 
 
 def test_a_silent_stranger_is_not_waited_for_for_ever() -> None:
     with stranger(None) as address, pytest.raises((ConnectError, RequestTimedOutError)):
-        Link(address, options(timeout_ms=50))
+        BrokerConnection(address, options(timeout_ms=50))

@@ -35,7 +35,7 @@ _FRAME_BYTES_MAX = 256 << 20
 
 
 @final
-class Link:
+class BrokerConnection:
     """Requests and answers, one after the other.
 
     Whoever gives up before the answer has come closes the link: what comes later belongs to nobody.
