@@ -70,6 +70,11 @@ wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 matrices: $(VENV)/installed-dev ## Write into docs/ which tests show which invariant or statement
 	@$(BIN)/python -m tests.matrices
 
+.PHONY: generate
+generate: $(VENV)/installed-dev ## Write tidelog/blocking/calls and docs/configuration.md
+	@$(BIN)/python -m tools.blocking_calls
+	@$(BIN)/python -m tools.config_docs > docs/configuration.md
+
 bench: $(VENV)/installed-dev ## Measure the speed and write bench/README.md
 	@$(BIN)/python -m bench $(ARGS)
 

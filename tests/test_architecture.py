@@ -155,7 +155,8 @@ def test_every_room_is_linked_into_the_package() -> None:
     found = {
         path.parent.name
         for path in ROOT.glob("*/__init__.py")
-        if path.parent.name not in {"tests", "bench", "examples", "tidelog", "pyspark_tidelog"}
+        if path.parent.name
+        not in {"tests", "bench", "examples", "tidelog", "pyspark_tidelog", "tools"}
     }
     links = {path.name: path for path in (ROOT / "tidelog").iterdir() if path.is_symlink()}
 

@@ -11,9 +11,10 @@ consumer is iterated by one thread at a time. A process that forks must connect 
             for record in consumer: ...
 """
 
-from tidelog.blocking.admin import Admin
+from tidelog.blocking.calls.admin import Admin
 from tidelog.blocking.client import Client, Consumer, Producer, connect
-from tidelog.blocking.queue import Message, Queue
+from tidelog.blocking.message import Message
+from tidelog.blocking.queue import Queue
 from tidelog.blocking.transaction import Transaction
 
 __all__ = [

@@ -11,8 +11,7 @@ from typing import TypeVar, final
 
 import trio
 
-from tidelog.blocking.thread import TrioThread
-from tidelog.client.client import Client
+from tidelog.blocking.forwarding import ClientThread, Forwarding
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.wire.errors import TidelogError
@@ -30,7 +29,7 @@ class Handover:
     `put` and `call` belong to the callers' threads, everything else to the client's.
     """
 
-    def __init__(self, thread: TrioThread[Client], producer: Producer) -> None:
+    def __init__(self, thread: ClientThread, producer: Producer) -> None:
         """Carry to `producer`, which lives in `thread`."""
         self._thread = thread
         self._producer = producer
@@ -141,3 +140,14 @@ class Handover:
 
     def _keep(self, failure: Exception | None) -> None:
         self._failure = self._failure or failure
+
+
+class HandedOver(Forwarding[Producer]):
+    """A producer whose calls run after all records that were put down have arrived."""
+
+    __slots__ = ("_handover",)
+
+    def __init__(self, thread: ClientThread, producer: Producer) -> None:
+        """Use `client.producer()`."""
+        super().__init__(thread, producer)
+        self._handover = Handover(thread, producer)

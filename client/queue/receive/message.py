@@ -120,16 +120,21 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     """
 
     topic: str
+    """Topic of the record."""
     partition: int
+    """Partition of the record."""
     offset: int
+    """Offset in the partition."""
     timestamp_ms: int
-    """When it was sent: Unix time in milliseconds, as the sender gave it. Of a dead letter, and of
-    one that was brought back, when it was moved."""
+    """When it was sent: Unix time in milliseconds, as the sender gave it.
+
+    Of a dead letter, and of one that was redriven, the time of that move."""
     key: bytes | None
     """FIFO queues: its group."""
     content: bytes | None
     """The value of the record; empty for a large message that was not joined."""
     headers: Headers
+    """Pairs of name and value."""
     receive_count: int
     """Deliveries up to and including this one."""
     first_received_ms: int

@@ -4,6 +4,7 @@ import io
 import signal
 import threading
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import cast
 
@@ -12,7 +13,8 @@ import trio
 
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
-from tidelog.blocking.queue import Message, Queue
+from tidelog.blocking.message import Message
+from tidelog.blocking.queue import Queue
 from tidelog.wire.errors import InvalidReceiptError, UnknownQueueError
 from tidelog.wire.messages.queues import MessageState
 
@@ -122,7 +124,7 @@ def test_what_is_told_of_errors_may_call_the_client(queue: Queue) -> None:
 
     assert [each.reason for each in queue.dead_letters()] == ["seen: b'0'"]
     assert sum(each.visible + each.in_flight for each in queue.counts()) == 1
-    clients = cast("threading.Thread", vars(vars(queue)["_thread"])["_thread"])
+    clients = cast("threading.Thread", vars(attrgetter("_thread")(queue))["_thread"])
     assert clients.ident not in threads
 
 

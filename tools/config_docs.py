@@ -1,6 +1,6 @@
 """The generator of `docs/configuration.md`.
 
-`python -m tidelog.broker.config.config_docs > docs/configuration.md` writes the page.
+`python -m tools.config_docs > docs/configuration.md` writes the page.
 
 All it says is taken from where it holds: the fields of `broker.config.broker_config` with the
 docstrings below
@@ -26,7 +26,7 @@ _MS_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), 
 _INTRODUCTION = """\
 # Configuration
 
-Made by `python -m tidelog.broker.config.config_docs`; what stands here is in the code, and a test
+Written by `make generate`; what stands here is in the code, and a test
 compares.
 
 `tidelog serve` needs no configuration. Settings are resolved in this order: a flag of `tidelog

@@ -4,10 +4,10 @@ import re
 
 from tests.paths import ROOT
 from tidelog.broker.config.broker_config import FIELDS
-from tidelog.broker.config.config_docs import describe
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
 from tidelog.wire.config.queue_config import QUEUE_SETTINGS
+from tools.config_docs import describe
 
 PAGE = ROOT / "docs" / "configuration.md"
 
@@ -15,9 +15,7 @@ PAGE = ROOT / "docs" / "configuration.md"
 def test_the_page_is_as_the_code() -> None:
     page = PAGE.read_text(encoding="utf-8")
 
-    assert page == describe(), (
-        "run: python -m tidelog.broker.config.config_docs > docs/configuration.md"
-    )
+    assert page == describe(), "run: python -m tools.config_docs > docs/configuration.md"
 
 
 def test_every_setting_is_explained() -> None:

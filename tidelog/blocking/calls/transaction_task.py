@@ -1,0 +1,56 @@
+"""The calls of `tidelog.TransactionTask`, which wait; written by `tools.blocking_calls`."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from tidelog.blocking.forwarding import Forwarding
+from tidelog.client.producer.producer_record import ProducerRecord
+from tidelog.client.transactions.transaction import TaskResult
+from tidelog.client.transactions.transaction import TransactionTask as AsyncTransactionTask
+
+
+class TransactionTaskCalls(Forwarding[AsyncTransactionTask]):
+    """See `tidelog.TransactionTask`."""
+
+    __slots__ = ()
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the transaction was committed before: then nothing is staged."""
+        return self._inner.is_committed
+
+    @property
+    def result(self) -> TaskResult:
+        """What was staged.
+
+        Raises:
+            TidelogError: Some of it failed, or the block has not ended.
+        """
+        return self._inner.result
+
+    def send_many(
+        self,
+        topic: str,
+        values: Sequence[bytes | None],
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        partition: int | None = None,
+    ) -> None:
+        """Stage records, and wait until they are safe; see `Producer.send_many`.
+
+        Raises:
+            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
+            TidelogError: Some failed; the task is of no further use.
+        """
+        self._thread.call(
+            partial(self._inner.send_many, topic, values, keys=keys, partition=partition)
+        )
+
+    def send_records(self, topic: str, records: Sequence[ProducerRecord]) -> None:
+        """Stage records of one topic with headers, times and partitions of their own.
+
+        Raises:
+            TransactionGoneError: The transaction is over, or was begun anew; stage anew.
+            TidelogError: Some failed; the task is of no further use.
+        """
+        self._thread.call(partial(self._inner.send_records, topic, records))
