@@ -270,7 +270,7 @@ class HostedPartition:
     @property
     def is_idle(self) -> bool:
         """Whether nobody would miss what is known here: the journal has it."""
-        is_busy = self._is_reading or self.journal.has_staged
+        is_busy = self._is_reading or self.journal.has_pending
         return self.is_loaded and not (self.waiters or is_busy)
 
     def unload(self) -> None:
@@ -330,7 +330,7 @@ class HostedPartition:
                 # A defect: what is known here may be anything.
                 self.drop(UnexpectedServerError("this partition of the queue must be loaded anew"))
                 raise
-            self.journal.stage(frame, self.core.state.background_work)
+            self.journal.enqueue(frame, self.core.state.background_work)
         self.schedule()
         return outcome.reply
 
@@ -346,7 +346,7 @@ class HostedPartition:
 
     def flush(self) -> None:
         """Append what was decided."""
-        if self.error is None and self.journal.has_staged:
+        if self.error is None and self.journal.has_pending:
             now_ms = self.now_ms()
             try:
                 self.journal.flush(now_ms=now_ms)

@@ -48,7 +48,7 @@ _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 class Journal:
     """The journal as its leader, in one leader epoch.
 
-    Invariant: what is staged was applied already. So if it cannot be appended, whoever applied it
+    Invariant: what is pending was applied already. So if it cannot be appended, whoever applied it
     has to forget all that it knows.
     """
 
@@ -75,7 +75,7 @@ class Journal:
         self.epoch = leader.leader_epoch
         self._env = env
         self._flusher = flusher
-        self._staged: list[bytes] = []
+        self._pending: list[bytes] = []
         self._on_appended: list[tuple[AckWaiter, int]] = []
         self._on_committed: list[tuple[AckWaiter, int]] = []
         self._bytes_since = 0
@@ -188,14 +188,14 @@ class Journal:
     # -- writing --------------------------------------------------------------------------------
 
     @property
-    def has_staged(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether something is to be appended, or somebody waits for that."""
-        return bool(self._staged or self._on_appended or self._on_committed)
+        return bool(self._pending or self._on_appended or self._on_committed)
 
-    def stage(self, frame: Frame, background_work: BackgroundWork) -> None:
+    def enqueue(self, frame: Frame, background_work: BackgroundWork) -> None:
         """Have a frame appended by the next `flush`; after it, so much is left to do."""
         told = Frame(frame.now_ms, frame.entries, background_work, self._snapshot_offset)
-        self._staged.append(encode(told))
+        self._pending.append(encode(told))
 
     async def read_last(self, reader: SliceReader) -> Frame | None:
         """Return the last frame, `None` if there is none.
@@ -224,22 +224,22 @@ class Journal:
         return frames[0]
 
     def when_appended(self, waiter: AckWaiter, index: int) -> None:
-        """Tell `waiter` when all that is staged is in the log here."""
+        """Tell `waiter` when all that is pending is in the log here."""
         self._on_appended.append((waiter, index))
 
     def when_committed(self, waiter: AckWaiter, index: int) -> None:
-        """Tell `waiter` when all that is staged, and all before it, is committed."""
+        """Tell `waiter` when all that is pending, and all before it, is committed."""
         self._on_committed.append((waiter, index))
 
     def flush(self, *, now_ms: int) -> None:
-        """Append what is staged.
+        """Append what is pending.
 
         Raises:
             BrokerError: It cannot be written, or only a part of it; nobody was told so yet.
         """
-        staged, self._staged = self._staged, []
-        if staged:
-            self._append(staged, now_ms)
+        frames, self._pending = self._pending, []
+        if frames:
+            self._append(frames, now_ms)
         appended, self._on_appended = self._on_appended, []
         committed, self._on_committed = self._on_committed, []
         for waiter, index in appended:
@@ -255,7 +255,7 @@ class Journal:
                 is_waited_for = True
         if is_waited_for:
             self._flusher.appended(self.partition)
-        elif staged:
+        elif frames:
             # Leases that may be lost: a delete that follows soon takes them along.
             self._flusher.appended_lazily(self.partition)
 
@@ -274,7 +274,7 @@ class Journal:
         If it cannot be written, or only a part of it, nothing is lost: what was before is kept, and
         it is time for another one when as much was written again.
         """
-        assert not self._staged, "what was decided before is in the log"
+        assert not self._pending, "what was decided before is in the log"
         log = self.partition.log
         start, before = log.log_end_offset, self._snapshot_offset
         *parts, ended = frames
@@ -316,23 +316,23 @@ class Journal:
         """See `broker.partitions.partition.AckWaiter`: what was before the snapshot is kept."""
 
     def fail(self, error: BrokerError) -> None:
-        """Tell those who wait for what is staged that it is in vain."""
-        self._staged.clear()
+        """Tell those who wait for what is pending that it is in vain."""
+        self._pending.clear()
         appended, self._on_appended = self._on_appended, []
         committed, self._on_committed = self._on_committed, []
         for waiter, index in (*appended, *committed):
             waiter.failed(index, error)
 
-    def _append(self, staged: list[bytes], now_ms: int) -> None:
+    def _append(self, frames: list[bytes], now_ms: int) -> None:
         partition = self.partition
         try:
             start = 0
-            while start < len(staged):
-                end, size = start + 1, len(staged[start])
-                while end < len(staged) and size + len(staged[end]) <= _BATCH_BYTES_MAX:
-                    size += len(staged[end])
+            while start < len(frames):
+                end, size = start + 1, len(frames[start])
+                while end < len(frames) and size + len(frames[end]) <= _BATCH_BYTES_MAX:
+                    size += len(frames[end])
                     end += 1
-                self._append_batch(staged[start:end], now_ms)
+                self._append_batch(frames[start:end], now_ms)
                 start = end
         except BrokerError as error:
             partition.note_status(str(error))
