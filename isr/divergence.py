@@ -92,5 +92,5 @@ def truncation_offset(follower: LogShape, diverging: Diverging) -> int:
     found = follower.leader_epochs.end_offset_for(
         diverging.epoch, log_end_offset=follower.log_end_offset
     )
-    own_end = follower.log_start_offset if found is None else found[1]
+    own_end = follower.log_start_offset if found is None else found.end_offset
     return min(own_end, diverging.end_offset)

@@ -6,7 +6,14 @@ leader's by comparing epochs, never by comparing high watermarks.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import final
+from typing import NamedTuple, final
+
+
+class EpochEndOffset(NamedTuple):
+    """A leader epoch, and the offset after its last record (Kafka: EpochEndOffset)."""
+
+    epoch: int
+    end_offset: int
 
 
 @final
@@ -75,8 +82,8 @@ class LeaderEpochs:
         elif offset < self._entries[found][1]:
             self._entries[found] = (epoch, offset)
 
-    def end_offset_for(self, epoch: int, *, log_end_offset: int) -> tuple[int, int] | None:
-        """Return (e, end): e is the largest known epoch <= `epoch`, end the offset after it.
+    def end_offset_for(self, epoch: int, *, log_end_offset: int) -> EpochEndOffset | None:
+        """Return the largest known epoch up to `epoch`, and where it ends.
 
         `None` when every known epoch is larger.
         """
@@ -85,7 +92,7 @@ class LeaderEpochs:
             return None
         is_last = found == len(self._entries) - 1
         end = log_end_offset if is_last else self._entries[found + 1][1]
-        return self._entries[found][0], end
+        return EpochEndOffset(self._entries[found][0], end)
 
     def truncate_end(self, log_end_offset: int) -> None:
         """Forget epochs that begin at or above the new end of the log."""

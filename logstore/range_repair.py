@@ -16,12 +16,14 @@ from typing import final
 import msgspec
 
 from tidelog.logstore.config import KiB, LogConfig
+from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.batch_run import check_run
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.gap_scan import Gap, ValidBatch, scan_for_gaps
+from tidelog.logstore.segments.log_position import OffsetPosition
 from tidelog.logstore.segments.log_slice import corrupt
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentFooter
@@ -134,7 +136,7 @@ class RangeRepair:
         self._overwrites: list[_Overwrite] = []
         self._additions: list[Batches] = []
         """Each becomes a segment of its own."""
-        self._still_missing: list[tuple[int, int]] = []
+        self._still_missing: list[DamagedRange] = []
 
     def plan(self, batches: Batches) -> None:
         """Find out where batches go; reads and blocks.
@@ -175,8 +177,8 @@ class RangeRepair:
             CorruptRecordError: The disk has other bytes than were written.
             OSError: The disk is full or failed.
         """
-        for offset, end_offset in self._still_missing:
-            self._segments.damage.add(offset, end_offset)
+        for missing in self._still_missing:
+            self._segments.damage.add(missing.offset, missing.end_offset)
         for overwrite in self._overwrites:
             self._overwrite(overwrite)
         for batches in self._additions:
@@ -203,7 +205,7 @@ class RangeRepair:
     def _plan_in(self, segment: Segment, end_offset: int, batches: Batches) -> None:
         """Plan for batches that all belong to one segment, which may end at `end_offset`."""
         rest = batches
-        walk = self._survey(segment, batches.offset, end_offset)
+        walk = self._scan(segment, batches.offset, end_offset)
         for found in walk:
             if found.end_offset <= batches.offset or found.end_offset == found.offset:
                 continue
@@ -228,7 +230,7 @@ class RangeRepair:
                     f" {found.end_position - found.position} bytes there"
                 )
             if run.end_offset < found.end_offset:
-                self._still_missing.append((run.end_offset, found.end_offset))
+                self._still_missing.append(DamagedRange(run.end_offset, found.end_offset))
             self._plan_gap(segment, found, run)
 
     def _plan_gap(self, segment: Segment, gap: Gap, run: Batches) -> None:
@@ -294,20 +296,20 @@ class RangeRepair:
             addition, batches = batches.split(count)
             self._additions.append(addition)
 
-    def _survey(self, segment: Segment, offset: int, end_offset: int) -> Iterator[ValidBatch | Gap]:
+    def _scan(self, segment: Segment, offset: int, end_offset: int) -> Iterator[ValidBatch | Gap]:
         """Return what there is from a good batch before `offset` on."""
         window = FileWindow(segment.file(), end=segment.end_position, chunk_bytes=8 * KiB)
-        start = segment.start_of(offset, self._config)
-        while start[1] > SEGMENT_HEADER_SIZE:
-            header = window.valid_header(start[1])
-            is_good = header is not None and header.base_offset == start[0]
-            if is_good and self._segments.damage.at(start[0]) is None:
+        start = OffsetPosition(*segment.start_of(offset, self._config))
+        while start.position > SEGMENT_HEADER_SIZE:
+            header = window.valid_header(start.position)
+            is_good = header is not None and header.base_offset == start.offset
+            if is_good and self._segments.damage.at(start.offset) is None:
                 break
-            start = segment.start_of(start[0] - 1, self._config)
+            start = OffsetPosition(*segment.start_of(start.offset - 1, self._config))
         return scan_for_gaps(
             segment.file(),
             start=start,
-            end=(end_offset, segment.end_position),
+            end=OffsetPosition(end_offset, segment.end_position),
             damage=self._segments.damage,
             leader_epochs=self._leader_epochs,
         )

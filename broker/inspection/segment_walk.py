@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tidelog.broker.inspection.rows import OFFSET_END
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.gap_scan import Gap, ValidBatch, scan_for_gaps
+from tidelog.logstore.segments.log_position import OffsetPosition
 from tidelog.logstore.segments.segment_format import (
     SEGMENT_FOOTER_SIZE,
     SEGMENT_HEADER_SIZE,
@@ -92,7 +93,9 @@ def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[ValidBat
     footer = frame.footer
     end_offset = OFFSET_END if footer is None else footer.end_offset
     for found in scan_for_gaps(
-        file, start=(base_offset, SEGMENT_HEADER_SIZE), end=(end_offset, frame.end_position)
+        file,
+        start=OffsetPosition(base_offset, SEGMENT_HEADER_SIZE),
+        end=OffsetPosition(end_offset, frame.end_position),
     ):
         if isinstance(found, ValidBatch):
             version = version_problem(found.header)

@@ -36,6 +36,7 @@ from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
+from tidelog.logstore.segments.log_position import OffsetPosition
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
 
@@ -115,9 +116,9 @@ class CleanerRun:
         ]
         assert self._dirty, "there is something to clean"
         first = self._to_clean.by_base[self._dirty[0].base_offset]
-        self._start = (first.base_offset, SEGMENT_HEADER_SIZE)
+        self._start = OffsetPosition(first.base_offset, SEGMENT_HEADER_SIZE)
         if self._to_clean.clean_offset > first.base_offset:
-            self._start = first.start_of(self._to_clean.clean_offset, log.config)
+            self._start = OffsetPosition(*first.start_of(self._to_clean.clean_offset, log.config))
         self._leader_epochs = LeaderEpochs(log.leader_epochs.entries)
         self._needed = {
             batch.base_offset for state in log.producers.snapshot() for batch in state.window
@@ -210,15 +211,14 @@ class CleanerRun:
                     yield step
                     if keys.is_full:
                         return
-            following = segment.end_offset
-            start = (following, SEGMENT_HEADER_SIZE)
+            start = OffsetPosition(segment.end_offset, SEGMENT_HEADER_SIZE)
 
     def _map_segment(
-        self, segment: Segment, start: tuple[int, int], keys: KeyRange
+        self, segment: Segment, start: OffsetPosition, keys: KeyRange
     ) -> Generator[int, None, None]:
         file = self._disk.open(segment.path)
         try:
-            end = (segment.end_offset, segment.end_position)
+            end = OffsetPosition(segment.end_offset, segment.end_position)
             for found in scan_for_gaps(
                 file, start=start, end=end, leader_epochs=self._leader_epochs
             ):

@@ -16,6 +16,7 @@ from tidelog.logstore.config import SEGMENT_BYTES_LIMIT, KiB, MiB
 from tidelog.logstore.disk.disk import Disk, File
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
+from tidelog.logstore.segments.log_position import OffsetPosition
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import (
@@ -48,6 +49,14 @@ class SegmentRewritePlan(msgspec.Struct, frozen=True):
     index_interval_bytes: int
 
 
+class _Source(msgspec.Struct, frozen=True):
+    """The batches of one old segment."""
+
+    path: str
+    start: OffsetPosition
+    end: OffsetPosition
+
+
 @final
 class SegmentRewrite:
     """One run of sealed segments, in steps that touch nothing but files."""
@@ -59,7 +68,11 @@ class SegmentRewrite:
         self._disk = disk
         self.temporary = f"{segments[0].path}.cleaned.tmp"
         self._sources = [
-            (segment.path, segment.base_offset, (segment.end_offset, segment.end_position))
+            _Source(
+                segment.path,
+                OffsetPosition(segment.base_offset, SEGMENT_HEADER_SIZE),
+                OffsetPosition(segment.end_offset, segment.end_position),
+            )
             for segment in segments
         ]
         sealed_at_ms = segments[-1].sealed_at_ms
@@ -101,7 +114,7 @@ class SegmentRewrite:
     def footer(self) -> SegmentFooter:
         """How the file ends."""
         return SegmentFooter(
-            self._sources[-1][2][0],
+            self._sources[-1].end.offset,
             self._position,
             self._max_timestamp_ms,
             self._sealed_at_ms,
@@ -135,21 +148,20 @@ class SegmentRewrite:
         self._file = None
 
     def _copy(
-        self, file: File, source: tuple[str, int, tuple[int, int]], cleaner: BatchCleaner
+        self, file: File, source: _Source, cleaner: BatchCleaner
     ) -> Generator[int, None, None]:
         """Write what is left of one segment; yield what it costs."""
-        path, base_offset, end = source
-        old = self._disk.open(path)
+        old = self._disk.open(source.path)
         try:
             for found in scan_for_gaps(
                 old,
-                start=(base_offset, SEGMENT_HEADER_SIZE),
-                end=end,
+                start=source.start,
+                end=source.end,
                 leader_epochs=self._plan.leader_epochs,
             ):
                 if isinstance(found, Gap):
                     self.gap = found
-                    raise RewriteFailedError(f"{path} is damaged at offset {found.offset}")
+                    raise RewriteFailedError(f"{source.path} is damaged at offset {found.offset}")
                 batch = old.read_at(found.position, found.header.size)
                 self._old_crc = crc32c(batch, self._old_crc)
                 self._take(file, cleaner.take(found.header, batch))

@@ -12,6 +12,7 @@ from tidelog.logstore.damage import DamagedRanges
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
+from tidelog.logstore.segments.log_position import OffsetPosition
 from tidelog.wire.batch.record_batch import BatchHeader
 
 
@@ -49,13 +50,13 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 def scan_for_gaps(
     file: File,
     *,
-    start: tuple[int, int],
-    end: tuple[int, int],
+    start: OffsetPosition,
+    end: OffsetPosition,
     damage: DamagedRanges | None = None,
     leader_epochs: LeaderEpochs | None = None,
     chunk_bytes: int = 1 << 20,
 ) -> Iterator[ValidBatch | Gap]:
-    """Yield all that is from `start` to `end`, pairs of an offset and its position, in order.
+    """Yield all that is from `start` to `end`, in order.
 
     Whatever offsets have no good batch are in a gap, be there bytes for them or not; and bytes
     without a good batch are, be there offsets for them or not. A batch that touches known `damage`
@@ -65,7 +66,7 @@ def scan_for_gaps(
     Raises:
         OSError: The disk failed.
     """
-    last, position = Predecessor(start[0]), start[1]
+    last, position = Predecessor(start.offset), start.position
     end_offset, end_position = end
     window = FileWindow(file, end=end_position, chunk_bytes=chunk_bytes)
 

@@ -1,4 +1,6 @@
-"""A position in a log: an offset, and where its bytes are."""
+"""Positions in a log: an offset, and where its bytes are."""
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -9,3 +11,11 @@ class LogPosition(msgspec.Struct, frozen=True, gc=False):
     offset: int
     segment_base_offset: int
     position: int
+
+
+class OffsetPosition(NamedTuple):
+    """A place in one segment (Kafka: OffsetPosition)."""
+
+    offset: int
+    position: int
+    """In the file, where the batch of that offset begins or will begin."""

@@ -19,7 +19,7 @@ from tidelog.logstore.retention.retention import (
 )
 from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.file_cache import FileCache
-from tidelog.logstore.segments.log_position import LogPosition
+from tidelog.logstore.segments.log_position import LogPosition, OffsetPosition
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
@@ -194,9 +194,8 @@ class SegmentList:
         segment = self.holding(offset)
         end, end_offset = segment.end_below(bound, config)
         if end_offset <= offset:
-            return self._nothing_whole(
-                segment, offset, (end_offset, end), high_watermark=high_watermark
-            )
+            place = OffsetPosition(end_offset, end)
+            return self._read_incomplete(segment, offset, place, high_watermark=high_watermark)
         start_offset, start = segment.start_of(offset, config)
         if end - start > bytes_max:
             index = segment.loaded_index(config)
@@ -218,13 +217,10 @@ class SegmentList:
         part.has_more = end_offset < high_watermark
         return self._to_check(part)
 
-    def _nothing_whole(
-        self, segment: Segment, offset: int, place: tuple[int, int], *, high_watermark: int
+    def _read_incomplete(
+        self, segment: Segment, offset: int, place: OffsetPosition, *, high_watermark: int
     ) -> LogSlice | None:
-        """Return what there is at `place`, an offset and its position.
-
-        No whole batch with `offset` lies below.
-        """
+        """Return the bytes at `place`, below which no whole batch has `offset`."""
         start_offset, position = place
         found = next(
             walk_headers(
@@ -315,9 +311,9 @@ class SegmentList:
         for segment in self._segments:
             base_offset = segment.base_offset
             if from_offset <= base_offset <= durable.segment_base_offset:
-                end = (segment.end_offset, segment.end_position)
+                end = OffsetPosition(segment.end_offset, segment.end_position)
                 if base_offset == durable.segment_base_offset:
-                    end = (durable.offset, durable.position)
+                    end = OffsetPosition(durable.offset, durable.position)
                 header = self.header_at(base_offset)
                 epochs = LeaderEpochs(self._leader_epochs.entries)
                 return SegmentScrub(

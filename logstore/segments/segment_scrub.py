@@ -18,6 +18,7 @@ from tidelog.logstore.config import KiB
 from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
+from tidelog.logstore.segments.log_position import OffsetPosition
 from tidelog.logstore.segments.offset_index import SegmentIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import (
@@ -40,10 +41,10 @@ class SegmentScrub:
         header: SegmentHeader,
         disk: Disk,
         *,
-        end: tuple[int, int],
+        end: OffsetPosition,
         leader_epochs: LeaderEpochs,
     ) -> None:
-        """Walk to `end`, an offset and its position; behind the end of a sealed one is its footer.
+        """Walk to `end`; behind the end of a sealed one is its footer.
 
         `leader_epochs` are those of the log as it is now.
 
@@ -115,14 +116,14 @@ class SegmentScrub:
 
     def _steps(self) -> Iterator[int]:
         """Look at one part after the other; yield what it cost."""
-        file, (_, end_position) = self._file, self._end
+        file, end_position = self._file, self._end.position
         # What others have in the page cache stays there; what this brings there does not.
         is_warm = self._footer is None or file.is_cached(0, end_position)
         if file.read_at(0, SEGMENT_HEADER_SIZE) != self._header.to_bytes():
             self.spoiled.append("header")
         for found in scan_for_gaps(
             file,
-            start=(self._segment.base_offset, SEGMENT_HEADER_SIZE),
+            start=OffsetPosition(self._segment.base_offset, SEGMENT_HEADER_SIZE),
             end=self._end,
             leader_epochs=self._leader_epochs,
         ):

@@ -5,6 +5,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.logstore.damage import DamagedRange, DamagedRanges
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.gap_scan import Gap, ValidBatch, scan_for_gaps
+from tidelog.logstore.segments.log_position import OffsetPosition
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 from tidelog.wire.batch.record_batch import HEADER_SIZE
 
@@ -22,10 +23,9 @@ def file_of(data: bytes) -> File:
 
 
 def look(data: bytes, *, end_offset: int = 8) -> list[ValidBatch | Gap]:
-    end = (end_offset, SEGMENT_HEADER_SIZE + len(data))
-    return list(
-        scan_for_gaps(file_of(data), start=(0, SEGMENT_HEADER_SIZE), end=end, chunk_bytes=64)
-    )
+    end = OffsetPosition(end_offset, SEGMENT_HEADER_SIZE + len(data))
+    start = OffsetPosition(0, SEGMENT_HEADER_SIZE)
+    return list(scan_for_gaps(file_of(data), start=start, end=end, chunk_bytes=64))
 
 
 def gaps(data: bytes) -> list[Gap]:
@@ -88,8 +88,8 @@ def test_what_is_known_to_be_damaged_is_not_good() -> None:
     found = list(
         scan_for_gaps(
             file_of(data),
-            start=(0, SEGMENT_HEADER_SIZE),
-            end=(8, END),
+            start=OffsetPosition(0, SEGMENT_HEADER_SIZE),
+            end=OffsetPosition(8, END),
             damage=DamagedRanges([DamagedRange(3, 5)]),
         )
     )

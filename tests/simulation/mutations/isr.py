@@ -25,7 +25,7 @@ from tidelog.isr.follower import Append, LeaderAnswer, PartitionFollower, Step, 
 from tidelog.isr.follower_progress import FollowerProgress, FollowerReport
 from tidelog.isr.followers import Followers, IsrChange, LogEnds
 from tidelog.isr.leader import PartitionLeader
-from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.leader_epochs import EpochEndOffset, LeaderEpochs
 from tidelog.wire.messages.replication import Diverging
 
 _answered = PartitionFollower.answered
@@ -66,12 +66,14 @@ def _take_old_answers(self: PartitionFollower, log: LogShape, answer: LeaderAnsw
     return Append() if answer.diverging is None else Truncate(answer.diverging.end_offset)
 
 
-def _off_by_one(self: LeaderEpochs, epoch: int, *, log_end_offset: int) -> tuple[int, int] | None:
+def _off_by_one(self: LeaderEpochs, epoch: int, *, log_end_offset: int) -> EpochEndOffset | None:
     found = bisect_left(self._entries, epoch, key=lambda entry: entry[0])
     if found >= len(self._entries):
-        return (self._entries[-1][0], log_end_offset) if self._entries else None
+        last = self._entries[-1:]
+        return EpochEndOffset(last[0][0], log_end_offset) if last else None
     is_last = found == len(self._entries) - 1
-    return self._entries[found][0], log_end_offset if is_last else self._entries[found + 1][1]
+    end_offset = log_end_offset if is_last else self._entries[found + 1][1]
+    return EpochEndOffset(self._entries[found][0], end_offset)
 
 
 def _compare_offsets_only(
