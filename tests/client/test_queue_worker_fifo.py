@@ -10,7 +10,7 @@ from trio.testing import MockClock
 from tests.broker.world import World
 from tests.client.queue_world import left, made
 from tests.client.worlds import client_of
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.send.message_fields import OutgoingMessage

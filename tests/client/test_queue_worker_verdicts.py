@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from tests.client.large import LONG
 from tests.client.queue_world import fill, left, made, work_queue
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.queue.receive.message import Message
 from tidelog.wire.errors import ConnectionLostError, CorruptRecordError, TidelogError
 

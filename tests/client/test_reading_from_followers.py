@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 from tests.client.consumer.fetch.test_fetched_batches import encoded
 from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetch_state import Fetch, FetchState

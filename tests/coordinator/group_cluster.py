@@ -6,7 +6,7 @@ from typing import Any, TypeVar, final
 
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import PORT, Made, SlowAnswer, watch_roles
 from tests.coordinator.submitting import Cluster
 from tests.simulation.machine.process import Process

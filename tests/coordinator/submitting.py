@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, hosts, watch_roles
 from tests.simulation.machine.faulty_disk import StaleHandleError
 from tests.simulation.machine.world import Simulation, World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.test_node import Member, live_brokers, play, three
 from tests.simulation.machine.world import World
 from tidelog.wire.errors import DuplicateBrokerError

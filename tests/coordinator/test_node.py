@@ -7,7 +7,7 @@ from typing import Any, Final, final
 import pytest
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import PORT, Answer, Answerer, SlowAnswer, listen
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World

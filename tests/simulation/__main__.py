@@ -34,7 +34,7 @@ from tests.simulation.report import RunReport
 from tests.simulation.shrink import ShrinkBudget
 from tests.simulation.swarm import Swarm, SwarmReport, SwarmSize, keep_failure
 
-_MUTATION_BUDGET = ShrinkBudget(lives=300, wall_s=300.0, faults_enough=FEW_FAULTS - 2)
+_MUTATION_BUDGET = ShrinkBudget(runs=300, wall_s=300.0, faults_enough=FEW_FAULTS - 2)
 _ALL = "all"
 
 

@@ -1,6 +1,6 @@
 """What brokers write to their log when they come upon a defect of their own.
 
-They go on in spite of it, so that nobody else may notice. In a simulated life it ends the life.
+They go on in spite of it, so that nobody else may notice. In a simulated run it ends the run.
 """
 
 import logging

@@ -16,7 +16,7 @@ from tests.simulation.broker.sometimes import PROBES
 from tests.simulation.checkers.book import Checker
 from tests.simulation.cluster import plans as cluster_plans
 from tests.simulation.cluster import run as cluster_run
-from tests.simulation.cluster.minutes import NodeChecker
+from tests.simulation.cluster.cluster_history import NodeChecker
 from tests.simulation.cluster.simplifications import SIMPLIFICATIONS as CLUSTER_SIMPLIFICATIONS
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
 from tests.simulation.groups.chaos import check_all

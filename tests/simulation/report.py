@@ -1,4 +1,4 @@
-"""What there is to say of a life of any kind, and how an end of it is judged."""
+"""What there is to say of a run of any kind, and how an end of it is judged."""
 
 from collections.abc import Callable, Sequence
 from traceback import format_exception
@@ -15,7 +15,7 @@ PlanType = TypeVar("PlanType", bound=RunPlan[Any])
 
 
 class RunReport(msgspec.Struct, Generic[PlanType], frozen=True):
-    """What there is to say of one life."""
+    """What there is to say of one run."""
 
     plan: PlanType
     checker: str | None
@@ -29,7 +29,7 @@ class RunReport(msgspec.Struct, Generic[PlanType], frozen=True):
     simulated_s: float
     fingerprint: str
     objectors: list[str] = []
-    """All checkers that objected, the first one first, if the life was to go on."""
+    """All checkers that objected, the first one first, if the run was to go on."""
 
 
 def judged(run: Callable[[], object], *, asserts: bool = False) -> tuple[str | None, str]:

@@ -2,8 +2,8 @@
 
 Drops what is not needed: faults behind the failure and long before it, then as many of the others
 as possible, then time in which nothing happens, clients and settings. A smaller plan counts if
-the same checker objects. Its dice are those of the life that failed, at first; when too many
-faults are left, other dice are thrown too, for what is left of a life may need some luck.
+the same checker objects. Its dice are those of the run that failed, at first; when too many
+faults are left, other dice are thrown too, for what is left of a run may need some luck.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,7 +23,7 @@ Simplification = Callable[[PlanType], PlanType]
 """Makes a plan simpler; returns an equal one if there is nothing to be made simpler."""
 
 _THROWS = (1, 3, 8)
-"""How many lives a plan gets to fail in, in each round."""
+"""How many runs a plan gets to fail in, in each round."""
 _LAST_FAULTS = (0, 1, 2, 3, 5, 8)
 _FEW_FAULTS = 3
 """So few need no further round."""
@@ -37,9 +37,9 @@ _AFTERMATH_S = 3.0
 class ShrinkBudget:
     """When to be content with what was reached."""
 
-    lives: int = 300
+    runs: int = 300
     wall_s: float = 600.0
-    """In real seconds; the life under way then is the last one."""
+    """In real seconds; the run under way then is the last one."""
     faults_enough: int = -1
     """So few faults are few enough, and nothing more is tried; -1 for as few as can be."""
 
@@ -50,7 +50,7 @@ class Shrunk(Generic[PlanType]):
 
     report: RunReport[PlanType]
     run_count: int
-    """How many lives that took."""
+    """How many runs that took."""
 
 
 @final
@@ -68,7 +68,7 @@ class _Shrinking(Generic[PlanType]):
 
     def is_tired(self) -> bool:
         return (
-            self.run_count >= self._budget.lives
+            self.run_count >= self._budget.runs
             or perf_counter() >= self._ends_at
             or len(self.best.plan.faults) <= self._budget.faults_enough
         )
@@ -131,7 +131,7 @@ class _Shrinking(Generic[PlanType]):
             self.accept(_without_idle_time(msgspec.structs.replace(few, seed=seed)))
 
     def simplify(self, simplifications: Iterable[Simplification[PlanType]]) -> None:
-        """Try what makes the life simpler besides."""
+        """Try what makes the run simpler besides."""
         self._try(_without_idle_time(self.best.plan))
         for simplified in simplifications:
             self._try(simplified(self.best.plan))

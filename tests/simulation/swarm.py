@@ -25,7 +25,7 @@ EASY_PROBES: Final = (
     "poll woken",
     "outcome unknown",
 )
-"""Two lives of three reach each of them, so that the smallest swarm reaches all."""
+"""Two runs of three reach each of them, so that the smallest swarm reaches all."""
 
 
 @dataclass(slots=True)
@@ -37,20 +37,20 @@ class SwarmReport:
     simulated_s: float = 0.0
     wall_s: float = 0.0
     counts: Counter[str] = field(default_factory=Counter[str])
-    """Events, crashes and whatever else lives count, in all of them together."""
+    """Events, crashes and whatever else runs count, in all of them together."""
     run_counts_by_probe: Counter[str] = field(default_factory=Counter[str])
-    """How many lives have reached each probe."""
+    """How many runs have reached each probe."""
     failure: RunReport[Any] | None = None
 
     @property
     def missed_probes(self) -> list[str]:
-        """The probes that no life has reached."""
+        """The probes that no run has reached."""
         return [probe for probe in self.kind.probes if not self.run_counts_by_probe[probe]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwarmSize:
-    """How many lives, how long, and for how long."""
+    """How many runs, how long, and for how long."""
 
     first: int = 0
     """The first seed."""
@@ -60,7 +60,7 @@ class SwarmSize:
     """How long the faults of each run go on, in simulated seconds; by default as long as those of
     its kind do."""
     budget_s: float | None = None
-    """When to begin no more lives, in real seconds; `None` for no limit."""
+    """When to begin no more runs, in real seconds; `None` for no limit."""
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
 
 
@@ -77,10 +77,10 @@ def run_seeds(kind_name: str, seeds: Sequence[int], seconds: float) -> list[RunR
 
 @final
 class Swarm:
-    """Lives of consecutive seeds, all cores busy. Seeds that fail are reported in their order."""
+    """Runs of consecutive seeds, all cores busy. Seeds that fail are reported in their order."""
 
     def __init__(self, kind: Kind[Any], size: SwarmSize, *, on_run: Callable[[int], None]) -> None:
-        """Consist of lives of a kind; call `on_run` with their number after each."""
+        """Consist of runs of a kind; call `on_run` with their number after each."""
         self._kind = kind
         self._size = size
         self._on_run = on_run
@@ -91,7 +91,7 @@ class Swarm:
         return self._kind.seconds if self._size.seconds is None else self._size.seconds
 
     def run(self) -> SwarmReport:
-        """Return what came of it: all that there was to live, or the first failure."""
+        """Return what came of it: all that there was to run, or the first failure."""
         report = SwarmReport(self._kind)
         began_at = perf_counter()
         size = self._size
@@ -116,13 +116,13 @@ class Swarm:
         report.wall_s = perf_counter() - began_at
         return report
 
-    def _take(self, report: SwarmReport, life: RunReport[Any]) -> None:
+    def _take(self, report: SwarmReport, run: RunReport[Any]) -> None:
         report.run_count += 1
-        report.simulated_s += life.simulated_s
-        report.counts.update(life.counts)
-        report.run_counts_by_probe.update(life.sometimes.keys())
-        if life.checker is not None and report.failure is None:
-            report.failure = life
+        report.simulated_s += run.simulated_s
+        report.counts.update(run.counts)
+        report.run_counts_by_probe.update(run.sometimes.keys())
+        if run.checker is not None and report.failure is None:
+            report.failure = run
         self._on_run(report.run_count)
 
 

@@ -296,7 +296,7 @@ def test_what_is_on_disk_is_not_void_after_a_loss() -> None:
         book.fetched(fetched((0, 2), asked_at=3.0))
 
 
-def test_a_life_may_go_on_after_an_objection_so_that_others_are_heard() -> None:
+def test_a_run_may_go_on_after_an_objection_so_that_others_are_heard() -> None:
     book = Book([BelowHighWatermark(), HighWatermarkRises()], lambda: 2.0, goes_on=True)
     book.fetched(fetched(high_watermark=3))
 

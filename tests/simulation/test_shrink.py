@@ -8,7 +8,7 @@ from tests.simulation.report import RunReport
 from tests.simulation.shrink import ShrinkBudget, shrink
 
 
-def pretended_life(plan: Plan) -> RunReport[Plan]:
+def pretended_run(plan: Plan) -> RunReport[Plan]:
     """Fail if there are a power cut and, after it, a rot; the same for the same plan."""
     kinds = [fault.kind for fault in plan.faults]
     is_failure = "cut_power" in kinds and "rot" in kinds[kinds.index("cut_power") :]
@@ -25,17 +25,17 @@ def pretended_life(plan: Plan) -> RunReport[Plan]:
 
 def failing_plan() -> Plan:
     plans = (draw_plan(seed, 60.0) for seed in range(1000))
-    return next(plan for plan in plans if pretended_life(plan).checker is not None)
+    return next(plan for plan in plans if pretended_run(plan).checker is not None)
 
 
 def test_only_the_faults_that_matter_are_left() -> None:
-    shrunk = shrink(pretended_life(failing_plan()), pretended_life, SIMPLIFICATIONS)
+    shrunk = shrink(pretended_run(failing_plan()), pretended_run, SIMPLIFICATIONS)
 
     assert [fault.kind for fault in shrunk.report.plan.faults] == ["cut_power", "rot"]
 
 
 def test_what_does_not_matter_besides_is_made_simple() -> None:
-    plan = shrink(pretended_life(failing_plan()), pretended_life, SIMPLIFICATIONS).report.plan
+    plan = shrink(pretended_run(failing_plan()), pretended_run, SIMPLIFICATIONS).report.plan
 
     assert plan.partition_count == 1
     assert len(plan.producers) == 1
@@ -43,12 +43,12 @@ def test_what_does_not_matter_besides_is_made_simple() -> None:
     assert plan.buggify_rate == 0.0
 
 
-def test_shrinking_ends_after_so_many_lives() -> None:
+def test_shrinking_ends_after_so_many_runs() -> None:
     shrunk = shrink(
-        pretended_life(failing_plan()),
-        pretended_life,
+        pretended_run(failing_plan()),
+        pretended_run,
         SIMPLIFICATIONS,
-        budget=ShrinkBudget(lives=3),
+        budget=ShrinkBudget(runs=3),
     )
 
     assert shrunk.run_count <= 3
@@ -56,16 +56,16 @@ def test_shrinking_ends_after_so_many_lives() -> None:
 
 
 def test_shrinking_ends_when_there_are_few_enough_faults() -> None:
-    report = pretended_life(failing_plan())
+    report = pretended_run(failing_plan())
 
-    shrunk = shrink(report, pretended_life, SIMPLIFICATIONS, budget=ShrinkBudget(faults_enough=4))
+    shrunk = shrink(report, pretended_run, SIMPLIFICATIONS, budget=ShrinkBudget(faults_enough=4))
 
     assert len(shrunk.report.plan.faults) <= 4
-    assert shrunk.run_count < shrink(report, pretended_life, SIMPLIFICATIONS).run_count
+    assert shrunk.run_count < shrink(report, pretended_run, SIMPLIFICATIONS).run_count
 
 
 def test_another_failure_is_not_taken_for_this_one() -> None:
     plan = failing_plan()
-    report = msgspec.structs.replace(pretended_life(plan), checker="Another")
+    report = msgspec.structs.replace(pretended_run(plan), checker="Another")
 
-    assert shrink(report, pretended_life, SIMPLIFICATIONS).report == report
+    assert shrink(report, pretended_run, SIMPLIFICATIONS).report == report

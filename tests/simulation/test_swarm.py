@@ -1,4 +1,4 @@
-"""A small swarm in every run of the tests, always of the same lives; `make swarm` looks for others.
+"""A small swarm in every run of the tests, always of the same runs; `make swarm` looks for others.
 
 What fails here was broken by the change that is being tested, and not by chance.
 """
@@ -27,7 +27,7 @@ TRIAL_COUNT = 233
 """Some mutations must be found by several kinds of runs."""
 
 
-def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
+def test_no_run_of_a_small_swarm_breaks_a_promise() -> None:
     report = Swarm(BROKER, SwarmSize(seeds=RUN_COUNT, seconds=SECONDS), on_run=lambda _: None).run()
 
     assert report.failure is None, (
@@ -38,7 +38,7 @@ def test_no_life_of_a_small_swarm_breaks_a_promise() -> None:
     )
     assert report.run_count == RUN_COUNT >= RUNS_FOR_EASY_PROBES
     tame = [probe for probe in EASY_PROBES if probe in report.missed_probes]
-    assert not tame, f"{report.run_count} lives never reached {tame}; they are too tame"
+    assert not tame, f"{report.run_count} runs never reached {tame}; they are too tame"
 
 
 def test_what_the_smallest_swarm_must_reach_are_probes() -> None:
@@ -47,9 +47,9 @@ def test_what_the_smallest_swarm_must_reach_are_probes() -> None:
 
 @pytest.mark.parametrize("name", ["flush-does-nothing", "no-dedup"])
 def test_a_mutation_is_found(name: str) -> None:
-    lives = (BROKER.run_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
+    runs = (BROKER.run_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
 
-    assert any(is_objection(life) for life in lives)
+    assert any(is_objection(run) for run in runs)
 
 
 @pytest.mark.parametrize("mutation", all_mutations(), ids=lambda mutation: mutation.name)

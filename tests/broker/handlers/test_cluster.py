@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.test_node import (
     Member,
     live_brokers,

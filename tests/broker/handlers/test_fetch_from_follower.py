@@ -13,7 +13,7 @@ from tests.broker.replication.three_brokers import (
     make_topic,
     produce,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.logstore.logs import records_in
 from tests.simulation.machine.process import Process
 from tests.simulation.three_brokers.runs import Writer

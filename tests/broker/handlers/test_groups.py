@@ -4,7 +4,7 @@ from typing import cast
 
 from tests.broker.requests.test_response import FakeAsking
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.broker.handlers.groups import CommitHandler
 from tidelog.broker.requests.response import Replier
 from tidelog.wire.error_code import ErrorCode

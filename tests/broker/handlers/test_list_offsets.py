@@ -19,7 +19,7 @@ from tests.broker.replication.three_brokers import (
     produce,
 )
 from tests.broker.world import World, settle
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.machine.process import Process
 from tidelog.client.client import Client
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery, TopicOffsets

@@ -4,7 +4,7 @@ import trio
 
 from tests.broker.replication.test_throttle import is_moving, make_narrow_topic, replicas
 from tests.broker.replication.three_brokers import TOPIC, ThreeBrokers, live
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.admin.cluster import MovingReplica
 from tidelog.client.client import Client
 from tidelog.wire.messages.reassignment import PartitionMove

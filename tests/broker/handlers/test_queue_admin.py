@@ -3,7 +3,7 @@
 import pytest
 
 from tests.broker.replication.three_brokers import NODES, ThreeBrokers, live, make_topic
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.wire.errors import UnknownQueueError
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.broker.handlers.test_cluster import create, partition
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.test_node import Member, live_brokers, play, three
 from tests.simulation.machine.world import World
 from tidelog.broker.handlers.reassignment import ReassignmentHandler

@@ -16,7 +16,7 @@ from tests.broker.replication.three_brokers import (
     live,
     produce,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.machine.process import Process
 from tidelog.client.client import Client
 from tidelog.wire.errors import BrokerError, NotLeaderError, TidelogError

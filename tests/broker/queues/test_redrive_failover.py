@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.broker.replication.three_brokers import ThreeBrokers, live
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 
 MESSAGES = 40

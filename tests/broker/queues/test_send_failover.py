@@ -8,7 +8,7 @@ import trio
 
 from tests.broker.queues.workers import JOURNAL
 from tests.broker.replication.three_brokers import NODES, ThreeBrokers, host_of, live
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.wire.errors import CorruptRecordError
 

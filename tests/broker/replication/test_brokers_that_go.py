@@ -11,7 +11,7 @@ from tests.broker.replication.three_brokers import (
     live,
     produce,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.three_brokers.runs import Writer
 from tidelog.client.client import Client
 

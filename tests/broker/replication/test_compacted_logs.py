@@ -8,7 +8,7 @@ from tests.broker.replication.damage import (
     segments,
 )
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.logstore.compacting import rows_of
 from tidelog.client.client import Client
 from tidelog.client.producer.producer import Producer

@@ -10,7 +10,7 @@ import trio
 from tests.broker.replication.damage import flip, make_topic, produce, segments, with_records
 from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
 from tests.broker.replication.three_brokers import produce as make_records
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.machine.file_tree import os_error
 from tests.simulation.three_brokers.runs import Writer
 from tidelog.client.client import Client

@@ -18,7 +18,7 @@ from tests.broker.replication.three_brokers import (
     make_topic,
     produce,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.machine.process import Process
 from tidelog.broker.replication import fetch_server as serving
 from tidelog.client.client import Client

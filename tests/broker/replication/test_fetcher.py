@@ -12,7 +12,7 @@ from tests.broker.replication.three_brokers import (
     make_topic,
     produce,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.broker.replication.fetcher import _bounds_in
 from tidelog.client.client import Client
 from tidelog.wire.errors import BrokerError, NotLeaderError, OffsetOutOfRangeError

@@ -11,7 +11,7 @@ from tests.broker.replication.three_brokers import (
     make_topic,
     produce,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.isr_updater import IsrUpdater, is_refusal
 from tidelog.client.client import Client

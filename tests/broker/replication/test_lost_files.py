@@ -9,7 +9,7 @@ import trio
 
 from tests.broker.replication.damage import consume, make_topic, produce, segments, with_records
 from tests.broker.replication.three_brokers import NODES, TOPIC, Acknowledged, ThreeBrokers, live
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME
 from tidelog.wire.errors import TidelogError

@@ -19,7 +19,7 @@ from tests.broker.replication.three_brokers import (
     make_topic,
     produce,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tests.simulation.machine.process import Process
 from tidelog.broker.handlers.list_offsets import readable_offsets

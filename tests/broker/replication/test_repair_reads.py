@@ -20,7 +20,7 @@ from tests.broker.replication.three_brokers import (
     host_of,
     live,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.logstore.logs import records_in
 from tests.simulation.machine.process import Process
 from tidelog.broker.replication import fetch_server as serving

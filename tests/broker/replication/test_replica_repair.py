@@ -24,7 +24,7 @@ from tests.broker.replication.three_brokers import (
     ThreeBrokers,
     live,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.three_brokers.runs import Writer
 from tidelog.client.client import Client
 from tidelog.coordinator.controller.command_client import CommandClient

@@ -21,7 +21,7 @@ from tests.broker.replication.three_brokers import (
 )
 from tests.broker.world import World, settle
 from tests.coordinator.metadata.clusters import Cluster
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.fetcher import Fetcher
 from tidelog.client.client import Client

@@ -3,7 +3,7 @@
 # pyright: reportPrivateUsage=false
 
 from tests.broker.replication.three_brokers import ThreeBrokers, live
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 
 
 def test_a_broker_may_join_while_it_is_not_fenced() -> None:

@@ -3,7 +3,7 @@
 import trio
 
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.coordinator.metadata.commands import AlterClusterConfig
 

@@ -12,7 +12,7 @@ from typing import TypeVar, final
 
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.logstore.logs import records_in
 from tests.simulation.machine.node import Node
 from tests.simulation.machine.process import Process

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tests.broker.replication.three_brokers import ThreeBrokers, live, make_topic
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.client import Client
 from tidelog.client.transactions.transaction import TaskResult
 from tidelog.wire.errors import StaleTransactionError, TidelogError, TransactionGoneError

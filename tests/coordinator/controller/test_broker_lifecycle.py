@@ -3,7 +3,7 @@
 import pytest
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
 from tests.coordinator.submitting import Cluster, play
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle

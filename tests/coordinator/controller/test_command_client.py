@@ -6,7 +6,7 @@ import trio
 
 from tests.coordinator.controller.test_broker_lifecycle import raft_of
 from tests.coordinator.controller.test_replicated_state import create, metadata_of, names, register
-from tests.coordinator.raft_life import Nemesis, until
+from tests.coordinator.raft_clients import Nemesis, until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
 from tests.coordinator.submitting import Cluster, play
 from tests.simulation.machine.faulty_disk import StaleHandleError

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from tests.coordinator.raft_life import Nemesis, until
+from tests.coordinator.raft_clients import Nemesis, until
 from tests.coordinator.raft_nodes import CONFIG, Host, Made, hosts, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.controller import replicated_state as replicated

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, Member, play
-from tests.coordinator.raft_life import Nemesis, until
+from tests.coordinator.raft_clients import Nemesis, until
 from tests.coordinator.raft_nodes import Host
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.raft_node import node as raft_node

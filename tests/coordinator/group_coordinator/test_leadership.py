@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.coordinator.group_cluster import ORDERS, GroupCluster, play
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator import leadership as group_leadership
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership

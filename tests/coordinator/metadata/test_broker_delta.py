@@ -6,7 +6,7 @@ import pytest
 
 from tests.coordinator.metadata.clusters import Cluster
 from tests.simulation.metadata.invariants import all_partitions, check_same
-from tests.simulation.metadata.moves import NODES, drawn_moves, live
+from tests.simulation.metadata.moves import NODES, drawn_moves, run
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic
 from tidelog.coordinator.metadata.commands import Reassignment, ReassignReplicas
@@ -175,7 +175,7 @@ def test_what_a_snapshot_does_not_mention_is_not_deleted() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_broker_that_acts_on_deltas_does_what_the_metadata_says(seed: int) -> None:
     random = Random(seed)
-    cluster = live(drawn_moves(seed)).cluster
+    cluster = run(drawn_moves(seed)).cluster
     followers = [Follower(node_id) for node_id in range(1, NODES + 1)]
     records = list(cluster.records)
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.coordinator.metadata.clusters import Cluster
 from tests.simulation.metadata.invariants import check_same
-from tests.simulation.metadata.moves import LIVES, Move, live
+from tests.simulation.metadata.moves import MOVE_LISTS, Move, run
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic
 from tidelog.coordinator.metadata.commands import ElectLeaders
 from tidelog.coordinator.metadata.records import (
@@ -149,9 +149,9 @@ def test_an_index_of_what_is_gone_is_empty() -> None:
 
 @pytest.mark.invariant("I45")
 @settings(max_examples=60)
-@given(LIVES)
+@given(MOVE_LISTS)
 def test_whatever_happens_what_holds_always_holds(moves: list[Move]) -> None:
-    life = live(moves)
+    life = run(moves)
 
     data = life.cluster.machine.snapshot()
     restored = MetadataStateMachine.from_snapshot(data)

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import trio
 
-from tests.coordinator.raft_life import Client, Nemesis, until
+from tests.coordinator.raft_clients import Client, Nemesis, until
 from tests.coordinator.raft_nodes import Host, decoded_of, hosts, lists, values_of, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.raft.errors import ProposalRefusedError

@@ -5,7 +5,7 @@ from typing import Any, cast, final
 
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Answer, Answerer, listen
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World

@@ -1,4 +1,4 @@
-"""All clients of a life."""
+"""All clients of a run."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,11 +11,11 @@ import trio
 
 from tests.simulation.broker.administrator import Administrator
 from tests.simulation.broker.growth import Growth
+from tests.simulation.broker.invalid_producer import InvalidProducer
 from tests.simulation.broker.plans import Fault, Plan, ProducerPlan
 from tests.simulation.broker.readers import LibraryReader, RawReader
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.topic_churner import TopicChurner
-from tests.simulation.broker.trespasser import Trespasser
 from tests.simulation.broker.writers import LibraryWriter, RawWriter, Values
 from tests.simulation.checkers.admin_promises import PartitionsStay
 from tests.simulation.checkers.book import Book, ProducerRules
@@ -57,7 +57,7 @@ class _Client:
 
 @final
 class Clients:
-    """All clients of a life; each has a machine of its own, and is started again when it dies."""
+    """All clients of a run; each has a machine of its own, and is started again when it dies."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Clients:
         self._book = book
         self._sometimes = sometimes
         self._deeds: list[Fault] = []
-        self._trespassers: list[Trespasser] = []
+        self._invalid_producers: list[InvalidProducer] = []
         self._raw_values: list[Values] = []
         self.growth = Growth(plan.partition_count, book.checker(PartitionsStay), sometimes)
         self.growth.listeners.append(self._grown)
@@ -109,13 +109,13 @@ class Clients:
     def trespass(self, dice: float) -> None:
         """Have a client do what must be refused, where nothing may be lost that it refers to."""
         if self._plan.is_durable:
-            name = f"t{len(self._trespassers)}"
+            name = f"t{len(self._invalid_producers)}"
             self._rules[name] = ProducerRules(acks=Acks.ALL, is_idempotent=True)
-            trespasser = Trespasser(
+            invalid_producer = InvalidProducer(
                 name, self._book, self._sometimes, topic_id=self._topic_id, dice=dice
             )
-            self._trespassers.append(trespasser)
-            self._add(Role.TRESPASSER, name, lambda: trespasser.run)
+            self._invalid_producers.append(invalid_producer)
+            self._add(Role.TRESPASSER, name, lambda: invalid_producer.run)
 
     def kill(self, dice: float) -> None:
         """Kill one of them, and start it again a little later, as somebody else."""
@@ -141,7 +141,7 @@ class Clients:
             *self._writers.values(),
             *self.readers,
             *self._administrators,
-            *self._trespassers,
+            *self._invalid_producers,
         ):
             client.should_stop = True
         await trio.sleep(_RESTART_S)  # Who was killed a moment ago is started again.

@@ -1,4 +1,4 @@
-"""Plans of lives of a broker whose topic is compacted; see `tests.simulation.broker.plans`.
+"""Plans of runs of a broker whose topic is compacted; see `tests.simulation.broker.plans`.
 
 All that a plan has is drawn as there, and then made fit for compaction: segments are small, rounds
 come often, and records have keys.

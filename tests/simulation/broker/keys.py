@@ -1,4 +1,4 @@
-"""Keys of records in lives of topics that are compacted, and records that delete their keys.
+"""Keys of records in runs of topics that are compacted, and records that delete their keys.
 
 The key of a record follows from its value, so that whoever has read or sent one knows its key; and
 so does whether it deletes its key. One that does is sent without its value, which is in a header
@@ -16,7 +16,7 @@ _KEYS = 6
 _DELETES = 5
 """One record of so many that have a key deletes it."""
 _KEYLESS = (b"t", b"v")
-"""What the values of those begin with who give no keys: trespassers and visitors."""
+"""What the values of those begin with who give no keys: invalid producers and stray clients."""
 _INSTEAD = "instead of a value"
 
 
@@ -37,7 +37,7 @@ def as_tombstone(value: bytes) -> Headers:
 
 
 def value_sent(value: bytes | None, headers: Headers) -> bytes | None:
-    """Return what a record that was read stands for; `None` if it is none of these lives."""
+    """Return what a record that was read stands for; `None` if it is none of these runs."""
     return dict(headers).get(_INSTEAD) if value is None else value
 
 
@@ -60,9 +60,9 @@ class Superseded:
         """Know what is compacted.
 
         Args:
-            partitions: By their numbers in the life.
+            partitions: By their numbers in the run.
             has_tombstones: Whether some records delete their keys.
-            loses_tombstones: Whether what deletes a key goes itself within a life.
+            loses_tombstones: Whether what deletes a key goes itself within a run.
             rules: What each producer asked for.
         """
         self.partitions = set(partitions)

@@ -1,4 +1,4 @@
-"""Numbers for the partitions of all topics of a life, so that no two are mistaken for each other.
+"""Numbers for the partitions of all topics of a run, so that no two are mistaken for each other.
 
 The topic that was seen first has 0, 1, 2 and so on, the next one 1000, 1001, ...; a topic that got
 the name of another one has numbers of its own.

@@ -1,6 +1,6 @@
-"""Plans: what one life will be, as plain data.
+"""Plans: what one run will be, as plain data.
 
-A seed expands to a plan, and a plan is all that a life depends on, besides the code. So what is
+A seed expands to a plan, and a plan is all that a run depends on, besides the code. So what is
 kept of a failure is its plan: it says what matters, it can be shrunk, and it still replays when
 the dice of seeds have changed.
 """
@@ -52,10 +52,10 @@ FAULT_GAPS_S: Final = {
     "add_partitions": 8.0,
     "trespass": 10.0,
 }
-"""The kinds of faults, and how far apart they are on average in a life that has them."""
+"""The kinds of faults, and how far apart they are on average in a run that has them."""
 
 ENDLESS: Final = {"retention_bytes": "unlimited", "retention_ms": "7d"}
-"""Settings under which nothing is deleted in any life."""
+"""Settings under which nothing is deleted in any run."""
 
 _ALTERATIONS: Final = (
     (0.20, {"segment_bytes": "4096"}),
@@ -79,7 +79,7 @@ _HAS_ROT = 0.3
 _ROTS = {"rot", "rot_checkpoint", "lose_sector"}
 
 ALWAYS_SET: Final = ("log_flush_interval_ms", "maintenance_interval_ms")
-"""Settings of the broker that every plan gives, because their defaults are too long for a life."""
+"""Settings of the broker that every plan gives, because their defaults are too long for a run."""
 
 _CHURNS = 0.4
 _KILLED_AT_END = 0.25
@@ -173,7 +173,7 @@ class ReadingPlan(msgspec.Struct, frozen=True):
 
 
 class KeyedPlan(Protocol):
-    """A plan of a life in which a topic may be compacted."""
+    """A plan of a run in which a topic may be compacted."""
 
     @property
     def topic_settings(self) -> dict[str, str]:
@@ -205,7 +205,7 @@ class NetworkPlan(msgspec.Struct, frozen=True):
 
 
 class Plan(RunPlan[Fault], frozen=True):
-    """One life of a broker that is alone."""
+    """One run of a broker that is alone."""
 
     broker_count: int
     partition_count: int
@@ -272,7 +272,7 @@ def is_compacted(topic_settings: Mapping[str, str], producers: Sequence[Producer
 def superseded_of(
     plan: "KeyedPlan", partitions: range, rules: Mapping[str, ProducerRules]
 ) -> Superseded:
-    """Return what knows which records may be gone in a life; in none a clock jumps for a day."""
+    """Return what knows which records may be gone in a run; in none a clock jumps for a day."""
     return Superseded(
         partitions if plan.is_compacted else (),
         has_tombstones=any(producer.has_tombstones for producer in plan.producers),
@@ -355,7 +355,7 @@ def _draw_topic_settings(random: Random) -> dict[str, str]:
 
 
 def draw_cleanup(random: Random) -> dict[str, str]:
-    """Return settings by which a topic is compacted, in some lives.
+    """Return settings by which a topic is compacted, in some runs.
 
     Records have no keys there, so none of them goes; but segments are written anew and swapped.
     """
@@ -385,7 +385,7 @@ def draw_producer(random: Random) -> ProducerPlan:
 
 
 def tune_producer(plan: ProducerPlan, random: Random) -> ProducerPlan:
-    """Return a producer with limits that are far too low, in some lives."""
+    """Return a producer with limits that are far too low, in some runs."""
     return msgspec.structs.replace(
         plan,
         linger_s=random.choice([0.0, 0.0, 0.005, 0.05]),
@@ -413,7 +413,7 @@ def _draw_reading(random: Random) -> ReadingPlan:
 
 
 def _draw_limits(random: Random) -> dict[str, int]:
-    """Return limits of a broker: those that it comes with, or some that lives run into."""
+    """Return limits of a broker: those that it comes with, or low ones that a run reaches."""
     drawn = {
         "max_open_files": random.choice([512, 16]),
         "max_in_flight_requests_per_connection": random.choice([4096, 4096, 2, 1]),

@@ -68,7 +68,7 @@ async def with_connection(
 
 
 def values_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
-    """Return offsets and values of the records of these lives, also of those that delete keys."""
+    """Return offsets and values of the records of these runs, also of those that delete keys."""
     return [
         (record.offset, value)
         for record in batch.records()

@@ -1,4 +1,4 @@
-"""One life by a plan: a broker, its clients, the faults, and a tail in which all must be well.
+"""One run by a plan: a broker, its clients, the faults, and a tail in which all must be well.
 
 In the tail all faults end. Every producer must get one more record acknowledged and every reader
 must reach the end, in bounded time. Then the power is cut once more, and what the last reader
@@ -73,11 +73,11 @@ _PATIENCE_S = 20.0
 _SLOW_PATIENCE_S = 60.0
 _FEW_BYTES = 1024
 _EVENTS_PER_S_MAX = 20_000
-"""The busiest second of 60 lives had 7,213, half of them had none above 1,242."""
+"""The busiest second of 60 runs had 7,213, half of them had none above 1,242."""
 
 
 @final
-class _Life:
+class _Run:
     def __init__(self, world: World, plan: Plan, *, goes_on: bool) -> None:
         self.sometimes = Sometimes()
         self.rules: dict[str, ProducerRules] = {}
@@ -91,7 +91,7 @@ class _Life:
         self._clients.growth.listeners.append(self._grown)
         self._other_logs: dict[int, FinalLog] = {}
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.host.run)
             topic_id = await self._create_topic()
@@ -259,7 +259,7 @@ def run(
     shows_steps: bool = False,
     goes_on: bool = False,
 ) -> RunReport[Plan]:
-    """Live one life and return what there is to say of it; the same for the same plan.
+    """Do one run and return what there is to say of it; the same for the same plan.
 
     Args:
         plan: What it is to be.
@@ -270,15 +270,15 @@ def run(
     simulation = Simulation(
         plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX
     )
-    lives: list[_Life] = []
+    runs: list[_Run] = []
 
     async def main(world: World) -> None:
-        lives.append(_Life(world, plan, goes_on=goes_on))
-        await lives[0].live()
+        runs.append(_Run(world, plan, goes_on=goes_on))
+        await runs[0].run()
 
     checker, problem = judged(lambda: simulation.run(main))
-    life = lives[0]
-    objections = list(life.book.objections.values())
+    run = runs[0]
+    objections = list(run.book.objections.values())
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
     if objections:
         checker, problem = objections[0].checker, str(objections[0])
@@ -286,12 +286,12 @@ def run(
         plan=plan,
         checker=checker,
         problem=problem,
-        sometimes=dict(life.sometimes.counts),
+        sometimes=dict(run.sometimes.counts),
         counts={
             "events": simulation.clock.event_count,
-            "crashes": life.host.crash_count,
-            "acknowledged": life.book.acknowledged_count,
-            "read": life.book.read_count,
+            "crashes": run.host.crash_count,
+            "acknowledged": run.book.acknowledged_count,
+            "read": run.book.read_count,
         },
         simulated_s=simulation.clock.now,
         fingerprint=simulation.trace.fingerprint(),

@@ -1,6 +1,6 @@
 """States that a good swarm must reach.
 
-A probe that no life reaches shows that the lives are too tame: then the swarm has failed, though
+A probe that no run reaches shows that the runs are too tame: then the swarm has failed, though
 nothing was broken.
 """
 
@@ -101,7 +101,7 @@ _SURVIVALS = {
 
 @final
 class Sometimes:
-    """What one life has reached."""
+    """What one run has reached."""
 
     def __init__(self, probes: Mapping[str, str] = PROBES) -> None:
         """Have reached nothing of what there is to reach."""

@@ -1,4 +1,4 @@
-"""Lives of a broker that compacts its topic; `make swarm KIND=compacted` looks for others."""
+"""Runs of a broker that compacts its topic; `make swarm KIND=compacted` looks for others."""
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ def test_a_plan_is_drawn_as_others_are_but_compacts() -> None:
     assert {"rot", "rot_frame", "rot_checkpoint", "lose_sector"} <= kinds
 
 
-def test_a_life_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_promises() -> None:
+def test_a_run_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_promises() -> None:
     plan = draw_plan(0, SECONDS)
 
     report = COMPACTED.run_plan(replace(plan, faults=[*CRASHES, *GROWTH, *plan.faults]))

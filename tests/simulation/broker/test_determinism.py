@@ -1,4 +1,4 @@
-"""One seed is one life: in every process, under every hash seed, on every version of Python.
+"""One seed is one run: in every process, under every hash seed, on every version of Python.
 
 Other interpreters that have the dependencies installed are named in `TIDELOG_PYTHONS`, as in
 `TIDELOG_PYTHONS=/venv312/bin/python:/venv313/bin/python make test ARGS=tests/simulation`.
@@ -20,7 +20,7 @@ PYTHONS = [sys.executable, *filter(None, os.environ.get("TIDELOG_PYTHONS", "").s
 HASH_SEEDS = ["0", "1", "4294967295"]
 SEEDS = ["1", "2"]
 
-LIFE = """
+RUN = """
 import sys
 import msgspec
 from tests.simulation.broker.run import run
@@ -74,7 +74,7 @@ def outputs(arguments: list[str]) -> list[str]:
 
 def first_difference() -> str:
     """Return the first event in which two of the processes part."""
-    command = ["-c", LIFE, *SEEDS, "steps"]
+    command = ["-c", RUN, *SEEDS, "steps"]
     first, *others = [output.splitlines() for output in outputs(command)]
     for other in others:
         for one, another in zip_longest(first, other):
@@ -83,8 +83,8 @@ def first_difference() -> str:
     return "they part no more"
 
 
-def test_a_seed_is_one_life_in_every_process() -> None:
-    first, *others = outputs(["-c", LIFE, *SEEDS])
+def test_a_seed_is_one_run_in_every_process() -> None:
+    first, *others = outputs(["-c", RUN, *SEEDS])
     reports = [msgspec.json.decode(line, type=RunReport[Plan]) for line in first.splitlines()]
 
     assert [report.plan.seed for report in reports] == SEEDS
@@ -92,14 +92,14 @@ def test_a_seed_is_one_life_in_every_process() -> None:
     assert all(other == first for other in others), first_difference()
 
 
-def test_a_seed_is_one_life_whatever_was_before_it_in_this_process() -> None:
+def test_a_seed_is_one_run_whatever_was_before_it_in_this_process() -> None:
     reports = [run(draw_plan(seed, 2.0)) for seed in (4, 5, 4)]
 
     assert reports[0] == reports[2]
     assert reports[0].fingerprint != reports[1].fingerprint
 
 
-def test_showing_a_life_does_not_change_it() -> None:
+def test_showing_a_run_does_not_change_it() -> None:
     lines: list[str] = []
     plan = draw_plan(6, 2.0)
 

@@ -7,8 +7,8 @@ from tests.simulation.broker.run import run
 from tests.simulation.report import RunReport
 
 
-def life_with(*faults: Fault, lines: list[str] | None = None) -> RunReport[Plan]:
-    """Live two seconds in which nothing is wrong but these faults."""
+def run_with(*faults: Fault, lines: list[str] | None = None) -> RunReport[Plan]:
+    """Do two seconds in which nothing is wrong but these faults."""
     producer = ProducerPlan(
         kind="library",
         acks=2,
@@ -40,7 +40,7 @@ def life_with(*faults: Fault, lines: list[str] | None = None) -> RunReport[Plan]
 
 @pytest.mark.parametrize("kind", ["pause", "stall_loop", "stall_disk"])
 def test_what_stands_still_goes_on_when_the_faults_are_over(kind: str) -> None:
-    report = life_with(Fault(1.5, kind, 8.0, 0.5))
+    report = run_with(Fault(1.5, kind, 8.0, 0.5))
 
     assert report.checker is None, report.problem
     assert report.simulated_s < 6.0
@@ -59,7 +59,7 @@ def test_what_stands_still_goes_on_when_the_faults_are_over(kind: str) -> None:
 def test_a_fault_that_was_to_come_later_does_not_come_when_they_are_over(fault: Fault) -> None:
     lines: list[str] = []
 
-    report = life_with(fault, lines=lines)
+    report = run_with(fault, lines=lines)
 
     (end,) = (number for number, line in enumerate(lines) if "nemesis" in line and "ends" in line)
     after = lines[end:]

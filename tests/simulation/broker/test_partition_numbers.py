@@ -1,4 +1,4 @@
-"""No two partitions of a life have one number."""
+"""No two partitions of a run have one number."""
 
 from tests.simulation.broker.partition_numbers import PartitionNumbers
 

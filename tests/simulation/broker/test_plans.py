@@ -1,4 +1,4 @@
-"""A seed expands to plain data, and plain data is all that a life depends on."""
+"""A seed expands to plain data, and plain data is all that a run depends on."""
 
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def test_a_fault_that_is_taken_out_leaves_the_others_as_they_were() -> None:
     assert without.producers == plan.producers
 
 
-def test_a_life_is_a_function_of_its_plan() -> None:
+def test_a_run_is_a_function_of_its_plan() -> None:
     plan = draw_plan(4, 4.0)
 
     one, other = run(plan), run(plan)
@@ -103,7 +103,7 @@ def test_a_life_is_a_function_of_its_plan() -> None:
     assert one.sometimes.keys() <= PROBES.keys()
 
 
-def test_another_seed_gives_the_same_plan_another_life() -> None:
+def test_another_seed_gives_the_same_plan_another_run() -> None:
     plan = draw_plan(4, 2.0)
 
     one, other = run(plan), run(msgspec.structs.replace(plan, seed="other"))

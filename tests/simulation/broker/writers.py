@@ -50,7 +50,7 @@ from tidelog.wire.protocol.rpc import RpcConnection
 _RESENT_MAX = 5
 """As many batches of a producer a broker remembers."""
 _METADATA_AGE_S = 2.0
-"""Five minutes, the default, are longer than any life: nobody would hear of new partitions."""
+"""Five minutes, the default, are longer than any run: nobody would hear of new partitions."""
 _LAST_COUNT = 4
 _LAST_PATIENCE_S = 1.0
 """A flush takes milliseconds when nothing is wrong."""
@@ -103,7 +103,7 @@ class Values:
 class LibraryWriter:
     """Sends with the client library, in bursts that go on at the same time.
 
-    Told to stop, it sends one more record until that is acknowledged: the proof of life. Then a few
+    Told to stop, it sends one more record until that is acknowledged: the proof of run. Then a few
     more, each while the one before is being made durable; nothing is wrong any more, so all of them
     must be acknowledged in time, though nobody writes after them.
     """

@@ -1,1 +1,1 @@
-"""What must hold of a life, as named classes with exact definitions."""
+"""What must hold of a run, as named classes with exact definitions."""

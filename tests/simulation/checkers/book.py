@@ -1,6 +1,6 @@
-"""The book of a life: what clients did and were told, and what brokers said of themselves.
+"""The book of a run: what clients did and were told, and what brokers said of themselves.
 
-Every entry goes to every checker at the moment at which it happens, so a life ends at the very
+Every entry goes to every checker at the moment at which it happens, so a run ends at the very
 event that broke a promise. The book knows what is allowed to be forgotten: a topic that is only
 `replicated` may lose its unsynced end with the power, and what was said of that end is void then.
 """
@@ -16,7 +16,7 @@ from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.produce import AckLevel
 
 Place = tuple[int, int]
-"""A partition, by its number in the life, and an offset."""
+"""A partition, by its number in the run, and an offset."""
 
 DURABLE_LEVELS = (AckLevel.LEADER_DURABLE, AckLevel.DURABLE)
 """What they say is on the disk."""
@@ -134,7 +134,7 @@ class DamageReported(msgspec.Struct, frozen=True):
 @final
 @dataclass(slots=True)
 class FinalLog:
-    """One partition at the end of a life, as the last reader found it."""
+    """One partition at the end of a run, as the last reader found it."""
 
     log_start_offset: int = 0
     high_watermark: int = 0
@@ -259,12 +259,12 @@ class Book:
         Args:
             checkers: All that are to be told.
             now: Says the simulated time.
-            goes_on: Whether the life goes on when a checker objects, so that others may, too.
+            goes_on: Whether the run goes on when a checker objects, so that others may, too.
         """
         self.checkers = checkers
         self.now = now
         self.objections: dict[str, ViolationError] = {}
-        """The first objection of each checker, if the life goes on."""
+        """The first objection of each checker, if the run goes on."""
         self._goes_on = goes_on
         for checker in checkers:
             checker.now = now

@@ -25,7 +25,7 @@ class OnlySupersededGoes(Checker):
     Definition: for every offset that some reader passed and got no record of, or that the last
     reader did not find between the log start and the high watermark: what anybody ever knew to be
     there has a key, and the last reader has found that key at a later offset, or it is known to
-    have been deleted there. What deletes a key goes only where that may be within a life, and, of a
+    have been deleted there. What deletes a key goes only where that may be within a run, and, of a
     broker that is alone, never before all that it deletes. What is damaged is not looked at, and
     may have been a later record of any key.
     """

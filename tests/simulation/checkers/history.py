@@ -1,7 +1,7 @@
 """A history of clients, and the fifteen kinds of error that it can show.
 
 In the shape of Jepsen's workload for Kafka: what clients did, with what they were told, is all
-there is; nothing is known of the system. So histories of simulated lives and of real processes
+there is; nothing is known of the system. So histories of simulated runs and of real processes
 are checked alike. Offsets are given, so the order of values is known and every check is linear.
 """
 

@@ -1,4 +1,4 @@
-"""All clients of a life of a cluster; each has a machine of its own."""
+"""All clients of a run of a cluster; each has a machine of its own."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.writers import LibraryWriter, Values
 from tests.simulation.checkers.book import Book, ProducerRules
 from tests.simulation.checkers.history import Operation
-from tests.simulation.cluster.crew import Crew, Member
-from tests.simulation.cluster.grower import Grower, GrowthIsCommitted
+from tests.simulation.cluster.cluster_history import ClusterHistory
+from tests.simulation.cluster.group_members import GroupMembers, Member
 from tests.simulation.cluster.machines import addresses
-from tests.simulation.cluster.minutes import Minutes
-from tests.simulation.cluster.mover import Mover
+from tests.simulation.cluster.partition_grower import Grower, GrowthIsCommitted
 from tests.simulation.cluster.plans import ClusterPlan
+from tests.simulation.cluster.replica_mover import Mover
+from tests.simulation.cluster.stray_client import StrayClient
 from tests.simulation.cluster.topic_maker import TopicMaker
 from tests.simulation.cluster.transaction_client import TransactionClient
-from tests.simulation.cluster.visitor import Visitor
 from tests.simulation.machine.node import Node
 from tests.simulation.machine.process import Program
 from tests.simulation.machine.world import World
@@ -73,7 +73,7 @@ class Clients:
         plan: ClusterPlan,
         book: Book,
         *,
-        minutes: Minutes,
+        cluster_history: ClusterHistory,
         sometimes: Sometimes,
         rules: dict[str, ProducerRules],
     ) -> None:
@@ -83,7 +83,7 @@ class Clients:
         self._world = world
         self._plan = plan
         self._book = book
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
         self._topic_id = b""
         self._should_stop = False
@@ -95,8 +95,8 @@ class Clients:
         self._workers: dict[str, Worker] = {}
         self._consumers: dict[str, LibraryReader] = {}
         self._members: dict[str, Member] = {}
-        self.growth = Growth(plan.partition_count, GrowthIsCommitted(minutes), sometimes)
-        self.crew = Crew(b"")
+        self.growth = Growth(plan.partition_count, GrowthIsCommitted(cluster_history), sometimes)
+        self.members = GroupMembers(b"")
         """What the members of the group have done."""
         self.transaction_client: TransactionClient | None = None
         """Who writes batches, if the plan has that."""
@@ -109,7 +109,7 @@ class Clients:
     def begin(self, topic_id: bytes) -> None:
         """Start them all."""
         self._topic_id = topic_id
-        self.crew = Crew(topic_id)
+        self.members = GroupMembers(topic_id)
         if self._plan.quiet_after_s is not None:
             self._world.clock.call_later(self._plan.quiet_after_s, self._leave_last_alone)
         for number in range(self._plan.member_count):
@@ -171,7 +171,7 @@ class Clients:
 
     async def dismiss(self, ends: dict[int, int]) -> None:
         """Let the members of the group go when they have processed all up to these ends."""
-        self.crew.is_hurried = True
+        self.members.is_hurried = True
         while self._members and self._crew_is_behind(ends):  # noqa: ASYNC110  (nobody tells)
             await trio.sleep(0.1)
         self._is_dismissed = True
@@ -180,7 +180,7 @@ class Clients:
             await self._ended(name)
 
     def _crew_is_behind(self, ends: dict[int, int]) -> bool:
-        committed = self.crew.committed(self._minutes.groups, ends)
+        committed = self.members.committed(self._cluster_history.groups, ends)
         return any(committed[partition] < end for partition, end in ends.items())
 
     async def _ended(self, name: str) -> None:
@@ -246,7 +246,11 @@ class Clients:
     def _maker(self, pause_s: float) -> Program:
         random = self._world.streams.stream(self.generation("maker"))
         maker = TopicMaker(
-            self._plan, pause_s, random, minutes=self._minutes, sometimes=self._sometimes
+            self._plan,
+            pause_s,
+            random,
+            cluster_history=self._cluster_history,
+            sometimes=self._sometimes,
         )
         self.employ("maker", maker)
         return maker.run
@@ -275,11 +279,11 @@ class Clients:
 
     def _visitor(self) -> Program:
         values = self._values(self.generation("visitor"), _VISITOR)
-        visitor = Visitor(
+        visitor = StrayClient(
             self._plan,
             values,
             self._book,
-            minutes=self._minutes,
+            cluster_history=self._cluster_history,
             sometimes=self._sometimes,
             topic_id=self._topic_id,
         )
@@ -290,9 +294,9 @@ class Clients:
         random = self._world.streams.stream(self.generation(name))
         member = Member(
             addresses(self._plan),
-            self.crew,
+            self.members,
             random,
-            minutes=self._minutes,
+            cluster_history=self._cluster_history,
             sometimes=self._sometimes,
         )
         self._members[name] = member

@@ -5,7 +5,7 @@ from typing import final
 
 import pytest
 
-from tests.simulation.cluster.minutes import Applied, Elected, NodeChecker, Voted
+from tests.simulation.cluster.cluster_history import Applied, Elected, NodeChecker, Voted
 
 
 @final

@@ -16,8 +16,8 @@ import msgspec
 
 from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import Machine, Machines
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.replica_log import Cut
 from tests.simulation.machine.broker_host import TOPIC
 from tests.simulation.machine.disk_damage import Damage, bring_back, damage_file, durable_state
@@ -66,16 +66,21 @@ class DiskFaults:
     """Carries them out."""
 
     def __init__(
-        self, attacker: Attacker, machines: Machines, minutes: Minutes, *, sometimes: Sometimes
+        self,
+        attacker: Attacker,
+        machines: Machines,
+        cluster_history: ClusterHistory,
+        *,
+        sometimes: Sometimes,
     ) -> None:
         """Strike by means of `attacker`."""
         self._attacker = attacker
         self._machines = machines
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
         self._cut_aims: list[Fault] = []
         self._is_over = False
-        minutes.on_cut.append(self._cuts)
+        cluster_history.on_cut.append(self._cuts)
         self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
             "cut_files": self._cut_files,
             "stale_files": self._stale_files,
@@ -229,7 +234,7 @@ class DiskFaults:
                 machine.next_down_s = _SOON_S
             machine.cut_power()
             machine.was_damaged = True
-            for listener in self._minutes.on_disk_damaged:
+            for listener in self._cluster_history.on_disk_damaged:
                 listener(machine.node_id)
         damage()
         self._sometimes.reached("all files damaged while counted on")
@@ -267,7 +272,7 @@ class DiskFaults:
             return False
         for machine in machines:
             machine.was_damaged = True
-            for listener in self._minutes.on_disk_changed:
+            for listener in self._cluster_history.on_disk_changed:
                 listener(machine.node_id)
         damage()
         for machine in machines:
@@ -281,7 +286,7 @@ class DiskFaults:
         gone (seed 7400010).
         """
         node_ids = {machine.node_id for machine in machines}
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         if any(node_id in node_ids and each.can_lead for node_id, each in state.brokers.items()):
             return False
         return all(
@@ -292,7 +297,7 @@ class DiskFaults:
 
     def _minority(self, random: Random) -> list[Machine]:
         """Return nodes that have less than half of the replicas of each partition."""
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         replica_sets = {
             partition.replicas
             for topic in state.catalog.topics

@@ -13,9 +13,9 @@ from typing import TypeVar, final
 from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.disk_faults import DiskFaults
 from tests.simulation.cluster.machines import Machine, Machines
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.replica_faults import DiskAim, ReplicaFaults
 from tests.simulation.cluster.return_faults import ReturnFaults
@@ -58,7 +58,7 @@ class Nemesis:
         self,
         world: World,
         machines: Machines,
-        minutes: Minutes,
+        cluster_history: ClusterHistory,
         *,
         sometimes: Sometimes,
         clients: Clients,
@@ -72,21 +72,21 @@ class Nemesis:
         self._is_over = False
         self._clock_jump_s = 0.0
         self.has_damaged = False
-        """Whether a disk was damaged: of one node in a life, or of a minority at once."""
+        """Whether a disk was damaged: of one node in a run, or of a minority at once."""
         self._disk_aims: list[DiskAim] = []
         self._commit_aims: list[Fault] = []
         self._election_aims: list[Fault] = []
         self._normal_sync_s = machines.all[0].node.disk_speed.sync_mean_s
-        minutes.on_applied.append(self._committed)
-        minutes.on_elected.append(self._elected)
+        cluster_history.on_applied.append(self._committed)
+        cluster_history.on_elected.append(self._elected)
         for machine in machines.all:
             machine.node.disk_watcher = partial(self._watch, machine)
-        self._return_faults = ReturnFaults(self, machines, minutes, sometimes=sometimes)
+        self._return_faults = ReturnFaults(self, machines, cluster_history, sometimes=sometimes)
         part = self._return_faults.part_on_return
         self._replica_faults = ReplicaFaults(
-            self, machines, minutes, sometimes=sometimes, part_on_return=part
+            self, machines, cluster_history, sometimes=sometimes, part_on_return=part
         )
-        self._disk_faults = DiskFaults(self, machines, minutes, sometimes=sometimes)
+        self._disk_faults = DiskFaults(self, machines, cluster_history, sometimes=sometimes)
         self._effects: Mapping[str, Callable[[Fault], None]] = {
             "kill": lambda fault: self._any(fault).kill(),
             "cut_power": lambda fault: self._any(fault).cut_power(),
@@ -318,7 +318,7 @@ class Nemesis:
     def _damage_voter(self, fault: Fault) -> None:
         """Flip a bit of what a node has promised, or of its snapshot, while it is down.
 
-        Of one node in a life: with two of three gone, nobody knows any more what was agreed on.
+        Of one node in a run: with two of three gone, nobody knows any more what was agreed on.
         """
         machine = self._any(fault)
         if self.has_damaged:
@@ -337,7 +337,7 @@ class Nemesis:
         disk.flip_bit(name, bit // 8, bit % 8)
 
     def wipe(self, machine: Machine) -> None:
-        """Replace a disk by an empty one in a moment; of one node in a life, as `_damage_voter`."""
+        """Replace a disk by an empty one in a moment; of one node in a run, as `_damage_voter`."""
         if self._is_over or not self.may_damage():
             return
         machine.was_damaged = True

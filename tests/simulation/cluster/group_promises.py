@@ -6,8 +6,8 @@ Definitions go by committed records, and by what members are told and do.
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from tests.simulation.cluster import minutes
-from tests.simulation.cluster.minutes import GroupCommit, NodeChecker, Work
+from tests.simulation.cluster import cluster_history
+from tests.simulation.cluster.cluster_history import GroupCommit, NodeChecker, Work
 from tidelog.coordinator.groups.records import (
     AssignmentChanged,
     GroupDeleted,
@@ -32,7 +32,7 @@ class OneOwner(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no owner."""
-        self._owners: dict[tuple[str, minutes.Partition], str] = {}
+        self._owners: dict[tuple[str, cluster_history.Partition], str] = {}
         self._client_names: dict[str, str] = {}
 
     def committed(self, index: int, records: Sequence[object]) -> None:
@@ -109,7 +109,7 @@ class CommitsStay(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no commit."""
-        self._offsets: dict[tuple[str, minutes.Partition], int] = {}
+        self._offsets: dict[tuple[str, cluster_history.Partition], int] = {}
 
     def committed(self, index: int, records: Sequence[object]) -> None:
         """See `NodeChecker`."""
@@ -144,10 +144,10 @@ class CommitsStay(NodeChecker):
         if found.offset < least:
             self.fail(f"{found} was found, and {least} was committed before that was asked")
 
-    def _forget(self, keys: Iterable[tuple[str, minutes.Partition]]) -> None:
+    def _forget(self, keys: Iterable[tuple[str, cluster_history.Partition]]) -> None:
         for key in list(keys):
             del self._offsets[key]
 
 
-def _unpacked(topics: Sequence[TopicPartitions]) -> list[minutes.Partition]:
+def _unpacked(topics: Sequence[TopicPartitions]) -> list[cluster_history.Partition]:
     return [(topic.topic_id, number) for topic in topics for number in topic.partitions]

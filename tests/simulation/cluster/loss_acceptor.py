@@ -11,8 +11,8 @@ import trio
 
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import addresses
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
 from tidelog.client.client import connect
@@ -27,10 +27,12 @@ _LOOK_S = 0.5
 class LossAcceptor:
     """Looks at the partitions of all topics now and then, journals of queues included."""
 
-    def __init__(self, plan: ClusterPlan, minutes: Minutes, sometimes: Sometimes) -> None:
-        """Look at what `minutes` say is agreed on."""
+    def __init__(
+        self, plan: ClusterPlan, cluster_history: ClusterHistory, sometimes: Sometimes
+    ) -> None:
+        """Look at what `history` say is agreed on."""
         self._plan = plan
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
 
     async def run(self, process: Process) -> None:
@@ -56,7 +58,7 @@ class LossAcceptor:
 
         With what stands beside a topic, for whoever accepts a loss accepts it of all of them.
         """
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         found: list[tuple[str, int]] = []
         for topic in state.catalog.topics:
             if queue_of_journal(topic.name) or topic_of_staging(topic.name):

@@ -9,7 +9,7 @@ import trio
 
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import Book, ViolationError
-from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import World
@@ -178,22 +178,28 @@ class Machines:
     """All of them, and which of their brokers leads."""
 
     def __init__(
-        self, world: World, plan: ClusterPlan, book: Book, *, minutes: Minutes, sometimes: Sometimes
+        self,
+        world: World,
+        plan: ClusterPlan,
+        book: Book,
+        *,
+        cluster_history: ClusterHistory,
+        sometimes: Sometimes,
     ) -> None:
         """Make them."""
         random = world.streams.stream("operator")
         self.all = [Machine(world, plan, node_id, random=random) for node_id in plan.node_ids]
         self._by_host = {machine.node.name: machine for machine in self.all}
         self._book = book
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
         self.on_truncated: list[Callable[[str], None]] = []
         """Called with the directory of a replica that was truncated just now."""
         self._was_fenced: set[int] = set()
         world.observe(self._observe)
-        minutes.on_elected.append(self._elected)
-        minutes.on_committed.append(self._committed)
-        minutes.on_restored.append(lambda _: sometimes.reached("snapshot sent"))
+        cluster_history.on_elected.append(self._elected)
+        cluster_history.on_committed.append(self._committed)
+        cluster_history.on_restored.append(lambda _: sometimes.reached("snapshot sent"))
 
     @property
     def names(self) -> list[str]:
@@ -217,7 +223,7 @@ class Machines:
         """Return the machine whose node leads the others, in the latest term if several do."""
         leading = [
             (node.term, node_id)
-            for node_id, node in self._minutes.nodes.items()
+            for node_id, node in self._cluster_history.nodes.items()
             if node.is_leader and self._by_host[host_of(node_id)].is_up
         ]
         return self._by_host[host_of(max(leading)[1])] if leading else None
@@ -229,11 +235,11 @@ class Machines:
 
     def are_of_one_mind(self) -> bool:
         """Return whether one node leads, all others know it, and no broker is fenced."""
-        nodes = self._minutes.nodes
+        nodes = self._cluster_history.nodes
         if len(nodes) < len(self.all) or not all(machine.is_up for machine in self.all):
             return False
         leader_ids = {node.leader_id for node in nodes.values()}
-        brokers = self._minutes.image.state.brokers
+        brokers = self._cluster_history.image.state.brokers
         return (
             len(leader_ids) == 1
             and None not in leader_ids
@@ -261,7 +267,7 @@ class Machines:
 
     def _elected(self, node: RaftNode) -> None:
         self._sometimes.reached("leader elected")
-        for other_id, other in self._minutes.nodes.items():
+        for other_id, other in self._cluster_history.nodes.items():
             if other is not node and other.is_leader and self._by_host[host_of(other_id)].is_up:
                 self._sometimes.reached("leader deposed")
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple, final
 
-from tests.simulation.cluster import minutes
-from tests.simulation.cluster.minutes import NodeChecker, Served
+from tests.simulation.cluster import cluster_history
+from tests.simulation.cluster.cluster_history import NodeChecker, Served
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
 from tidelog.coordinator.metadata.catalog import (
     TopicAltered,
@@ -128,7 +128,7 @@ class LeadersAreAlive(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no partition."""
-        self._partitions: dict[minutes.Partition, Partition] = {}
+        self._partitions: dict[cluster_history.Partition, Partition] = {}
         self._is_fenced: dict[int, bool] = {}
 
     def committed(self, index: int, records: Sequence[object]) -> None:
@@ -236,9 +236,9 @@ class OneLeader(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no leader."""
-        self._terms: dict[minutes.Partition, list[_Leading]] = {}
+        self._terms: dict[cluster_history.Partition, list[_Leading]] = {}
         """By partition: its leaders one after the other."""
-        self._served: dict[minutes.Partition, tuple[int, float]] = {}
+        self._served: dict[cluster_history.Partition, tuple[int, float]] = {}
         """By partition: the latest of its leaders who has answered, as a place in that list, and
         when it did first."""
         self._live: set[int] = set()
@@ -284,7 +284,7 @@ class OneLeader(NodeChecker):
             elif isinstance(record, BrokerChanged):
                 self._live.add(record.node_id)
 
-    def _note(self, partition: minutes.Partition, leader: int | None) -> None:
+    def _note(self, partition: cluster_history.Partition, leader: int | None) -> None:
         terms = self._terms.setdefault(partition, [])
         if not terms or terms[-1].leader != leader:
             was_moved = bool(terms) and terms[-1].leader in self._live

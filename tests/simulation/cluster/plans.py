@@ -1,4 +1,4 @@
-"""Plans of lives of clusters, as plain data; see `tests.simulation.broker.plans`."""
+"""Plans of runs of clusters, as plain data; see `tests.simulation.broker.plans`."""
 
 from random import Random
 from typing import Final
@@ -60,7 +60,7 @@ FAULT_GAPS_S: Final = {
     "kill_client": 15.0,
     "leave_group": 4.0,
 }
-"""The kinds of faults, and how far apart they are on average in a life that has them."""
+"""The kinds of faults, and how far apart they are on average in a run that has them."""
 
 _ONLY_FOR_REPLICAS = {
     "wipe_disk",
@@ -90,7 +90,7 @@ _HAS_FAULT = 0.3
 
 
 class ClusterPlan(RunPlan[Fault], frozen=True):
-    """One life of a cluster."""
+    """One run of a cluster."""
 
     node_count: int
     partition_count: int
@@ -220,7 +220,7 @@ def _draw_moves(random: Random, replication_factor: int) -> float | None:
 
 
 def _draw_keys(random: Random, cleanup: dict[str, str]) -> dict[str, bool]:
-    """Return what producers of a compacted topic do in most lives; `cleanup` gets the horizon."""
+    """Return what producers of a compacted topic do in most runs; `cleanup` gets the horizon."""
     if not cleanup or random.random() >= _HAS_KEYS:
         return {}
     cleanup["delete_retention_ms"] = random.choice(["0", "1s", "1d", "1d"])
@@ -232,7 +232,7 @@ def _draw_growth(random: Random) -> float | None:
 
 
 def _draw_durability(random: Random, replication_factor: int) -> str:
-    # What only one broker has in memory goes with it; the lives of one broker show that.
+    # What only one broker has in memory goes with it; the runs of one broker show that.
     is_replicated = replication_factor > 1 and random.random() < _REPLICATED
     return "replicated" if is_replicated else "fsync"
 

@@ -12,8 +12,8 @@ from typing import Final, Protocol, final
 from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.rot import provable_batches
 from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import Machine, Machines
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.replica_log import Partition
 from tests.simulation.machine.broker_host import TOPIC
 from tests.simulation.machine.file_tree import os_error
@@ -78,7 +78,7 @@ class ReplicaFaults:
         self,
         attacker: Attacker,
         machines: Machines,
-        minutes: Minutes,
+        cluster_history: ClusterHistory,
         *,
         sometimes: Sometimes,
         part_on_return: Callable[[int, Fault], None],
@@ -87,12 +87,12 @@ class ReplicaFaults:
         self._part_on_return = part_on_return
         self._attacker = attacker
         self._machines = machines
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
         self._takeover_aims: list[Fault] = []
         self._is_over = False
         self._partitions: dict[Partition, records.Partition] = {}
-        minutes.on_committed.append(self._committed)
+        cluster_history.on_committed.append(self._committed)
         self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
             "crash_partition_leader": partial(self._at_leader, strike=self._crash),
             "pause_partition_leader": partial(self._at_leader, strike=self._pause),
@@ -116,7 +116,7 @@ class ReplicaFaults:
 
     def _at_leader(self, fault: Fault, strike: Callable[[Machine, Fault], None]) -> None:
         """Strike at who leads one of the partitions that clients write to."""
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         topic = next((each for each in state.catalog.topics if each.name == TOPIC), None)
         if topic is None:
             return
@@ -186,7 +186,7 @@ class ReplicaFaults:
             self._part_on_return(machine.node_id, fault)
 
     def _eligible_and_away(self) -> list[int]:
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         return [
             node_id
             for partition in self._partitions.values()
@@ -196,7 +196,7 @@ class ReplicaFaults:
 
     def _leads(self, machine: Machine, path: str) -> bool:
         """Return whether a machine leads the partition whose log is there."""
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         for topic in state.catalog.topics:
             if topic.topic_id.hex() in path:
                 number = int(path.split("/")[2])

@@ -1,6 +1,6 @@
 """Somebody who reads over the shoulders of all replicas: what each has, and what leaders show.
 
-As with `tests.simulation.cluster.witness`, functions are wrapped for as long as a life goes on.
+As with `tests.simulation.cluster.witness`, functions are wrapped for as long as a run goes on.
 """
 
 # It looks at what replicas show to nobody.

@@ -9,7 +9,7 @@ from typing import final
 import msgspec
 
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.cluster import minutes
+from tests.simulation.cluster import cluster_history
 from tests.simulation.cluster.replica_difference import MayLack, difference
 from tests.simulation.cluster.replica_log import (
     Asked,
@@ -38,31 +38,31 @@ from tidelog.wire.messages.produce import Acks
 
 @final
 class Replicas:
-    """Follows all replicas, and tells the minutes of them.
+    """Follows all replicas, and tells the history of them.
 
     Invariant: of each replica, the process is known that opened it last. That of a node which has
     none any more is kept, for the node may get it back before it hears of that; it does not count
     meanwhile.
     """
 
-    def __init__(self, kept: minutes.Minutes) -> None:
+    def __init__(self, kept: cluster_history.ClusterHistory) -> None:
         """Know of no replica; tell the checkers of `kept`."""
-        self._minutes = kept
-        self._opened: dict[minutes.Partition, dict[int, Replica]] = {}
-        self._taken: set[tuple[minutes.Partition, int]] = set()
+        self._cluster_history = kept
+        self._opened: dict[cluster_history.Partition, dict[int, Replica]] = {}
+        self._taken: set[tuple[cluster_history.Partition, int]] = set()
         """Replicas that were taken from nodes which have not opened them anew since."""
-        self._shown: dict[minutes.Partition, tuple[int, int | None]] = {}
+        self._shown: dict[cluster_history.Partition, tuple[int, int | None]] = {}
         """The highest high watermark, and who wrote the record below it."""
         self._seen: dict[Replica, tuple[object, int, bool]] = {}
         """What each leader has shown last."""
         self._disk_ids: dict[int, str] = {}
-        self._in_sync: dict[minutes.Partition, tuple[int, ...]] = {}
+        self._in_sync: dict[cluster_history.Partition, tuple[int, ...]] = {}
         """As far as they have changed."""
-        self._before: dict[tuple[minutes.Partition, int], ReplicaLog] = {}
+        self._before: dict[tuple[cluster_history.Partition, int], ReplicaLog] = {}
         """What replicas that may lose their memory had, as long as the cluster knows no better."""
         self._unknown: set[int] = set()
         """The nodes whose processes the cluster does not know yet."""
-        self._counted_on: dict[minutes.Partition, dict[int, int]] = {}
+        self._counted_on: dict[cluster_history.Partition, dict[int, int]] = {}
         """Who was in sync or eligible last, with the broker epoch."""
         self._damaged: set[int] = set()
         """Nodes that have lost files, before they are let in again: then they must know it."""
@@ -70,7 +70,7 @@ class Replicas:
         """Those of them that have registered since."""
         self._let_go: set[int] = set()
         """Nodes whose process left and whose disk was another thing then, before they register."""
-        self._loss_epochs: dict[minutes.Partition, int | None] = {}
+        self._loss_epochs: dict[cluster_history.Partition, int | None] = {}
         self.has_kept_cache: Callable[[int], bool] = lambda _: False
         """Says of a node whether nothing has happened to its memory since a process ran there."""
         kept.on_began.append(self._unknown.add)
@@ -87,7 +87,7 @@ class Replicas:
         known[node_id] = replica
         # If the node has heard that it was taken, it has removed it.
         is_anew = (replica.key, node_id) in self._taken
-        assigned = self._minutes.image.state.partition(*replica.key)
+        assigned = self._cluster_history.image.state.partition(*replica.key)
         if assigned is None or node_id in assigned.replicas:
             self._taken.discard((replica.key, node_id))
         else:
@@ -105,11 +105,11 @@ class Replicas:
             if not is_known and replica.durability is not Durability.FSYNC:
                 # That it was started anew, and what that means, it has yet to say.
                 self._before.setdefault((replica.key, node_id), _look(before))
-        self._minutes.tell(lambda checker: checker.opened(opened))
+        self._cluster_history.tell(lambda checker: checker.opened(opened))
         if assigned is not None and replica.durability is not Durability.FSYNC:
             # What it has lost was not known when the cluster took it for what it is now.
             shown = self._as_shown(replica.key, assigned, self._shown.get(replica.key, (0, None)))
-            self._minutes.tell(lambda checker: checker.shown(shown))
+            self._cluster_history.tell(lambda checker: checker.shown(shown))
 
     def progressed(self, replica: Replica) -> None:
         """See `ReplicaListener`."""
@@ -123,7 +123,7 @@ class Replicas:
         self._seen[replica] = (leader, high_watermark, has_enough)
         logs = self._logs(replica.key)
         node_id = self._node_of(replica)
-        known = self._minutes.image.state.partition(*replica.key)
+        known = self._cluster_history.image.state.partition(*replica.key)
         if node_id is None or known is None:
             return
         if leader.leader_epoch < (known.data_loss_epoch or 0):
@@ -135,15 +135,15 @@ class Replicas:
         )
         if high_watermark >= self._shown.get(replica.key, (0, None))[0]:
             self._shown[replica.key] = (high_watermark, epoch)
-        self._minutes.tell(lambda checker: checker.shown(shown))
+        self._cluster_history.tell(lambda checker: checker.shown(shown))
 
     def cuts(self, replica: Replica, offset: int) -> None:
         """See `ReplicaListener`."""
         node_id = self._node_of(replica)
         if node_id is not None:
             cut = Cut(node_id, replica.key, offset, replica.high_watermark)
-            self._minutes.tell(lambda checker: checker.cut(cut))
-            for listener in self._minutes.on_cut:
+            self._cluster_history.tell(lambda checker: checker.cut(cut))
+            for listener in self._cluster_history.on_cut:
                 listener(cut)
 
     def waits(self, replica: Replica, acks: Acks) -> None:
@@ -153,7 +153,7 @@ class Replicas:
         who appends what was staged, when a leader before had done so.
         """
         node_id, leader = self._node_of(replica), replica.leader
-        catalog = self._minutes.image.state.catalog
+        catalog = self._cluster_history.image.state.catalog
         topic = catalog.topic_by_id(replica.key[0])
         if topic is not None and topic.queue is not None:
             return
@@ -161,7 +161,7 @@ class Replicas:
             return
         if node_id is not None and leader is not None and acks is Acks.ALL:
             waits = Waits(node_id, replica.key, leader.replicas.has_enough)
-            self._minutes.tell(lambda checker: checker.waits(waits))
+            self._cluster_history.tell(lambda checker: checker.waits(waits))
 
     def asks(
         self,
@@ -176,7 +176,7 @@ class Replicas:
         Of a process that has left in good order nothing need be there any more: the cluster refuses
         it, also if its leader has not heard of that (seed 8200025).
         """
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         known = state.partition(*replica.key)
         if known is None:
             return
@@ -199,26 +199,26 @@ class Replicas:
             },
             leader.durability is Durability.FSYNC,
         )
-        self._minutes.tell(lambda checker: checker.asked(asked))
-        for listener in self._minutes.on_asked:
+        self._cluster_history.tell(lambda checker: checker.asked(asked))
+        for listener in self._cluster_history.on_asked:
             listener(asked)
 
     def truncated(self, directory: str) -> None:
         """Look at a partition one of whose replicas, in this directory, was truncated."""
         for key in self._opened:
             if key[0].hex() in directory and directory.endswith(f"/{key[1]}"):
-                known = self._minutes.image.state.partition(*key)
+                known = self._cluster_history.image.state.partition(*key)
                 if known is not None:
                     self._changed(key, known)
                 return
 
-    def high_watermark(self, partition: minutes.Partition) -> int:
+    def high_watermark(self, partition: cluster_history.Partition) -> int:
         """Return the highest that any leader ever showed."""
         return self._shown.get(partition, (0, None))[0]
 
     def are_in_sync(self) -> bool:
         """Return whether all replicas of all partitions are."""
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         return all(
             sorted(partition.in_sync_replicas) == sorted(partition.replicas)
             for topic in state.catalog.topics
@@ -248,7 +248,7 @@ class Replicas:
             return False
         return True
 
-    def compare(self, may_lack: Mapping[minutes.Partition, MayLack] | None = None) -> None:
+    def compare(self, may_lack: Mapping[cluster_history.Partition, MayLack] | None = None) -> None:
         """Check that all replicas of each partition have the same batches, to the last byte.
 
         Each replica deletes for itself what is too old. It compacts for itself as well: of the
@@ -285,7 +285,7 @@ class Replicas:
                         self._changed((topic.topic_id, changed.number), changed.partition)
         for node_id in let_in:
             self._look_at_counted_on(node_id)
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         for key in [key for key in self._opened if state.partition(*key) is None]:
             del self._opened[key]
 
@@ -307,7 +307,7 @@ class Replicas:
     def _look_at_counted_on(self, node_id: int) -> None:
         """Have somebody look at all for which a node is counted on."""
         for key in self._opened:
-            known = self._minutes.image.state.partition(*key)
+            known = self._cluster_history.image.state.partition(*key)
             if known is not None and node_id in known.in_sync_or_eligible:
                 self._tell_shown(key, known)
 
@@ -321,7 +321,7 @@ class Replicas:
             for key, replicas in self._opened.items():
                 if replicas.pop(node_id, None) is None:
                     continue
-                known = self._minutes.image.state.partition(*key)
+                known = self._cluster_history.image.state.partition(*key)
                 if known is not None:
                     self._changed(key, known)  # Nobody may count on that any more.
 
@@ -330,7 +330,7 @@ class Replicas:
         for key in [each for each in self._before if each[1] == node_id]:
             del self._before[key]
 
-    def _lost(self, key: minutes.Partition, known: Partition) -> None:
+    def _lost(self, key: cluster_history.Partition, known: Partition) -> None:
         """Take note that somebody has accepted a loss, and of what is left."""
         assert known.leader is not None, "somebody leads then"
         leader = self._assigned_of(key).get(known.leader)
@@ -346,7 +346,7 @@ class Replicas:
             return
         lost_end = max(committed, *(each.end_offset for each in logs))
         self._shown[key] = (end, log.epoch_of(end - 1))
-        brokers = self._minutes.image.state.brokers
+        brokers = self._cluster_history.image.state.brokers
         lost = Lost(
             key,
             end,
@@ -358,17 +358,17 @@ class Replicas:
             ],
             leader is None or leader.durability is Durability.FSYNC,
         )
-        self._minutes.lost(lost)
+        self._cluster_history.lost(lost)
 
-    def _note_counted_on(self, key: minutes.Partition, known: Partition) -> None:
-        brokers = self._minutes.image.state.brokers
+    def _note_counted_on(self, key: cluster_history.Partition, known: Partition) -> None:
+        brokers = self._cluster_history.image.state.brokers
         in_sync_or_eligible = {
             node_id: brokers[node_id].broker_epoch for node_id in known.in_sync_or_eligible
         }
         if in_sync_or_eligible:
             self._counted_on[key] = in_sync_or_eligible
 
-    def _changed(self, key: minutes.Partition, known: Partition) -> None:
+    def _changed(self, key: cluster_history.Partition, known: Partition) -> None:
         opened = self._opened.setdefault(key, {})
         self._taken.update((key, node_id) for node_id in opened if node_id not in known.replicas)
         if known.data_loss_epoch != self._loss_epochs.get(key):
@@ -382,17 +382,17 @@ class Replicas:
             if node_id not in before and node_id != known.leader:
                 self._joined(node_id, key)
 
-    def _tell_shown(self, key: minutes.Partition, known: Partition) -> None:
+    def _tell_shown(self, key: cluster_history.Partition, known: Partition) -> None:
         shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
-        self._minutes.tell(lambda checker: checker.shown(shown))
+        self._cluster_history.tell(lambda checker: checker.shown(shown))
 
-    def _joined(self, node_id: int, key: minutes.Partition) -> None:
-        epoch = self._minutes.image.state.brokers[node_id].broker_epoch
+    def _joined(self, node_id: int, key: cluster_history.Partition) -> None:
+        epoch = self._cluster_history.image.state.brokers[node_id].broker_epoch
         joined = Joined(node_id, key, epoch)
-        self._minutes.tell(lambda checker: checker.joined(joined))
+        self._cluster_history.tell(lambda checker: checker.joined(joined))
 
     def _as_shown(
-        self, key: minutes.Partition, known: Partition, committed: tuple[int, int | None]
+        self, key: cluster_history.Partition, known: Partition, committed: tuple[int, int | None]
     ) -> Shown:
         return Shown(
             key,
@@ -408,18 +408,18 @@ class Replicas:
         known = self._assigned_of(replica.key)
         return next((node_id for node_id, each in known.items() if each is replica), None)
 
-    def _logs(self, key: minutes.Partition) -> dict[int, ReplicaLog]:
+    def _logs(self, key: cluster_history.Partition) -> dict[int, ReplicaLog]:
         return {
             node_id: self._before.get((key, node_id)) or _look(replica)
             for node_id, replica in self._assigned_of(key).items()
         }
 
-    def _assigned(self) -> dict[minutes.Partition, dict[int, Replica]]:
+    def _assigned(self) -> dict[cluster_history.Partition, dict[int, Replica]]:
         return {key: self._assigned_of(key) for key in self._opened}
 
-    def _assigned_of(self, key: minutes.Partition) -> dict[int, Replica]:
+    def _assigned_of(self, key: cluster_history.Partition) -> dict[int, Replica]:
         """Return the replicas that count: those of nodes that have one, as the cluster agreed."""
-        known = self._minutes.image.state.partition(*key)
+        known = self._cluster_history.image.state.partition(*key)
         assigned = () if known is None else known.replicas
         opened = self._opened.get(key, {})
         return {node_id: each for node_id, each in opened.items() if node_id in assigned}
@@ -437,5 +437,5 @@ def _look(replica: Replica) -> ReplicaLog:
     )
 
 
-def _name(partition: minutes.Partition) -> str:
+def _name(partition: cluster_history.Partition) -> str:
     return f"{partition[0].hex()}/{partition[1]}"

@@ -5,8 +5,8 @@ from typing import final
 
 import pytest
 
-from tests.simulation.cluster import minutes
-from tests.simulation.cluster.minutes import NodeChecker
+from tests.simulation.cluster import cluster_history
+from tests.simulation.cluster.cluster_history import NodeChecker
 from tests.simulation.cluster.replica_log import (
     Appended,
     Asked,
@@ -66,13 +66,13 @@ class LogsMatch(NodeChecker):
     Definition: whenever a leader shows a high watermark, and whenever the metadata of a partition
     change: the last leader epoch of which two replicas have records begins at the same offset in
     both, and so do all before it. Leader epochs rise with offsets. What the records are, the end
-    of a life compares. Replicas that are damaged are not looked at before they are mended, nor one
+    of a run compares. Replicas that are damaged are not looked at before they are mended, nor one
     whose disk has gone back to what another leader had written, as long as nobody counts on it.
     """
 
     def __init__(self) -> None:
         """Know of no such disk."""
-        self._gone_back: set[tuple[minutes.Partition, int]] = set()
+        self._gone_back: set[tuple[cluster_history.Partition, int]] = set()
 
     def opened(self, opened: Opened) -> None:
         """See `NodeChecker`."""
@@ -118,7 +118,7 @@ class HighWatermarkStays(NodeChecker):
 
     def __init__(self) -> None:
         """Know of none."""
-        self._shown: dict[tuple[minutes.Partition, tuple[int, int]], int] = {}
+        self._shown: dict[tuple[cluster_history.Partition, tuple[int, int]], int] = {}
 
     def shown(self, shown: Shown) -> None:
         """See `NodeChecker`."""
@@ -145,7 +145,7 @@ class TooFewIsSaid(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no leader."""
-        self._short_since: dict[tuple[minutes.Partition, int], float] = {}
+        self._short_since: dict[tuple[cluster_history.Partition, int], float] = {}
 
     def shown(self, shown: Shown) -> None:
         """See `NodeChecker`."""
@@ -209,7 +209,7 @@ class JoinersAreKnown(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no question."""
-        self._asked: set[tuple[minutes.Partition, int, int]] = set()
+        self._asked: set[tuple[cluster_history.Partition, int, int]] = set()
 
     def asked(self, asked: Asked) -> None:
         """See `NodeChecker`."""
@@ -237,7 +237,7 @@ class CommittedIsNotCut(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no loss."""
-        self._lost_from: dict[minutes.Partition, int] = {}
+        self._lost_from: dict[cluster_history.Partition, int] = {}
 
     def lost(self, lost: Lost) -> None:
         """See `NodeChecker`."""
@@ -313,8 +313,8 @@ class LatestRises(NodeChecker):
 
     def __init__(self) -> None:
         """Know of none."""
-        self._leaders: dict[minutes.Partition, int | None] = {}
-        self._known: dict[minutes.Partition, list[tuple[float, int]]] = {}
+        self._leaders: dict[cluster_history.Partition, int | None] = {}
+        self._known: dict[cluster_history.Partition, list[tuple[float, int]]] = {}
         """By partition: ends and when they were told, both rise."""
 
     def shown(self, shown: Shown) -> None:
@@ -341,7 +341,7 @@ class LatestRises(NodeChecker):
         """See `NodeChecker`."""
         self._known.pop(lost.partition, None)
 
-    def known_end(self, partition: minutes.Partition, end_offset: int) -> None:
+    def known_end(self, partition: cluster_history.Partition, end_offset: int) -> None:
         """See `NodeChecker`."""
         known = self._known.setdefault(partition, [])
         if not known or known[-1][1] < end_offset:
@@ -366,5 +366,5 @@ def _who(shown: Shown) -> str:
     return f"node {shown.leader[0]} shows, in leader epoch {shown.leader[1]},"
 
 
-def _name(partition: minutes.Partition) -> str:
+def _name(partition: cluster_history.Partition) -> str:
     return f"{partition[0].hex()[:8]}/{partition[1]}"

@@ -10,8 +10,8 @@ from typing import Final, Protocol, final
 
 from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import Machine, Machines
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.replica_log import Asked
 from tidelog.coordinator.metadata.records import BrokerRegistered
 
@@ -51,18 +51,23 @@ class ReturnFaults:
     """Carries them out."""
 
     def __init__(
-        self, attacker: Attacker, machines: Machines, minutes: Minutes, *, sometimes: Sometimes
+        self,
+        attacker: Attacker,
+        machines: Machines,
+        cluster_history: ClusterHistory,
+        *,
+        sometimes: Sometimes,
     ) -> None:
         """Strike by means of `attacker`."""
         self._attacker = attacker
         self._machines = machines
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
         self._join_aims: list[Fault] = []
         self._return_aims: list[tuple[int | None, Fault]] = []
         """Each with the node that it waits for, or `None` for any."""
-        minutes.on_asked.append(self._asked)
-        minutes.on_committed.append(self._committed)
+        cluster_history.on_asked.append(self._asked)
+        cluster_history.on_committed.append(self._committed)
         self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
             "strike_on_join": partial(self._aim, self._join_aims),
             "part_on_return": lambda fault: self.part_on_return(None, fault),
@@ -143,7 +148,7 @@ class ReturnFaults:
 
     def _leaders_of(self, node_id: int) -> set[int]:
         """Return who leads partitions of which a node has replicas."""
-        state = self._minutes.image.state
+        state = self._cluster_history.image.state
         return {
             partition.leader
             for topic in state.catalog.topics

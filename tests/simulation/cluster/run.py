@@ -1,4 +1,4 @@
-"""One life of a cluster by a plan: brokers, clients, faults, and a tail in which all must be well.
+"""One run of a cluster by a plan: brokers, clients, faults, and a tail in which all must be well.
 
 In the tail all faults end. Within seconds the nodes must be of one mind, and everybody who waits
 must get what it waits for. Then the power of all machines is cut, and what a last reader and an
@@ -40,8 +40,10 @@ from tests.simulation.checkers.log_promises import (
     ProducerOrder,
     StableOffsets,
 )
+from tests.simulation.cluster.actors import Actors, CreateActors, Host
 from tests.simulation.cluster.auditor import audit
 from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.cluster_history import ClusterHistory, NodeChecker, Partition
 from tests.simulation.cluster.consensus_promises import (
     AppliedInOrder,
     ElectionSafety,
@@ -53,7 +55,6 @@ from tests.simulation.cluster.consensus_promises import (
 )
 from tests.simulation.cluster.faults import Nemesis
 from tests.simulation.cluster.group_promises import CommitsStay, OneOwner
-from tests.simulation.cluster.guests import Guests, Host, Invite
 from tests.simulation.cluster.loss_acceptor import LossAcceptor
 from tests.simulation.cluster.machines import Machines, addresses
 from tests.simulation.cluster.metadata_promises import (
@@ -63,7 +64,6 @@ from tests.simulation.cluster.metadata_promises import (
     NamesAreUnique,
     OneLeader,
 )
-from tests.simulation.cluster.minutes import Minutes, NodeChecker, Partition
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.replica_difference import MayLack
 from tests.simulation.cluster.replica_log import Lost
@@ -107,17 +107,17 @@ _EVENTS_PER_S_MAX = 60_000
 _MOMENT_S = 0.01
 
 
-class LifeSetting(NamedTuple):
-    """What lives of other kinds have besides."""
+class RunSetting(NamedTuple):
+    """What runs of other kinds have besides."""
 
     probes: Mapping[str, str] = PROBES
-    invite: Invite | None = None
+    create_actors: CreateActors | None = None
 
 
 @final
-class _Life:
+class _Run:
     def __init__(
-        self, world: World, plan: ClusterPlan, setting: LifeSetting, *, goes_on: bool
+        self, world: World, plan: ClusterPlan, setting: RunSetting, *, goes_on: bool
     ) -> None:
         self.sometimes = Sometimes(setting.probes)
         self.rules: dict[str, ProducerRules] = {}
@@ -125,57 +125,64 @@ class _Life:
         checkers = _checkers(self.rules, self.superseded)
         self.book = Book(checkers, world.clock.current_time, goes_on=goes_on)
         clock = world.clock
-        self.minutes = Minutes(_node_checkers(), clock.current_time, clock.fail, goes_on=goes_on)
-        self.replicas = Replicas(self.minutes)
+        self.cluster_history = ClusterHistory(
+            _node_checkers(), clock.current_time, clock.fail, goes_on=goes_on
+        )
+        self.replicas = Replicas(self.cluster_history)
         self._world = world
         self._plan = plan
         self.machines = Machines(
-            world, plan, self.book, minutes=self.minutes, sometimes=self.sometimes
+            world, plan, self.book, cluster_history=self.cluster_history, sometimes=self.sometimes
         )
         self.machines.on_truncated.append(self.replicas.truncated)
         self.replicas.has_kept_cache = self.machines.has_kept_cache
-        self.minutes.on_lost.append(self._lost)
+        self.cluster_history.on_lost.append(self._lost)
         self._void: dict[str, list[range]] = {}
         self._topic_id = b""
         self._clients = Clients(
-            world, plan, self.book, minutes=self.minutes, sometimes=self.sometimes, rules=self.rules
+            world,
+            plan,
+            self.book,
+            cluster_history=self.cluster_history,
+            sometimes=self.sometimes,
+            rules=self.rules,
         )
         self._clients.growth.listeners.append(self._grown)
-        self.guests: Guests | None = None
-        if setting.invite is not None:
-            host = Host(world, self.machines, self.minutes, self.sometimes)
-            self.guests = setting.invite(host)
+        self.actors: Actors | None = None
+        if setting.create_actors is not None:
+            host = Host(world, self.machines, self.cluster_history, self.sometimes)
+            self.actors = setting.create_actors(host)
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         plan = self._plan
         async with trio.open_nursery() as nursery:
             self.machines.run(nursery)
             await self._wait_of_one_mind(_FORMING_S)
             self._topic_id = topic_id = await self._create_topic()
             if not plan.is_durable:
-                acceptor = LossAcceptor(plan, self.minutes, self.sometimes)
+                acceptor = LossAcceptor(plan, self.cluster_history, self.sometimes)
                 self._world.add_node("acceptor").start(acceptor.run)
-            if self.guests is not None:
-                await self.guests.prepare()
+            if self.actors is not None:
+                await self.actors.prepare()
             nemesis = Nemesis(
                 self._world,
                 self.machines,
-                self.minutes,
+                self.cluster_history,
                 sometimes=self.sometimes,
                 clients=self._clients,
             )
             self._clients.begin(topic_id)
-            if self.guests is not None:
-                self.guests.begin(self._clients)
-                nemesis.learn(self.guests.faults(nemesis))
+            if self.actors is not None:
+                self.actors.begin(self._clients)
+                nemesis.learn(self.actors.faults(nemesis))
             nemesis.begin(plan)
             await trio.sleep(plan.seconds)
             nemesis.end()
             await self._wait_of_one_mind(_OF_ONE_MIND_S)
             await self._wait_in_sync()
             await self._finish_clients()
-            if self.guests is not None:
-                await self.guests.finish()
+            if self.actors is not None:
+                await self.actors.finish()
             if not plan.is_durable:
                 await self._stop_all()  # What is in memory is on disk then.
             for machine in self.machines.all:
@@ -187,12 +194,12 @@ class _Life:
             await self._compare_replicas()
             await self._look_at_batches()
             await self._dismiss_crew(logs)
-            if self.guests is not None:
-                await self.guests.look()
+            if self.actors is not None:
+                await self.actors.look()
             nursery.cancel_scope.cancel()
         self.book.ended(logs)
         if plan.member_count:
-            self._clients.crew.check(logs, self.superseded)
+            self._clients.members.check(logs, self.superseded)
         self._check_history(logs)
 
     def _grown(self, count: int) -> None:
@@ -262,10 +269,11 @@ class _Life:
         with trio.move_on_after(_GROUP_PATIENCE_S):
             await self._clients.dismiss(ends)
             return
-        crew = self._clients.crew
+        members = self._clients.members
         raise ViolationError(
             "Liveness",
-            f"a group is at {crew.committed(self.minutes.groups, ends)}, and records go to {ends}",
+            f"a group is at {members.committed(self.cluster_history.groups, ends)},"
+            f" and records go to {ends}",
         )
 
     async def _create_topic(self) -> bytes:
@@ -284,7 +292,7 @@ class _Life:
                     raise ViolationError(
                         "Liveness", f"nothing is wrong, and {TOPIC} is not created: {error}"
                     ) from error
-                self.minutes.told_created(TOPIC, reply.topic_id)
+                self.cluster_history.told_created(TOPIC, reply.topic_id)
                 ids.append(reply.topic_id)
 
         await self._world.add_node("founder").start(create).ended.wait()
@@ -304,15 +312,15 @@ class _Life:
                         break
                 except TidelogError:
                     await trio.sleep(BACKOFF_S)
-            await audit(process, self._plan, self.minutes.image.state)
+            await audit(process, self._plan, self.cluster_history.image.state)
 
         process = self._world.add_node("auditor").start(read)
         with trio.move_on_after(_PATIENCE_S):
             await process.ended.wait()
             # Members of groups are still at work: an entry may be on its way to some nodes.
-            while not self.minutes.are_level():  # noqa: ASYNC110  (nodes tell nobody)
+            while not self.cluster_history.are_level():  # noqa: ASYNC110  (nodes tell nobody)
                 await trio.sleep(_MOMENT_S)
-            self.minutes.ended()
+            self.cluster_history.ended()
             return logs
         raise ViolationError("Liveness", "the last reader does not come to the end")
 
@@ -421,37 +429,37 @@ def run(
     show: Callable[[str], None] | None = None,
     shows_steps: bool = False,
     goes_on: bool = False,
-    setting: LifeSetting = LifeSetting(),  # noqa: B008  (it never changes)
+    setting: RunSetting = RunSetting(),  # noqa: B008  (it never changes)
 ) -> RunReport[PlanType]:
-    """Live one life and return what there is to say of it; the same for the same plan.
+    """Do one run and return what there is to say of it; the same for the same plan.
 
     Args:
         plan: What it is to be.
         show: Is given a line for each event.
         shows_steps: Whether these are also the steps of tasks.
         goes_on: Whether it goes on when a checker has objected, to see which others will.
-        setting: For lives of another kind.
+        setting: For runs of another kind.
     """
     simulation = Simulation(
         plan.seed, show=show, shows_steps=shows_steps, events_per_s_max=_EVENTS_PER_S_MAX
     )
-    lives: list[_Life] = []
+    runs: list[_Run] = []
 
     async def main(world: World) -> None:
-        life = _Life(world, plan, setting, goes_on=goes_on)
-        lives.append(life)
+        run = _Run(world, plan, setting, goes_on=goes_on)
+        runs.append(run)
         with (
-            witnessing(life.minutes),
-            watching_replicas(life.replicas),
+            witnessing(run.cluster_history),
+            watching_replicas(run.replicas),
             no_defect_unheard(world.clock.fail),
         ):
-            await life.live()
+            await run.run()
 
     checker, problem = judged(lambda: simulation.run(main))
-    life = lives[0]
-    objections = [*life.minutes.objections.values(), *life.book.objections.values()]
-    if life.guests is not None:
-        objections += life.guests.objections.values()
+    run = runs[0]
+    objections = [*run.cluster_history.objections.values(), *run.book.objections.values()]
+    if run.actors is not None:
+        objections += run.actors.objections.values()
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
     if objections:
         checker, problem = objections[0].checker, str(objections[0])
@@ -459,14 +467,14 @@ def run(
         plan=plan,
         checker=checker,
         problem=problem,
-        sometimes=dict(life.sometimes.counts),
+        sometimes=dict(run.sometimes.counts),
         counts={
             "events": simulation.clock.event_count,
-            "crashes": life.machines.crash_count,
-            "entries": life.minutes.end_index,
-            "acknowledged": life.book.acknowledged_count,
-            "read": life.book.read_count,
-            **({} if life.guests is None else life.guests.counts),
+            "crashes": run.machines.crash_count,
+            "entries": run.cluster_history.end_index,
+            "acknowledged": run.book.acknowledged_count,
+            "read": run.book.read_count,
+            **({} if run.actors is None else run.actors.counts),
         },
         simulated_s=simulation.clock.now,
         fingerprint=simulation.trace.fingerprint(),

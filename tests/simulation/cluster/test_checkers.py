@@ -7,6 +7,15 @@ import pytest
 
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster import replica_log
+from tests.simulation.cluster.cluster_history import (
+    Applied,
+    Elected,
+    GroupCommit,
+    NodeChecker,
+    Served,
+    Voted,
+    Work,
+)
 from tests.simulation.cluster.consensus_promises import (
     AppliedInOrder,
     ElectionSafety,
@@ -23,15 +32,6 @@ from tests.simulation.cluster.metadata_promises import (
     LeadersAreAlive,
     NamesAreUnique,
     OneLeader,
-)
-from tests.simulation.cluster.minutes import (
-    Applied,
-    Elected,
-    GroupCommit,
-    NodeChecker,
-    Served,
-    Voted,
-    Work,
 )
 from tests.simulation.cluster.replica_log import Appended, Opened, ReplicaLog, Shown, ToldEnd
 from tests.simulation.cluster.replication_promises import (

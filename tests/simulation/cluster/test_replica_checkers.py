@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.cluster.minutes import Minutes
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.replica_log import (
     Asked,
     Cut,
@@ -110,17 +110,17 @@ def test_an_end_that_was_asked_for_after_a_loss_may_be_lower_and_rises_from_then
     def fail(error: BaseException) -> None:
         raise error
 
-    minutes = Minutes([LatestRises()], lambda: now, fail)
-    minutes.known_end(PLACE, 9, 0.5)
+    cluster_history = ClusterHistory([LatestRises()], lambda: now, fail)
+    cluster_history.known_end(PLACE, 9, 0.5)
     now = 2.0
-    minutes.lost(lost(4))
-    minutes.told_end(ToldEnd(1, PLACE, 9, 1.5))
-    minutes.known_end(PLACE, 9, 1.5)
+    cluster_history.lost(lost(4))
+    cluster_history.told_end(ToldEnd(1, PLACE, 9, 1.5))
+    cluster_history.known_end(PLACE, 9, 1.5)
     now = 3.0
-    minutes.told_end(ToldEnd(1, PLACE, 4, 2.5))
+    cluster_history.told_end(ToldEnd(1, PLACE, 4, 2.5))
     now = 4.0
     with pytest.raises(ViolationError, match="ends at 3; 4 was known"):
-        minutes.told_end(ToldEnd(1, PLACE, 3, 3.5))
+        cluster_history.told_end(ToldEnd(1, PLACE, 3, 3.5))
 
 
 @pytest.mark.parametrize(

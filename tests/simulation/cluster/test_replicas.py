@@ -11,10 +11,10 @@ import pytest
 import trio
 
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic, produce
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.isr.leaders import Led
 from tests.simulation.checkers.book import ViolationError
-from tests.simulation.cluster.minutes import Minutes, NodeChecker
+from tests.simulation.cluster.cluster_history import ClusterHistory, NodeChecker
 from tests.simulation.cluster.replica_log import Asked, Cut, Opened, Shown
 from tests.simulation.cluster.replica_witness import batches_of, not_overtaken, watching_replicas
 from tests.simulation.cluster.replicas import Replicas
@@ -50,7 +50,7 @@ class Watched:
     """Three brokers, and all that is seen of them."""
 
     brokers: ThreeBrokers
-    minutes: Minutes
+    cluster_history: ClusterHistory
     replicas: Replicas
     notes: Notes
     asked: list[Asked]
@@ -61,17 +61,17 @@ def watching(seed: int, story: Callable[[Client, Watched], Awaitable[None]]) -> 
 
     async def main(world: World) -> None:
         notes, asked = Notes(), list[Asked]()
-        minutes = Minutes([notes], world.clock.current_time, world.clock.fail)
-        minutes.on_asked.append(asked.append)
-        replicas = Replicas(minutes)
-        with witnessing(minutes), watching_replicas(replicas), trio.fail_after(120):
+        cluster_history = ClusterHistory([notes], world.clock.current_time, world.clock.fail)
+        cluster_history.on_asked.append(asked.append)
+        replicas = Replicas(cluster_history)
+        with witnessing(cluster_history), watching_replicas(replicas), trio.fail_after(120):
             brokers = ThreeBrokers(world)
             brokers.start()
             await brokers.serve()
 
             async def work(client: Client) -> None:
                 await make_topic(client)
-                await story(client, Watched(brokers, minutes, replicas, notes, asked))
+                await story(client, Watched(brokers, cluster_history, replicas, notes, asked))
 
             await brokers.with_client(work)
 
@@ -157,7 +157,12 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
     """It may open what is on its disk before it hears that others have it, or it has it again."""
 
     async def story(client: Client, seen: Watched) -> None:
-        brokers, minutes, replicas, notes = seen.brokers, seen.minutes, seen.replicas, seen.notes
+        brokers, cluster_history, replicas, notes = (
+            seen.brokers,
+            seen.cluster_history,
+            seen.replicas,
+            seen.notes,
+        )
         await produce(client, 5)
         await brokers.all_in_sync()
         gone = brokers.followers()[0]
@@ -165,7 +170,7 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
         replica = replicas._opened[key][gone]
         brokers.kill(gone)
         await brokers.reassign([node for node in NODES if node != gone])
-        await until(lambda: gone not in minutes.image.state.partitions(key[0])[0].replicas)
+        await until(lambda: gone not in cluster_history.image.state.partitions(key[0])[0].replicas)
 
         replicas.opened(gone, replica)
 
@@ -173,7 +178,7 @@ def test_a_replica_that_was_taken_from_a_node_while_it_was_down_is_not_known_the
         assert gone not in replicas._assigned_of(key)
 
         await brokers.reassign(list(NODES))
-        await until(lambda: gone in minutes.image.state.partitions(key[0])[0].replicas)
+        await until(lambda: gone in cluster_history.image.state.partitions(key[0])[0].replicas)
 
         assert replicas._assigned_of(key)[gone] is replica
 
@@ -184,7 +189,12 @@ def test_a_change_for_a_process_that_has_left_is_no_question_if_its_disk_is_anot
     """The leader has not heard that it left; the cluster refuses it (seed 8200025)."""
 
     async def story(client: Client, seen: Watched) -> None:
-        brokers, minutes, replicas, asked = seen.brokers, seen.minutes, seen.replicas, seen.asked
+        brokers, cluster_history, replicas, asked = (
+            seen.brokers,
+            seen.cluster_history,
+            seen.replicas,
+            seen.asked,
+        )
         await produce(client, 5)
         await brokers.all_in_sync()
         gone, leader_id = brokers.followers()[0], await brokers.leads()
@@ -194,11 +204,11 @@ def test_a_change_for_a_process_that_has_left_is_no_question_if_its_disk_is_anot
         replica = replicas._opened[key][leader_id]
         leader = replica.leader
         assert leader is not None
-        epoch = minutes.image.state.brokers[gone].broker_epoch
+        epoch = cluster_history.image.state.brokers[gone].broker_epoch
         change = [(leader_id, 0), (gone, epoch)]
 
         replicas.asks(leader_id, replica, leader, in_sync=change)
-        minutes.on_disk_changed[0](gone)
+        cluster_history.on_disk_changed[0](gone)
         replicas.asks(leader_id, replica, leader, in_sync=change)
 
         assert [[*each.logs] for each in asked[-2:]] == [[gone], []]

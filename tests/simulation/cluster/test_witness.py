@@ -5,7 +5,7 @@
 
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import hosts, lists, values_of
 from tests.simulation.cluster.witness import has_entry, state_of, witnessing
 from tests.simulation.machine.world import Simulation, World

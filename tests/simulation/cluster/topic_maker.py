@@ -8,8 +8,8 @@ import trio
 from tests.simulation.broker.administrator import administer
 from tests.simulation.broker.readers import BACKOFF_S
 from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import addresses
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
 from tidelog.client.admin.admin import Admin
@@ -36,7 +36,7 @@ class TopicMaker:
         pause_s: float,
         random: Random,
         *,
-        minutes: Minutes,
+        cluster_history: ClusterHistory,
         sometimes: Sometimes,
     ) -> None:
         """Rest for `pause_s` between two deeds, on average."""
@@ -44,7 +44,7 @@ class TopicMaker:
         self._plan = plan
         self._pause_s = pause_s
         self._random = random
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
 
     async def run(self, process: Process) -> None:
@@ -61,7 +61,7 @@ class TopicMaker:
                 await self._alter(admin, name)
             elif dice < _DELETES + _ALTERS + _LOOKS:
                 for topic in await admin.describe_topics():
-                    self._minutes.told_created(topic.name, topic.topic_id)
+                    self._cluster_history.told_created(topic.name, topic.topic_id)
             else:
                 await self._create(admin, name)
             await trio.sleep(self._random.expovariate(1 / self._pause_s))
@@ -83,7 +83,7 @@ class TopicMaker:
         except TidelogError:
             self._sometimes.reached("creation unknown")
             raise
-        self._minutes.told_created(name, reply.topic_id)
+        self._cluster_history.told_created(name, reply.topic_id)
         self._sometimes.reached("topic created")
         return True
 
@@ -94,7 +94,7 @@ class TopicMaker:
             await admin.alter_topic(name, set=settings)
         except UnknownTopicError:
             return
-        self._minutes.told_altered(name, settings, asked_at)
+        self._cluster_history.told_altered(name, settings, asked_at)
         self._sometimes.reached("topic altered")
 
     async def _delete(self, admin: Admin, name: str) -> None:
@@ -106,5 +106,5 @@ class TopicMaker:
         except TidelogError:
             self._sometimes.reached("deletion unknown")
             raise
-        self._minutes.told_deleted(name, asked_at)
+        self._cluster_history.told_deleted(name, asked_at)
         self._sometimes.reached("topic deleted")

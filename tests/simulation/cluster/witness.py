@@ -1,6 +1,6 @@
 """Somebody who reads over the shoulders of all nodes of Raft: what each applies, and who leads.
 
-A node tells nobody what it applies. So its functions are wrapped for as long as a life goes on;
+A node tells nobody what it applies. So its functions are wrapped for as long as a run goes on;
 the code under test knows nothing of it.
 """
 

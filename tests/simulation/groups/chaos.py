@@ -1,4 +1,4 @@
-"""Random lives of a group in a bad world, then a good one in which it must settle."""
+"""Random runs of a group in a bad world, then a good one in which it must settle."""
 
 from collections import Counter
 
@@ -10,8 +10,8 @@ GOOD_MS = 150_000
 the longest letting go that has begun."""
 
 
-def live(seed: int) -> World:
-    """Live one life and return its world; raises `ViolationError` when a promise is broken."""
+def run(seed: int) -> World:
+    """Do one run and return its world; raises `ViolationError` when a promise is broken."""
     world = World(seed, {"orders": 7, "payments": 5})
     random = world.random
     instances = [f"instance-{number}" for number in range(2)]
@@ -79,7 +79,7 @@ def check_all(seed: int) -> dict[str, int]:
         ViolationError: A promise was broken.
     """
     counts: Counter[str] = Counter()
-    for act in (quiet, ping_pong, live):
+    for act in (quiet, ping_pong, run):
         checks = act(seed).checks
         counts["targets"] += checks.target_count
         counts["moves"] += checks.moved_count

@@ -1,6 +1,6 @@
 """Members and coordinator together, in worlds good and bad; and whether the checks would notice.
 
-Many more lives: `make swarm KIND=groups`.
+Many more runs: `make swarm KIND=groups`.
 """
 
 import pytest
@@ -20,7 +20,7 @@ from tests.coordinator.groups.test_reconciliation import (
 from tests.coordinator.groups.test_reconciliation import (
     test_an_old_heartbeat_does_not_let_go_of_what_came_back as an_old_heartbeat,
 )
-from tests.simulation.groups.chaos import check_all, live, ping_pong, quiet
+from tests.simulation.groups.chaos import check_all, ping_pong, quiet, run
 from tests.simulation.mutations.groups import MUTATIONS
 from tests.simulation.mutations.mutation import Mutation
 
@@ -33,7 +33,7 @@ def test_in_a_good_world_a_group_settles_after_each_change(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_a_partition_has_one_owner_and_offsets_never_fall(seed: int) -> None:
     """I76, I77."""
-    live(seed)
+    run(seed)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -42,8 +42,8 @@ def test_old_messages_do_no_harm_while_partitions_go_to_and_fro(seed: int) -> No
     ping_pong(seed)
 
 
-def test_the_same_seed_is_the_same_life() -> None:
-    first, second = live(7), live(7)
+def test_the_same_seed_is_the_same_run() -> None:
+    first, second = run(7), run(7)
 
     assert first.image.snapshot() == second.image.snapshot()
     assert first.checks.accepted_count == second.checks.accepted_count > 0
@@ -57,7 +57,7 @@ def test_a_mutation_is_found(mutation: Mutation) -> None:
 
 
 def run_everything() -> None:
-    # Stories for what random lives meet rarely; `make mutants KIND=groups` says how rarely.
+    # Stories for what random runs meet rarely; `make mutants KIND=groups` says how rarely.
     for story in (
         an_old_commit,
         an_old_heartbeat,

@@ -1,7 +1,7 @@
-"""What random lives of a replicated partition seldom come to: faults at the worst moment.
+"""What random runs of a replicated partition seldom come to: faults at the worst moment.
 
-At the end of a life a leader asks for all that have caught up; then no answer comes, or somebody
-who was asked for is not the one any more who had caught up. Only then everybody lives.
+At the end of a run a leader asks for all that have caught up; then no answer comes, or somebody
+who was asked for is not the one any more who had caught up. Only then everybody runs.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ class AimedPartition(ReplicatedPartition):
     """A replicated partition that is hit where it hurts before it heals."""
 
     def heal(self, random: Random) -> None:
-        """Ask, hit, and go on with those who are left; then let everybody live."""
+        """Ask, hit, and go on with those who are left; then let everybody run."""
         self._is_hard = False
         for node in NODES:
             if not self.cluster.broker(node).is_shutting_down:

@@ -13,7 +13,7 @@ FIRST_SEEDS = {
     "high-watermark-before-truncation": 90,
     "settled-without-another-partition-epoch": 110,
 }
-"""Where to begin with those that only one life in a hundred catches."""
+"""Where to begin with those that only one run in a hundred catches."""
 
 
 def replicate_all(seeds: Iterable[int]) -> None:
@@ -22,7 +22,7 @@ def replicate_all(seeds: Iterable[int]) -> None:
 
 
 @pytest.mark.invariant("I35", "I59", "I62")
-def test_in_random_lives_nothing_acknowledged_is_lost_and_nothing_else_is_shown() -> None:
+def test_in_random_runs_nothing_acknowledged_is_lost_and_nothing_else_is_shown() -> None:
     counts: dict[str, int] = {}
     for seed in range(100):
         for name, count in replicate_aimed(seed).items():

@@ -16,7 +16,7 @@ from tests.simulation.machine.clock import SimulatedClock, quantised
 
 _RETRY_FIRST_S = 0.2
 _RETRY_MAX_S = 3.2
-"""Linux goes to 120 s; a life that short would see nothing after a long partition."""
+"""Linux goes to 120 s; a run that short would see nothing after a long partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

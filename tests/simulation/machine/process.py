@@ -124,7 +124,7 @@ class Process:
 
     @property
     def disk(self) -> FaultyDisk:
-        """The disk of the node, as long as this process lives."""
+        """The disk of the node, as long as this process runs."""
         return self._disk
 
     def now_ms(self) -> int:

@@ -73,7 +73,7 @@ class Simulation:
         self._streams = RandomStreams(seed)
 
     def run(self, main: Callable[[World], Awaitable[Result]]) -> Result:
-        """Return what `main` returns, after a life in which nothing real was touched.
+        """Return what `main` returns, after a run in which nothing real was touched.
 
         Raises:
             DeadlockError: Nothing could happen any more.
@@ -122,9 +122,9 @@ class Simulation:
         guard: Guard,
     ) -> list[Result]:
         results: list[Result] = []
-        life = trio.CancelScope()
+        run = trio.CancelScope()
         guard.set()
-        with self.clock.running(life.cancel), life:
+        with self.clock.running(run.cancel), run:
             async with trio.open_nursery() as nursery:
                 world = World(surroundings, nursery)
                 try:

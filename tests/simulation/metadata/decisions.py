@@ -1,6 +1,6 @@
 """The runs of metadata: what a cluster decides, and what its brokers make of that."""
 
-from tests.simulation.metadata.moves import drawn_moves, live
+from tests.simulation.metadata.moves import drawn_moves, run
 from tests.simulation.metadata.replicas import replicate
 
 
@@ -11,6 +11,6 @@ def decide_and_replicate(seed: int) -> dict[str, int]:
         AssertionError: A promise was broken.
     """
     moves = drawn_moves(seed)
-    live(moves)
+    run(moves)
     replicate(seed)
     return {"moves": len(moves)}

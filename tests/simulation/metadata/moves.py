@@ -1,4 +1,4 @@
-"""Random lives of a cluster's metadata: numbers that hypothesis draws become commands.
+"""Random runs of a cluster's metadata: numbers that hypothesis draws become commands.
 
 Commands are late, given twice, from earlier processes and about topics that are gone as often as
 they are right. `Cluster.do` checks everything that holds always.
@@ -58,7 +58,7 @@ class Move:
     c: int
 
 
-class Life:
+class Run:
     """A cluster, and a model of its topics that is as simple as can be."""
 
     def __init__(self) -> None:
@@ -200,29 +200,29 @@ def _nodes(number: int, count: int) -> list[int]:
     return chosen
 
 
-def _register(life: Life, move: Move) -> Command:
+def _register(run: Run, move: Move) -> Command:
     node_id = 1 + move.a % NODES
-    disk_id = f"disk-{life.cluster.draw()}" if move.b % 8 == 0 else None
-    return life.cluster.registration(node_id, disk_id=disk_id, unclean=move.c % 2 == 0)
+    disk_id = f"disk-{run.cluster.draw()}" if move.b % 8 == 0 else None
+    return run.cluster.registration(node_id, disk_id=disk_id, unclean=move.c % 2 == 0)
 
 
-def _unfence(life: Life, move: Move) -> Command:
+def _unfence(run: Run, move: Move) -> Command:
     node_id = 1 + move.a % NODES
-    return UnfenceBroker(node_id, life.epoch(node_id, move.b))
+    return UnfenceBroker(node_id, run.epoch(node_id, move.b))
 
 
-def _fence(life: Life, move: Move) -> Command:
+def _fence(run: Run, move: Move) -> Command:
     node_id = 1 + move.a % NODES
-    return FenceBroker(node_id, life.epoch(node_id, move.b))
+    return FenceBroker(node_id, run.epoch(node_id, move.b))
 
 
-def _shut_down(life: Life, move: Move) -> Command:
+def _shut_down(run: Run, move: Move) -> Command:
     node_id = 1 + move.a % NODES
-    return BeginShutdown(node_id, life.epoch(node_id, move.b))
+    return BeginShutdown(node_id, run.epoch(node_id, move.b))
 
 
-def _create(life: Life, move: Move) -> Command:
-    topic_id = life.cluster.draw().to_bytes(16, "big")
+def _create(run: Run, move: Move) -> Command:
+    topic_id = run.cluster.draw().to_bytes(16, "big")
     overrides: dict[str, str] = {}
     if move.b % 3 == 0:
         overrides["durability"] = "replicated"
@@ -237,18 +237,18 @@ def _create(life: Life, move: Move) -> Command:
     return CreateReplicatedTopic(name, topic_id, count, overrides, factor)
 
 
-def _delete(life: Life, move: Move) -> Command:
+def _delete(run: Run, move: Move) -> Command:
     name = NAMES[move.a % len(NAMES)]
-    return DeleteTopic(name, life.topics.get(name) if move.b % 2 else None)
+    return DeleteTopic(name, run.topics.get(name) if move.b % 2 else None)
 
 
-def _grow(life: Life, move: Move) -> Command:
+def _grow(run: Run, move: Move) -> Command:
     name = NAMES[move.a % len(NAMES)]
-    return AddPartitions(name, 1 + move.b % 5, life.topics.get(name) if move.c % 2 else None)
+    return AddPartitions(name, 1 + move.b % 5, run.topics.get(name) if move.c % 2 else None)
 
 
-def _alter_topic(life: Life, move: Move) -> Command:
-    del life
+def _alter_topic(run: Run, move: Move) -> Command:
+    del run
     name = NAMES[move.a % len(NAMES)]
     if move.b % 3 == 0:
         return AlterTopic(name, {}, ["min_insync_replicas"])
@@ -257,19 +257,19 @@ def _alter_topic(life: Life, move: Move) -> Command:
     return AlterTopic(name, {"durability": ("fsync", "replicated")[move.c % 2]}, [])
 
 
-def _alter_cluster(life: Life, move: Move) -> Command:
-    del life
+def _alter_cluster(run: Run, move: Move) -> Command:
+    del run
     if move.a % 2:
         return AlterClusterConfig({}, ["min_insync_replicas"])
     return AlterClusterConfig({"min_insync_replicas": str(1 + move.b % 3)}, [])
 
 
-def _create_queue(life: Life, move: Move) -> Command:
-    ids = [life.cluster.draw().to_bytes(16, "big") for _ in range(2)]
+def _create_queue(run: Run, move: Move) -> Command:
+    ids = [run.cluster.draw().to_bytes(16, "big") for _ in range(2)]
     name = QUEUES[move.a % len(QUEUES)]
     topic = (*NAMES, name)[move.b % 4]
-    topic_id = life.topics.get(topic) if move.c % 5 else None
-    known = life.cluster.state.partitions(topic_id or b"")
+    topic_id = run.topics.get(topic) if move.c % 5 else None
+    known = run.cluster.state.partitions(topic_id or b"")
     overrides: dict[str, str] = {}
     if move.c % 3 == 0:
         overrides["dead_letter_queue"] = QUEUES[move.b // 4 % len(QUEUES)]
@@ -290,8 +290,8 @@ def _create_queue(life: Life, move: Move) -> Command:
     )
 
 
-def _alter_queue(life: Life, move: Move) -> Command:
-    del life
+def _alter_queue(run: Run, move: Move) -> Command:
+    del run
     name = QUEUES[move.a % len(QUEUES)]
     if move.b % 3 == 0:
         return AlterQueue(name, {}, ["dead_letter_queue"])
@@ -300,14 +300,14 @@ def _alter_queue(life: Life, move: Move) -> Command:
     return AlterQueue(name, {"priority_weights": str(1 + move.c % 3)}, [])
 
 
-def _delete_queue(life: Life, move: Move) -> Command:
+def _delete_queue(run: Run, move: Move) -> Command:
     name = QUEUES[move.a % len(QUEUES)]
-    for journal in life.cluster.state.catalog.journals:
+    for journal in run.cluster.state.catalog.journals:
         # Rather one that holds up a move.
-        partitions = life.cluster.state.partitions(journal.topic_id)
+        partitions = run.cluster.state.partitions(journal.topic_id)
         if move.b % 3 and any(_is_behind(each) for each in partitions):
             name = journal.queue_name
-    queue_id = life.queues.get(name) if move.b % 2 else None
+    queue_id = run.queues.get(name) if move.b % 2 else None
     return DeleteQueue(name, queue_id, with_topic=move.c % 3 == 0, cuts_ties=move.c % 2 == 0)
 
 
@@ -316,11 +316,11 @@ def _is_behind(partition: Partition) -> bool:
     return partition.is_reassigning and not staying <= {*partition.in_sync_replicas}
 
 
-def _change_in_sync(life: Life, move: Move) -> Command | None:
-    key = life.place(move.a)
+def _change_in_sync(run: Run, move: Move) -> Command | None:
+    key = run.place(move.a)
     if key is None:
         return None
-    partition = life.cluster.state.partition(*key)
+    partition = run.cluster.state.partition(*key)
     assert partition is not None
     wanted = [
         node
@@ -332,14 +332,14 @@ def _change_in_sync(life: Life, move: Move) -> Command | None:
         *key,
         partition.leader_epoch - (move.c % 11 == 0),
         partition.partition_epoch - (move.c % 7 == 0),
-        [InSyncReplica(node, life.epoch(node, move.c)) for node in wanted],
+        [InSyncReplica(node, run.epoch(node, move.c)) for node in wanted],
     )
-    return AlterPartitions(leader, life.epoch(leader, move.c // 5), [change])
+    return AlterPartitions(leader, run.epoch(leader, move.c // 5), [change])
 
 
-def _copied(life: Life, move: Move) -> Command | None:
+def _copied(run: Run, move: Move) -> Command | None:
     """Have all live replicas in sync of a partition that moves, so that moves come to an end."""
-    state = life.cluster.state
+    state = run.cluster.state
     moving = [key for key, each in all_partitions(state).items() if each.is_reassigning]
     if not moving:
         return None
@@ -357,70 +357,70 @@ def _copied(life: Life, move: Move) -> Command | None:
             if state.brokers[node].can_lead
         ],
     )
-    return AlterPartitions(leader, life.epoch(leader, move.c), [change])
+    return AlterPartitions(leader, run.epoch(leader, move.c), [change])
 
 
-def _elect(life: Life, move: Move) -> Command | None:
-    key = life.place(move.a)
+def _elect(run: Run, move: Move) -> Command | None:
+    key = run.place(move.a)
     return None if key is None else ElectLeaders([key], accept_data_loss=move.b % 2 == 0)
 
 
-def _reassign(life: Life, move: Move) -> Command | None:
-    key = life.place(move.a)
+def _reassign(run: Run, move: Move) -> Command | None:
+    key = run.place(move.a)
     if key is None:
         return None
     replicas = None if move.c % 4 == 0 else _nodes(move.b, move.c)
     if replicas is not None and move.c % 3:
-        replicas = [node for node in replicas if node in life.cluster.state.brokers]
-    topic = life.cluster.state.catalog.topic_by_id(key[0])
+        replicas = [node for node in replicas if node in run.cluster.state.brokers]
+    topic = run.cluster.state.catalog.topic_by_id(key[0])
     if topic is not None and move.c % 5:
         key = (topic.source_id, key[1])  # A journal is not moved alone.
     return ReassignReplicas([Reassignment(*key, replicas)])
 
 
-def _remove_from_isr(life: Life, move: Move) -> Command | None:
-    key = life.place(move.a)
+def _remove_from_isr(run: Run, move: Move) -> Command | None:
+    key = run.place(move.a)
     if key is None:
         return None
-    partition = life.cluster.state.partition(*key)
+    partition = run.cluster.state.partition(*key)
     assert partition is not None
     node_id = partition.replicas[move.b % len(partition.replicas)]
     given_up = FailedReplica(
         *key, move.c % 3 == 1, is_offline=move.c % 3 == 2, is_lost=move.c % 11 == 1
     )
-    return RemoveFromIsr(node_id, life.epoch(node_id, move.c), [given_up])
+    return RemoveFromIsr(node_id, run.epoch(node_id, move.c), [given_up])
 
 
-def _repeat(life: Life, move: Move) -> Command:
-    return life.given[-1 - move.a % len(life.given)]
+def _repeat(run: Run, move: Move) -> Command:
+    return run.given[-1 - move.a % len(run.given)]
 
 
-def _start(life: Life, move: Move) -> Command | None:
-    """Let a broker come back in one move, so that lives are not all about dead brokers."""
+def _start(run: Run, move: Move) -> Command | None:
+    """Let a broker come back in one move, so that runs are not all about dead brokers."""
     node_id = 1 + move.a % NODES
-    registration = life.cluster.registration(node_id, unclean=move.b % 2 == 0)
-    life.given.append(registration)
+    registration = run.cluster.registration(node_id, unclean=move.b % 2 == 0)
+    run.given.append(registration)
     try:
-        life.cluster.do(registration)
+        run.cluster.do(registration)
     except BrokerError:
         return None
-    return UnfenceBroker(node_id, life.cluster.broker(node_id).broker_epoch)
+    return UnfenceBroker(node_id, run.cluster.broker(node_id).broker_epoch)
 
 
-def _leave(life: Life, move: Move) -> Command:
-    del life
+def _leave(run: Run, move: Move) -> Command:
+    del run
     node_id = 1 + move.a % NODES
     if move.b % 2:
         return DrainBroker(node_id, is_drained=move.c % 3 == 0)
     return UnregisterBroker(node_id)
 
 
-def _take_ids(life: Life, move: Move) -> Command:
-    del life, move
+def _take_ids(run: Run, move: Move) -> Command:
+    del run, move
     return TakeProducerIds()
 
 
-KINDS: dict[str, Callable[[Life, Move], Command | None]] = {
+KINDS: dict[str, Callable[[Run, Move], Command | None]] = {
     "start": _start,
     "register": _register,
     "unfence": _unfence,
@@ -452,11 +452,11 @@ MOVES = st.builds(
     b=st.integers(0, 1000),
     c=st.integers(0, 1000),
 )
-LIVES = st.lists(MOVES, min_size=30, max_size=80)
+MOVE_LISTS = st.lists(MOVES, min_size=30, max_size=80)
 
 
 def drawn_moves(seed: int) -> list[Move]:
-    """Return a life without hypothesis, which would try to make a failure smaller."""
+    """Return a run without hypothesis, which would try to make a failure smaller."""
     random = Random(seed)
     kinds = [*KINDS, *OFTEN, "restore"]
     return [
@@ -464,10 +464,10 @@ def drawn_moves(seed: int) -> list[Move]:
     ]
 
 
-def live(moves: list[Move]) -> Life:
+def run(moves: list[Move]) -> Run:
     """Make all the moves, with all the checks."""
-    life = Life()
+    run = Run()
     for move in moves:
-        life.go(move)
-        life.check_topics()
-    return life
+        run.go(move)
+        run.check_topics()
+    return run

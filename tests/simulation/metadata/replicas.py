@@ -72,7 +72,7 @@ OFTEN = {
 _OFTEN = [name for name in OFTEN if name not in {"give up", "refill"}]
 CHOICES = [*ACTIONS, *_OFTEN, *_OFTEN, "learn", "fetch", "fetch"]
 ROTTING = ["rot", *["give up", "refill"] * 2]
-"""What happens besides in lives in which records rot: one in four."""
+"""What happens besides in runs in which records rot: one in four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Replication:
             self.check()
 
     def heal(self, random: Random) -> None:
-        """Let everybody live and catch up: what waits for nothing must not wait for ever."""
+        """Let everybody run and catch up: what waits for nothing must not wait for ever."""
         self._is_hard = False
         for node, replica in self.replicas.items():
             if self.cluster.broker(node).is_shutting_down and replica.is_running:
@@ -186,7 +186,7 @@ class Replication:
             assert not partition.is_reassigning
 
     def healing(self) -> Sequence[Callable[[int, Random], None]]:
-        """Return what happens again and again when everybody lives."""
+        """Return what happens again and again when everybody runs."""
         return (
             self.give_up,
             self.unfence,
@@ -493,7 +493,7 @@ class Replication:
 def replicate(
     seed: int, steps: int = 600, kind: Callable[[str], Replication] = Replication
 ) -> Replication:
-    """Let one partition live for a while, or until nobody is left who may lead it."""
+    """Let one partition run for a while, or until nobody is left who may lead it."""
     random = Random(seed)
     replication = kind(random.choice(["fsync", "replicated"]))
     if seed % 4 == 0:

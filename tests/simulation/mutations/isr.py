@@ -1,4 +1,4 @@
-"""Mutations of replication: what random lives of a replicated partition must catch.
+"""Mutations of replication: what random runs of a replicated partition must catch.
 
 Each replaces functions of the code under test for the length of a block. Nothing of this is in the
 code itself.

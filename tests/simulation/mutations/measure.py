@@ -52,7 +52,7 @@ _OTHER_CHECKERS = (
     *_RAFT_CHECKERS,
 )
 _FAILURES_MAX = 4
-"""So many lives that fail are tried to be made small."""
+"""So many runs that fail are tried to be made small."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -62,18 +62,18 @@ class Trial(msgspec.Struct, frozen=True):
     """The kind of the runs."""
     name: str
     seed_count: int
-    """Lives until it was caught, the one that caught it included; all of them if none did."""
+    """Runs until it was caught, the one that caught it included; all of them if none did."""
     failure: RunReport[Any] | None
-    """The first life in which a checker objected, `None` when it was not caught."""
+    """The first run in which a checker objected, `None` when it was not caught."""
     shrunk: RunReport[Any] | None
     """The same, or a later one, made small; `None` if not asked for."""
     shrink_count: int
-    """How many lives that took."""
+    """How many runs that took."""
     others: dict[str, int]
-    """Lives before it that ended in an error of no checker, by its name: they do not count."""
+    """Runs before it that ended in an error of no checker, by its name: they do not count."""
     wall_s: float
     objectors: frozenset[str] = frozenset()
-    """All checkers that object in that life if it goes on after the first of them."""
+    """All checkers that object in that run if it goes on after the first of them."""
     complaint: str = ""
     """Why it does not count as caught, empty when it does."""
 
@@ -96,9 +96,9 @@ def is_objection(report: RunReport[Any]) -> bool:
 def try_mutation(
     kind_name: str, name: str, *, seeds_max: int | None = None, budget: ShrinkBudget | None
 ) -> Trial:
-    """Plant one bug in life after life until a checker objects; make that life small.
+    """Apply one mutation in run after run until a checker objects; make that run small.
 
-    If it cannot be made small enough, the lives behind it are looked at for one that can.
+    If it cannot be made small enough, the runs behind it are looked at for one that can.
     """
     kind = KINDS[kind_name]
     seeds_max = seeds_max or kind.mutation_seeds

@@ -1,4 +1,4 @@
-"""Mutations: what random lives must catch, to show that they would.
+"""Mutations: what random runs must catch, to show that they would.
 
 Each replaces functions of the code under test for the length of a block. Nothing of this is in the
 code itself.
@@ -262,7 +262,7 @@ MUTATIONS: Final = (
         (leader_election, "_in_sync", _in_sync_though_fenced),
     ),
     Mutation(
-        "another-life-in-sync",
+        "other-process-in-sync",
         "a late change brings a broker in sync that has started anew, perhaps empty (KIP-903)",
         (partition_commands, "_check_in_sync", _check_without_broker_epochs),
     ),

@@ -1,4 +1,4 @@
-"""Mutations: what lives must catch, to show that they would.
+"""Mutations: what runs must catch, to show that they would.
 
 Each replaces a function of the core for the length of a block; nothing of this is in the core
 itself. Bugs about durability also switch off the checks that compare what is sent with the disk:

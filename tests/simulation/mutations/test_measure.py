@@ -32,7 +32,7 @@ def trial_of(checker: str | None, *, fault_count: int = 0, complaint: str = "") 
 
 
 def test_a_run_with_a_mutation_is_made_small_and_replays() -> None:
-    trial = try_mutation("broker", "no-dedup", seeds_max=8, budget=ShrinkBudget(lives=40))
+    trial = try_mutation("broker", "no-dedup", seeds_max=8, budget=ShrinkBudget(runs=40))
 
     assert trial.failure is not None
     assert trial.shrunk is not None

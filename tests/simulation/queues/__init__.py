@@ -1,1 +1,1 @@
-"""Lives of clusters that serve queues: plans, people, and what they are promised."""
+"""Runs of clusters that serve queues: plans, people, and what they are promised."""

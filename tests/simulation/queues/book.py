@@ -1,6 +1,6 @@
 """What users of queues were told, message by message, and who looks whether that may be so.
 
-Pure: no clock of its own, no I/O. Beside the book of records of a life, and the minutes of its
+Pure: no clock of its own, no I/O. Beside the book of records of a run, and the history of its
 cluster.
 """
 
@@ -203,11 +203,11 @@ class QueueBook:
             checkers: All that are to be told.
             setups: The queues.
             lead_s: How far the time of day of any two brokers is apart, at most.
-            goes_on: Whether the life goes on when a checker objects.
+            goes_on: Whether the run goes on when a checker objects.
         """
         self.checkers = checkers
         self.objections: dict[str, ViolationError] = {}
-        """The first objection of each checker, if the life goes on."""
+        """The first objection of each checker, if the run goes on."""
         self.setups = {setup.name: setup for setup in setups}
         self.sent_count = 0
         self.delivered_count = 0

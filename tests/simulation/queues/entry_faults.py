@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, final
 
 from tests.simulation.broker.plans import Fault
-from tests.simulation.cluster.guests import Host
+from tests.simulation.cluster.actors import Host
 from tests.simulation.cluster.machines import Machine
 from tests.simulation.cluster.return_faults import Attacker
 from tests.simulation.queues.book import JournalAppended
@@ -89,7 +89,7 @@ class EntryFaults:
         self._attacker.crash_within(machine, seconds, fault.dice)
 
     def _server_of(self, partition: tuple[bytes, int]) -> Machine | None:
-        known = self._host.minutes.image.state.partition(*partition)
+        known = self._host.cluster_history.image.state.partition(*partition)
         return next(
             (
                 machine

@@ -1,6 +1,6 @@
 """Somebody who reads over the shoulders of all who serve queues: what they write, what they read.
 
-A broker tells nobody what is in a journal. So its functions are wrapped for as long as a life goes
+A broker tells nobody what is in a journal. So its functions are wrapped for as long as a run goes
 on; the code under test knows nothing of it.
 """
 

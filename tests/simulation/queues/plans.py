@@ -1,4 +1,4 @@
-"""Plans of lives of clusters with queues; see `tests.simulation.cluster.plans`.
+"""Plans of runs of clusters with queues; see `tests.simulation.cluster.plans`.
 
 All that a plan of a cluster has is drawn as there, and then made fit for queues: their time is the
 time of day of whoever serves them, so clocks are wrong by seconds and not by hours.
@@ -25,7 +25,7 @@ _FIFO = 0.6
 _FAN_OUT = 0.4
 _ON_STREAM = 0.3
 _CLUSTER_WORK = 0.2
-"""The part of lives in which others create topics, move replicas or visit brokers besides."""
+"""The part of runs in which others create topics, move replicas or visit brokers besides."""
 _IN_MEMORY = 0.15
 _GENTLE: Final = {
     "pause",
@@ -46,14 +46,14 @@ _GENTLE: Final = {
 """Faults that take nothing from memory. Where topics are `replicated` there are no others: what all
 replicas lose together is lost, and nobody can say then what a queue should have."""
 _REDRIVEN = 0.5
-_LODGED = 0.3
+_RECREATED = 0.3
 _LARGE = 0.35
 _CRASHES_ON_ENTRIES = 0.5
 _BY_CONTENT = 0.4
 _LIMITED_SENDS = 0.15
 _HISTORIES = ("1d", "2s", "0")
 CRASH_ON_ENTRY: Final = "crash_on_entry"
-"""A fault of these lives only; see `tests.simulation.queues.entry_faults`."""
+"""A fault of these runs only; see `tests.simulation.queues.entry_faults`."""
 
 
 class QueueSetup(msgspec.Struct, frozen=True):
@@ -66,9 +66,9 @@ class QueueSetup(msgspec.Struct, frozen=True):
     is_fifo: bool = False
     settings: dict[str, str] = {}
     is_sent_to: bool = False
-    """Whether the senders of the life send to it; others get what is in their topic anyway."""
+    """Whether the senders of the run send to it; others get what is in their topic anyway."""
     is_passing: bool = False
-    """Whether it comes and goes; others are there during the whole life."""
+    """Whether it comes and goes; others are there during the whole run."""
     is_looked_after: bool = False
     """Whether somebody purges it, and seeks back in it."""
 
@@ -108,7 +108,7 @@ class QueueSetup(msgspec.Struct, frozen=True):
 
 
 class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
-    """One life of a cluster with queues."""
+    """One run of a cluster with queues."""
 
     queues: list[QueueSetup]
     """Dead-letter queues come before those that use them."""
@@ -123,13 +123,13 @@ class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
     """For how long workers have messages, if they do not say otherwise."""
     work_mean_s: float
     """How long they work at one."""
-    hand_count: int = 0
+    library_worker_count: int = 0
     """Workers of the library, beside those."""
     mood: str = "plain"
     """What workers are like; see `tests.simulation.queues.users`."""
     redrive_pause_s: float | None = None
     """Mean time between two deeds of somebody who brings dead letters back."""
-    lodging_pause_s: float | None = None
+    recreation_pause_s: float | None = None
     """Mean time until a queue that somebody has deleted is created anew."""
     large_rate: float = 0.0
     """The part of sends that are of one message that its topic does not take whole."""
@@ -203,9 +203,9 @@ def draw_plan(seed: int, seconds: float) -> QueuePlan:
     return QueuePlan(
         **base,
         queues=queues,
-        hand_count=moods.choice([0, 0, 1, 2]),
+        library_worker_count=moods.choice([0, 0, 1, 2]),
         mood=moods.choice(["plain", "plain", "careless", "gloomy"]),
-        lodging_pause_s=10 ** moods.uniform(-1.0, 0.5) if moods.random() < _LODGED else None,
+        recreation_pause_s=10 ** moods.uniform(-1.0, 0.5) if moods.random() < _RECREATED else None,
         large_rate=0.2 if moods.random() < _LARGE else 0.0,
         redrive_pause_s=10 ** redrives.uniform(-0.3, 0.7) if is_redriven else None,
         sender_count=random.randint(1, 2),

@@ -18,7 +18,7 @@ _RATES: Final = (None, None, 2, 20)
 
 @final
 class QueueRedriver:
-    """Redrives the dead-letter queues of a life."""
+    """Redrives the dead-letter queues of a run."""
 
     def __init__(
         self, plan: QueuePlan, addresses: str, random: Random, *, sometimes: Sometimes

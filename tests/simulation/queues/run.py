@@ -1,4 +1,4 @@
-"""One life of a cluster with queues by a plan; see `tests.simulation.cluster.run`.
+"""One run of a cluster with queues by a plan; see `tests.simulation.cluster.run`.
 
 When the faults are over, somebody receives and deletes until all queues are empty. So what was
 accepted is deleted, dead, purged, or was still there; anything else is lost.
@@ -7,8 +7,9 @@ accepted is deleted, dead, purged, or was still there; anything else is lost.
 from collections.abc import Callable, Sequence
 
 from tests.simulation.cluster import run as cluster_life
-from tests.simulation.cluster.guests import Host
-from tests.simulation.cluster.run import LifeSetting
+from tests.simulation.cluster.actors import Host
+from tests.simulation.cluster.run import RunSetting
+from tests.simulation.queues.actors import QueueActors
 from tests.simulation.queues.book import QueueBook, QueueChecker
 from tests.simulation.queues.final_promises import (
     AllAccountedFor,
@@ -16,7 +17,6 @@ from tests.simulation.queues.final_promises import (
     GroupsInOrder,
     SentIsThere,
 )
-from tests.simulation.queues.guests import QueueGuests
 from tests.simulation.queues.journal_promises import JournalIsKept
 from tests.simulation.queues.journal_witness import watching_journals
 from tests.simulation.queues.plans import QueuePlan
@@ -54,7 +54,7 @@ def run(
     shows_steps: bool = False,
     goes_on: bool = False,
 ) -> RunReport[QueuePlan]:
-    """Live one life and return what there is to say of it; the same for the same plan.
+    """Do one run and return what there is to say of it; the same for the same plan.
 
     Args:
         plan: What it is to be.
@@ -64,9 +64,9 @@ def run(
     """
     book = QueueBook(checkers(), plan.queues, lead_s=plan.clock_lead_s, goes_on=goes_on)
 
-    def invite(host: Host) -> QueueGuests:
+    def create_actors(host: Host) -> QueueActors:
         book.on_objection = host.world.clock.fail
-        return QueueGuests(host, plan, book)
+        return QueueActors(host, plan, book)
 
     with watching_journals(book):
         return cluster_life.run(
@@ -74,5 +74,5 @@ def run(
             show=show,
             shows_steps=shows_steps,
             goes_on=goes_on,
-            setting=LifeSetting(PROBES, invite),
+            setting=RunSetting(PROBES, create_actors),
         )

@@ -1,11 +1,11 @@
-"""States that a good swarm of lives with queues must reach."""
+"""States that a good swarm of runs with queues must reach."""
 
 from typing import Final
 
 from tests.simulation.cluster.sometimes import PROBES as CLUSTER_PROBES
 
 _NOT_WITH_QUEUES: Final = {"group joined"}
-"""Lives with queues have no consumer groups."""
+"""Runs with queues have no consumer groups."""
 
 FORCED: Final = {
     "journal snapshot early": "a journal got a snapshot that was not due",

@@ -1,4 +1,4 @@
-"""Plans of simulated lives of a Raft cluster: plain data, drawn from a seed."""
+"""Plans of simulated runs of a Raft cluster: plain data, drawn from a seed."""
 
 from random import Random
 
@@ -36,7 +36,7 @@ KINDS = (
     "remove_leader",
     "remove_two",
 )
-"""What can happen; `life.py` and `world.py` say what each of them is."""
+"""What can happen; `run.py` and `world.py` say what each of them is."""
 
 
 class Fault(PlannedFault, frozen=True):

@@ -1,4 +1,4 @@
-"""One life: faults, clients, an operator; then all is healed, and it must come to life."""
+"""One run: faults, clients, an operator; then all is healed, and it must start."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Simulated lives: they are the same each time, keep all promises, and notice broken ones."""
+"""Simulated runs: they are the same each time, keep all promises, and notice broken ones."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from tests.simulation.shrink import ShrinkBudget, shrink
 from tests.simulation.swarm import Swarm, SwarmReport, SwarmSize, run_seeds
 
 
-def test_a_hundred_short_lives_keep_all_promises() -> None:
+def test_a_hundred_short_runs_keep_all_promises() -> None:
     reports = run_seeds("raft", range(100), SECONDS)
 
     assert reports[-1].checker is None, f"{reports[-1].plan.seed}: {reports[-1].problem}"
@@ -53,7 +53,7 @@ def test_messages_that_overtake_each_other_cause_no_storm() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 17, 40])
-def test_a_plan_gives_the_same_life_each_time(seed: int) -> None:
+def test_a_plan_gives_the_same_run_each_time(seed: int) -> None:
     def events() -> list[str]:
         lines: list[str] = []
         run(draw_plan(seed), show=lines.append)
@@ -65,13 +65,13 @@ def test_a_plan_gives_the_same_life_each_time(seed: int) -> None:
     assert events() == first
 
 
-def test_a_life_does_not_depend_on_the_hashes_of_the_process() -> None:
-    def life(hash_seed: str) -> bytes:
+def test_a_run_does_not_depend_on_the_hashes_of_the_process() -> None:
+    def run(hash_seed: str) -> bytes:
         command = [sys.executable, "-m", "tests.simulation", "raft", "--seed", "5"]
         env = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
         return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, check=True).stdout
 
-    assert life("1") == life("2")
+    assert run("1") == run("2")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_plan_of_a_failure_is_made_small() -> None:
         report,
         lambda plan: RAFT.run_plan(plan, "vote-twice"),
         SIMPLIFICATIONS,
-        budget=ShrinkBudget(lives=60),
+        budget=ShrinkBudget(runs=60),
     ).report
 
     assert small.checker == report.checker

@@ -1,6 +1,6 @@
 """A simulated Raft cluster at the level of its protocol: a heap of events, no threads, no trio.
 
-One plan gives one life, event for event. The network delays, loses, doubles and reorders; disks
+One plan gives one run, event for event. The network delays, loses, doubles and reorders; disks
 sync late and tear what a crash cuts off; the clocks of the nodes run at speeds of their own.
 """
 

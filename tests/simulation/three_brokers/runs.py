@@ -1,4 +1,4 @@
-"""Random lives of three brokers: machines die, pause, lose their power and each other.
+"""Random runs of three brokers: machines die, pause, lose their power and each other.
 
 Two writers note what is acknowledged. In the end everything is healed, and every acknowledged
 record is on every replica, once, at its offset.
@@ -20,7 +20,7 @@ from tests.broker.replication.three_brokers import (
     host_of,
     make_topic,
 )
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import Simulation, World
 from tidelog.client.client import Client
@@ -136,7 +136,7 @@ class Enemy:
 
 
 def run_three_brokers(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
-    """Live one life; return what happened in it, and how much was acknowledged."""
+    """Do one run; return what happened in it, and how much was acknowledged."""
     counts: Counter[str] = Counter()
 
     def observe(node: str, event: str, fields: Mapping[str, object]) -> None:

@@ -1,6 +1,6 @@
-"""In random lives of three brokers nothing acknowledged is lost, and bugs that lose it are caught.
+"""In random runs of three brokers nothing acknowledged is lost, and bugs that lose it are caught.
 
-`tests/simulation/cluster` lives longer and harder; these few are about replication alone.
+`tests/simulation/cluster` runs longer and harder; these few are about replication alone.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from tests.simulation.three_brokers.runs import run_three_brokers
 
 SEED_COUNT = 5
 SEEDS_MAX = 25
-"""What a life comes upon is chance: as many are lived as it takes, up to so many."""
+"""What a run comes upon is chance: as many are done as it takes, up to so many."""
 
 
 def live_all() -> None:

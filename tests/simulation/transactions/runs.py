@@ -11,7 +11,7 @@ from contextlib import suppress
 import trio
 
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tests.simulation.broker.transactions import Contents, Ledger, TransactionWriter
 from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import Simulation, World
@@ -27,7 +27,7 @@ _COUNTED = {"replica_truncated", "staged_part_waits", "staged_records_lost"}
 
 
 def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
-    """Live one life; return what happened in it, and how many transactions were committed."""
+    """Do one run; return what happened in it, and how many transactions were committed."""
     counts: Counter[str] = Counter()
 
     def observe(node: str, event: str, fields: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ from tests.simulation.transactions.runs import run_transactions
 
 SEED_COUNT = 2
 SEEDS_MAX = 20
-"""What a life comes upon is chance: as many are lived as it takes, up to so many."""
+"""What a run comes upon is chance: as many are done as it takes, up to so many."""
 FIRST_SEEDS = {"transaction-appended-again": 4}
 """Where to begin, so that it does not take long."""
 

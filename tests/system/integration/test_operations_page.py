@@ -103,7 +103,7 @@ class Terminals:
 
 
 def is_whole(cluster: ClusterDescription) -> bool:
-    """Return whether three nodes vote, live, and have all that they should have."""
+    """Return whether three nodes vote, run, and have all that they should have."""
     nodes = [(node.role, node.status) for node in cluster.nodes]
     return nodes == [("voter", "alive")] * 3 and not cluster.under_replicated_count
 

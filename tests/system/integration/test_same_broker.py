@@ -1,4 +1,4 @@
-"""The broker of simulated lives is the broker that `tidelog serve` runs, but for the seams."""
+"""The broker of simulated runs is the broker that `tidelog serve` runs, but for the seams."""
 
 import inspect
 import re

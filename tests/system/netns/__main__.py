@@ -16,8 +16,8 @@ import trio
 
 from tests.system.histories.mutated_broker import mutated_program
 from tests.system.integration.processes import TIDELOG
-from tests.system.netns.life import Life, Report, live
 from tests.system.netns.namespaces import isolated, missing_here
+from tests.system.netns.run import Report, RunSettings, run
 
 _TOLD_LINES = 60
 
@@ -26,7 +26,7 @@ def main() -> int:
     """Run the command line; return the exit status."""
     arguments = _parse()
     if arguments.inside is not None:
-        return _live(arguments, Path(arguments.inside))
+        return _run(arguments, Path(arguments.inside))
     missing = missing_here()
     if missing:
         _say(f"network namespaces: skipped, for this needs {missing}")
@@ -56,14 +56,16 @@ def _parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _live(arguments: argparse.Namespace, workshop: Path) -> int:
+def _run(arguments: argparse.Namespace, workshop: Path) -> int:
     directory = arguments.keep or workshop
     directory.mkdir(parents=True, exist_ok=True)
     program = TIDELOG if arguments.mutation is None else mutated_program(arguments.mutation)
-    life = Life(arguments.minutes * 60, arguments.seed, directory, _say, arguments.brokers, program)
+    settings = RunSettings(
+        arguments.minutes * 60, arguments.seed, directory, _say, arguments.brokers, program
+    )
     # What clients of the library warn of is what is meant to happen here.
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
-    report = trio.run(live, life)
+    report = trio.run(run, settings)
     for problem in report.problems:
         _say(f"WRONG: {problem}")
     if report.problems:

@@ -1,4 +1,4 @@
-"""A short life in network namespaces, where they can be had; `make netns` is a long one."""
+"""A short run in network namespaces, where they can be had; `make netns` is a long one."""
 
 import signal
 import subprocess

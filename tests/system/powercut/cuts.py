@@ -1,6 +1,6 @@
-"""Lives of a broker that end with a power cut, each on what the one before has left.
+"""Runs of a broker that end with a power cut, each on what the one before has left.
 
-A life: the machine starts on the disk as the last cut left it. All that was acknowledged before
+A run: the machine starts on the disk as the last cut left it. All that was acknowledged before
 that cut is read and compared; then writers and a reader go on, until the power is cut again.
 """
 
@@ -45,7 +45,7 @@ class Cut:
     survival: Survival
     unflushed_bytes: int = 0
     acknowledged_count: int = 0
-    """How many records of all lives of the disk had been acknowledged before."""
+    """How many records of all runs of the disk had been acknowledged before."""
     problems: list[str] = field(default_factory=list[str])
     lost_count: int = 0
 
@@ -99,7 +99,7 @@ class PowerCuts:
         self._show = show
         self._program = program
         self._recorder = Recorder(trio.current_time)
-        self._life_count = 0
+        self._run_count = 0
 
     async def run(self, count: int) -> CutsReport:
         """Cut the power so often."""
@@ -110,31 +110,31 @@ class PowerCuts:
         return self.report
 
     async def _wear_out_a_disk(self, count: int) -> None:
-        """Live `count` times on a disk that was new, and once more to look at the last cut."""
+        """Do `count` times on a disk that was new, and once more to look at the last cut."""
         self._recorder = Recorder(trio.current_time)
-        life = _Life(VolatileDisk(DISK_BYTES), self._recorder, self._workshop, random=self._random)
+        run = _Run(VolatileDisk(DISK_BYTES), self._recorder, self._workshop, random=self._random)
         before: Cut | None = None
         for number in range(count + 1):
-            await self._live(life, before, is_last=number == count)
+            await self._live(run, before, is_last=number == count)
             if number == count or (before is not None and before.problems):
                 break
-            before = life.cut
+            before = run.cut
             self.report.cuts.append(before)
-            self._recorder.forget_after(life.event_count)
-            disk = VolatileDisk(content=life.medium)
-            life = _Life(disk, self._recorder, self._workshop, random=self._random)
+            self._recorder.forget_after(run.event_count)
+            disk = VolatileDisk(content=run.medium)
+            run = _Run(disk, self._recorder, self._workshop, random=self._random)
         assert before is not None
         self.report.acknowledged_count += before.acknowledged_count
 
-    async def _live(self, life: "_Life", before: Cut | None, *, is_last: bool) -> None:
+    async def _live(self, run: "_Run", before: Cut | None, *, is_last: bool) -> None:
         """Look at what the cut `before` has left, and unless that is bad, go on to the next."""
-        self._life_count += 1
+        self._run_count += 1
         is_new = before is None
         # On a disk with a topic, the recovery may be cut into as well.
-        life.machine.switch.is_armed = not is_new and self._random.random() < _EARLY_SHARE
+        run.machine.switch.is_armed = not is_new and self._random.random() < _EARLY_SHARE
         try:
             async with (
-                life.machine.running(is_new=is_new, program=self._program) as broker,
+                run.machine.running(is_new=is_new, program=self._program) as broker,
                 tidelog.connect(broker.address) as client,
             ):
                 if before is None:
@@ -142,11 +142,11 @@ class PowerCuts:
                 else:
                     await self._compare(before, broker, client)
                 if not is_last and (before is None or not before.problems):
-                    await self._write(client, life)
+                    await self._write(client, run)
         except* (AssertionError, trio.TooSlowError, TidelogError) as group:
             if before is None:
                 raise
-            before.problems.append(f"the broker does not come to life: {_first(group)!r}")
+            before.problems.append(f"the broker does not start: {_first(group)!r}")
             before.lost_count = before.acknowledged_count
         if before is not None:
             self._show(_line(len(self.report.cuts), before))
@@ -158,7 +158,7 @@ class PowerCuts:
             for event in broker.events
             if event["event"] in _FALSE_ALARMS
         ]
-        reader = RecordedReader(f"inspector {self._life_count}", TOPIC, self._recorder)
+        reader = RecordedReader(f"inspector {self._run_count}", TOPIC, self._recorder)
         try:
             await reader.read_to_end(client)
         except TidelogError as error:
@@ -169,12 +169,12 @@ class PowerCuts:
         problems, cut.lost_count = examine(operations)
         cut.problems += problems
 
-    async def _write(self, client: tidelog.Client, life: "_Life") -> None:
+    async def _write(self, client: tidelog.Client, run: "_Run") -> None:
         """Write and read until the power is cut, at the moment that was aimed at or at any."""
         async with client.producer() as producer, trio.open_nursery() as nursery:
             writers = [
                 RecordedWriter(
-                    f"{self._life_count}.{number}",
+                    f"{self._run_count}.{number}",
                     TOPIC,
                     self._recorder,
                     random=self._random,
@@ -184,21 +184,21 @@ class PowerCuts:
             ]
             for writer in writers:
                 nursery.start_soon(writer.run, producer)
-            reader = RecordedReader(f"reader {self._life_count}", TOPIC, self._recorder)
+            reader = RecordedReader(f"reader {self._run_count}", TOPIC, self._recorder)
             nursery.start_soon(reader.follow, client)
             with trio.fail_after(10):
                 await writers[0].acknowledged.wait()
-            life.machine.switch.is_armed = True
+            run.machine.switch.is_armed = True
             with trio.move_on_after(_PATIENCE_S):
-                await life.is_cut.wait()
-            if not life.machine.switch.is_pulled:
-                life.cut.moment = "any moment"
-            life.machine.cut_power()
+                await run.is_cut.wait()
+            if not run.machine.switch.is_pulled:
+                run.cut.moment = "any moment"
+            run.machine.cut_power()
             nursery.cancel_scope.cancel()
 
 
 @final
-class _Life:
+class _Run:
     """A machine, and what is left when its power is cut.
 
     Everything is noted inside of the request at which that happens: whatever was acknowledged in

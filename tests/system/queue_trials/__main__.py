@@ -9,7 +9,7 @@ from random import Random
 
 import trio
 
-from tests.system.queue_trials.life import Plan, live
+from tests.system.queue_trials.run import Plan, run
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     logging.getLogger("tidelog").addHandler(logging.NullHandler())
     plan = Plan(arguments.minutes * 60, Random(arguments.seed))
     with tempfile.TemporaryDirectory(prefix="tidelog-queue-trial-") as made:
-        report = trio.run(live, plan, Path(made))
+        report = trio.run(run, plan, Path(made))
     for problem in report.problems:
         _say(f"WRONG: {problem}")
     for line in report.lines():

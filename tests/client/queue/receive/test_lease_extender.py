@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 from tests.client.fronts import FrontedCluster
 from tests.client.queue_world import fill, left, queue_of, work_queue
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.wire.messages.queues import SettleAction, SettleRequest

@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.client.queue_world import fill, left, work_queue
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.receive.worker import Handler, WorkerConfig, reason_of
 from tidelog.wire.errors import ConfigError, UnknownQueueError

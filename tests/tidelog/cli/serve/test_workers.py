@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.coordinator.raft_life import until
+from tests.coordinator.raft_clients import until
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.cli.errors import CommandError
 from tidelog.cli.serve.workers import marked, run_workers

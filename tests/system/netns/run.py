@@ -1,4 +1,4 @@
-"""The life of a cluster in trouble, with clients all the while, and what must be true in the end.
+"""The run of a cluster in trouble, with clients all the while, and what must be true in the end.
 
 After the trouble everybody must get something done. Then all brokers stop in order, and what is on
 their disks is held against what clients were told.
@@ -45,13 +45,13 @@ _VALUE_BYTES_MAX: Final = 200
 _LOOK_S: Final = 0.5
 _LIVENESS_S: Final = 120.0
 _STOP_S: Final = 30.0
-_SHORT_LIFE: Final = 4
-"""So many of its longest faults fit into a short life."""
+_SHORT_RUN: Final = 4
+"""So many of its longest faults fit into a short settings."""
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
-    """What a life is to be."""
+class RunSettings:
+    """What a run is to be."""
 
     seconds: float
     """How long things go wrong."""
@@ -77,19 +77,19 @@ class Report:
     """How often a loss had to be accepted, though there was none."""
 
 
-async def live(life: Life) -> Report:
-    """Live a life in the namespaces of this process.
+async def run(settings: RunSettings) -> Report:
+    """Do a run in the namespaces of this process.
 
     Raises:
         trio.TooSlowError: A broker does not start, or does not stop.
     """
-    node_ids = tuple(range(1, life.node_count + 1))
+    node_ids = tuple(range(1, settings.node_count + 1))
     network = Network(node_ids)
     brokers = {
-        each: Broker(each, node_ids, life.directory / str(each), program=life.program)
+        each: Broker(each, node_ids, settings.directory / str(each), program=settings.program)
         for each in node_ids
     }
-    history = life.directory / "history.jsonl"
+    history = settings.directory / "history.jsonl"
     with history.open("wb", buffering=0) as stream:
         recorder = Recorder(trio.current_time, stream.write)
         async with trio.open_nursery() as machines:
@@ -97,10 +97,10 @@ async def live(life: Life) -> Report:
                 await machines.start(broker.run)
             for broker in brokers.values():
                 await broker.wait_serving()
-            life.say("all brokers serve")
+            settings.say("all brokers serve")
             trouble = Trouble(network, brokers, machines)
-            clients = _Clients(life, recorder, trouble)
-            await clients.live()
+            clients = _Clients(settings, recorder, trouble)
+            await clients.run()
             for broker in brokers.values():
                 broker.signal(signal.SIGTERM)
             with trio.fail_after(_STOP_S):
@@ -129,18 +129,18 @@ async def live(life: Life) -> Report:
 class _Clients:
     """All that want something of the cluster."""
 
-    def __init__(self, life: Life, recorder: Recorder, trouble: Trouble) -> None:
+    def __init__(self, settings: RunSettings, recorder: Recorder, trouble: Trouble) -> None:
         self.problems: list[str] = []
         self.assigned: dict[Key, list[int]] = {}
         """By partition, who has a replica."""
         self.accepted_count = 0
         """How often a leader was elected that may have lost records, as far as the cluster knew."""
-        self._life = life
+        self._settings = settings
         self._recorder = recorder
         self._trouble = trouble
-        self._node_ids = range(1, life.node_count + 1)
+        self._node_ids = range(1, settings.node_count + 1)
         self._addresses = ",".join(f"{address_of(each)}:{PORT}" for each in self._node_ids)
-        self._random = Random(life.seed)
+        self._random = Random(settings.seed)
         self._members = [
             GroupMember(f"member {number}", list(_TOPICS), recorder)
             for number in range(_MEMBER_COUNT)
@@ -160,7 +160,7 @@ class _Clients:
         self._stage = ""
         """What is waited for."""
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         """Make topics, use them while there is trouble, and see that all is well afterwards."""
         async with connected(self._addresses) as client:
             for topic, durability in _TOPICS.items():
@@ -178,11 +178,11 @@ class _Clients:
                 for topic in _TOPICS:
                     nursery.start_soon(self._follow, topic)
                 nursery.start_soon(self._write_all)
-                with trio.move_on_after(self._life.seconds):
-                    longest_s = min(LONGEST_S, self._life.seconds / _SHORT_LIFE)
+                with trio.move_on_after(self._settings.seconds):
+                    longest_s = min(LONGEST_S, self._settings.seconds / _SHORT_RUN)
                     planned = faults(self._random, self._node_ids, longest_s=longest_s)
                     await self._trouble.make(planned, partial(self._rest, lookout))
-                self._life.say("the trouble is over")
+                self._settings.say("the trouble is over")
                 with trio.move_on_after(_LIVENESS_S) as patience:
                     await self._recover(client, lookout)
                 if patience.cancelled_caught:

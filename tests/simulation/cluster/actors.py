@@ -1,4 +1,4 @@
-"""Whoever lives with a cluster besides its own clients, in lives of another kind."""
+"""Actors of a run besides the clients that every cluster has."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.clients import Clients
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import Machines
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.return_faults import Attacker
 from tests.simulation.machine.world import World
 
@@ -17,23 +17,23 @@ from tests.simulation.machine.world import World
 @final
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The life that they are guests of."""
+    """The run that they are actors of."""
 
     world: World
     machines: Machines
-    minutes: Minutes
+    cluster_history: ClusterHistory
     sometimes: Sometimes
 
 
-class Guests(Protocol):
-    """They come when the cluster stands, and go last.
+class Actors(Protocol):
+    """They start when the cluster stands, and stop last.
 
     Each call may object, by `ViolationError`.
     """
 
     @property
     def objections(self) -> Mapping[str, ViolationError]:
-        """The first objection of each of their checkers, if the life was to go on."""
+        """The first objection of each of their checkers, if the run was to go on."""
         ...
 
     @property
@@ -62,4 +62,4 @@ class Guests(Protocol):
         ...
 
 
-Invite = Callable[[Host], Guests]
+CreateActors = Callable[[Host], Actors]

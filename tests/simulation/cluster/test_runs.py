@@ -1,4 +1,4 @@
-"""A few lives of clusters, always the same; `make swarm KIND=cluster` looks for others."""
+"""A few runs of clusters, always the same; `make swarm KIND=cluster` looks for others."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from tests.simulation.kinds import CLUSTER
 from tests.simulation.mutations.measure import is_objection
 
 SECONDS = 6.0
-LIFE_COUNT = 3
+RUN_COUNT = 3
 CANARY_SEEDS = 6
 KEPT = sorted(CLUSTER.kept_plans.glob("*.json"))
 
 
-@pytest.mark.parametrize("seed", range(LIFE_COUNT))
-def test_no_life_of_a_cluster_breaks_a_promise(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(RUN_COUNT))
+def test_no_run_of_a_cluster_breaks_a_promise(seed: int) -> None:
     plan = draw_plan(seed, SECONDS)
     if seed == 0:
         plan = msgspec.structs.replace(plan, grow_pause_s=1.0)
@@ -33,7 +33,7 @@ def test_no_life_of_a_cluster_breaks_a_promise(seed: int) -> None:
     assert report.sometimes.keys() <= PROBES.keys()
 
 
-def test_a_plan_is_one_life_whatever_was_before_it_in_this_process() -> None:
+def test_a_plan_is_one_run_whatever_was_before_it_in_this_process() -> None:
     plan = draw_plan(7, 4.0)
 
     reports = [run(plan), run(msgspec.structs.replace(plan, seed="other")), run(plan)]
@@ -42,7 +42,7 @@ def test_a_plan_is_one_life_whatever_was_before_it_in_this_process() -> None:
     assert reports[0].fingerprint != reports[1].fingerprint
 
 
-def test_showing_a_life_does_not_change_it() -> None:
+def test_showing_a_run_does_not_change_it() -> None:
     lines: list[str] = []
     plan = draw_plan(8, 2.0)
 
@@ -52,9 +52,9 @@ def test_showing_a_life_does_not_change_it() -> None:
 
 @pytest.mark.parametrize("name", ["commits-alone", "name-given-twice", "commit-alone"])
 def test_a_mutation_is_found(name: str) -> None:
-    lives = (CLUSTER.run_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
+    runs = (CLUSTER.run_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
 
-    assert any(is_objection(life) for life in lives)
+    assert any(is_objection(run) for run in runs)
 
 
 def test_mutations_have_names_that_say_what_is_wrong() -> None:

@@ -72,7 +72,7 @@ class _Workplace:
 
 
 @final
-class QueueHand:
+class LibraryWorker:
     """One process with a worker for each queue."""
 
     def __init__(
@@ -174,7 +174,7 @@ class QueueHand:
     async def _give_up(self, place: _Workplace, message: Message, error: Exception) -> None:
         """Give back or reject what a handler failed with, for reasons without a traceback.
 
-        That would have the names of files in it, and make another life in another directory.
+        That would have the names of files in it, and make another run in another directory.
         """
         assert isinstance(error, _CannotError), "nothing else is raised"
         self._sometimes.reached("handler failed")

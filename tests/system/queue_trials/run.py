@@ -65,8 +65,8 @@ class Report:
         )
 
 
-async def live(plan: Plan, data_dir: Path) -> Report:
-    """Live through a trial.
+async def run(plan: Plan, data_dir: Path) -> Report:
+    """Run a trial.
 
     Raises:
         trio.TooSlowError: When all was well again, something was not finished.

@@ -22,7 +22,7 @@ _DELETES: Final = 0.5
 
 
 @final
-class Lodgings:
+class RecreatedQueues:
     """All queues that ever had the name, by their ids, over all who come and go."""
 
     def __init__(self, plan: QueuePlan, book: QueueBook) -> None:
@@ -52,7 +52,7 @@ class Lodgings:
 
 
 @final
-class Lodger:
+class QueueRecreator:
     """Creates a queue, works at it, and deletes it."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Lodger:
         addresses: str,
         random: Random,
         *,
-        lodgings: Lodgings,
+        recreated_queues: RecreatedQueues,
         book: QueueBook,
         sometimes: Sometimes,
     ) -> None:
@@ -70,27 +70,27 @@ class Lodger:
         self._plan = plan
         self._addresses = addresses
         self._random = random
-        self._lodgings = lodgings
+        self._recreated_queues = recreated_queues
         self._book = book
         self._sometimes = sometimes
 
     async def run(self, process: Process) -> None:
         """Work until told to stop."""
         await work_connected(
-            process, self._addresses, self._lodge, should_stop=lambda: self.should_stop
+            process, self._addresses, self._recreate, should_stop=lambda: self.should_stop
         )
 
-    async def _lodge(self, client: Client) -> None:
+    async def _recreate(self, client: Client) -> None:
         random = self._random
-        assert self._plan.lodging_pause_s is not None, "there is a lodger"
-        await trio.sleep(min(random.expovariate(1 / self._plan.lodging_pause_s), PATIENCE_S))
+        assert self._plan.recreation_pause_s is not None, "there is a lodger"
+        await trio.sleep(min(random.expovariate(1 / self._plan.recreation_pause_s), PATIENCE_S))
         created = await client.admin.create_queue(
             _NAME,
-            topic=self._lodgings.topic,
+            topic=self._recreated_queues.topic,
             start=random.choice(["earliest", "latest"]),
             receive_acks="all",
         )
-        setup = self._lodgings.of(created.queue_id)
+        setup = self._recreated_queues.of(created.queue_id)
         user = QueueUser(client.queue(_NAME), setup, self._book)
         for _ in range(random.randint(0, _RECEIVES_MAX)):
             received = await user.receive(

@@ -13,8 +13,8 @@ from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.writers import Values, ask_to_produce
 from tests.simulation.checkers.book import Acknowledged, Book
+from tests.simulation.cluster.cluster_history import ClusterHistory, Served
 from tests.simulation.cluster.machines import PORT, host_of
-from tests.simulation.cluster.minutes import Minutes, Served
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.cluster.replica_log import Appended, ToldEnd
 from tests.simulation.machine.clock import EPOCH_MS
@@ -48,7 +48,7 @@ _REFUSALS = (NotEnoughReplicasError, UnknownTopicIdError)
 
 
 @final
-class Visitor:
+class StrayClient:
     """Keeps a connection to every broker, and asks each of them now and then."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Visitor:
         values: Values,
         book: Book,
         *,
-        minutes: Minutes,
+        cluster_history: ClusterHistory,
         sometimes: Sometimes,
         topic_id: bytes,
     ) -> None:
@@ -66,7 +66,7 @@ class Visitor:
         self._plan = plan
         self._values = values
         self._book = book
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
         self._topic_id = topic_id
 
@@ -105,7 +105,7 @@ class Visitor:
             await self._ask_for_end(connection, node_id)
         elif dice < _WRITES + _ENDS + _LOOKS:
             for topic in (await connection.ask(api.METADATA, MetadataRequest(None))).topics:
-                self._minutes.told_created(topic.name, topic.topic_id)
+                self._cluster_history.told_created(topic.name, topic.topic_id)
         else:
             await self._read(connection, node_id)
 
@@ -120,7 +120,7 @@ class Visitor:
         )
         (result,) = results
         if result.error is None:
-            self._minutes.served(Served(node_id, (self._topic_id, partition), asked_at))
+            self._cluster_history.served(Served(node_id, (self._topic_id, partition), asked_at))
         else:
             self._note_refusal(from_wire(result.error))
 
@@ -133,8 +133,8 @@ class Visitor:
         if found.error is not None:
             self._note_refusal(from_wire(found.error))
         elif found.has_caught_up:
-            self._minutes.served(Served(node_id, place, asked_at))
-            self._minutes.told_end(ToldEnd(node_id, place, found.high_watermark, asked_at))
+            self._cluster_history.served(Served(node_id, place, asked_at))
+            self._cluster_history.told_end(ToldEnd(node_id, place, found.high_watermark, asked_at))
 
     async def _write(self, connection: RpcConnection, node_id: int) -> None:
         partition = self._values.choose_partition()
@@ -147,9 +147,11 @@ class Visitor:
         self._book.sent(record)
         (result,) = (await ask_to_produce(connection, request, [bytes(batch)])).results
         if result.error is None:
-            self._minutes.served(Served(node_id, (self._topic_id, partition), asked_at))
-            self._minutes.appended(Appended(node_id, (self._topic_id, partition), asked_at))
-            self._minutes.known_end((self._topic_id, partition), result.base_offset + 1, asked_at)
+            self._cluster_history.served(Served(node_id, (self._topic_id, partition), asked_at))
+            self._cluster_history.appended(Appended(node_id, (self._topic_id, partition), asked_at))
+            self._cluster_history.known_end(
+                (self._topic_id, partition), result.base_offset + 1, asked_at
+            )
             self._book.acknowledged(
                 Acknowledged(record, result.base_offset, result.ack_level, asked_at)
             )
@@ -157,7 +159,7 @@ class Visitor:
         error = from_wire(result.error)
         self._note_refusal(error)
         if isinstance(error, (NotEnoughReplicasAfterAppendError, RequestTimedOutError)):
-            self._minutes.appended(Appended(node_id, (self._topic_id, partition), asked_at))
+            self._cluster_history.appended(Appended(node_id, (self._topic_id, partition), asked_at))
         if isinstance(error, _REFUSALS):
             self._book.refused(record)
 

@@ -28,7 +28,7 @@ _FAR_SEQUENCE = 1_000_000
 
 
 @final
-class Trespasser:
+class InvalidProducer:
     """Appends a record as it should be done, and then one as it should not."""
 
     def __init__(

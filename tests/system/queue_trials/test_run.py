@@ -1,4 +1,4 @@
-"""A short trial; `make queue-trial` lives through a long one."""
+"""A short trial; `make queue-trial` runs through a long one."""
 
 from pathlib import Path
 from random import Random
@@ -8,7 +8,7 @@ import trio
 
 from tests.system.integration.processes import DEADLINE_S
 from tests.system.queue_trials.ledger import Fate
-from tests.system.queue_trials.life import QUEUES, Plan, live
+from tests.system.queue_trials.run import QUEUES, Plan, run
 
 
 @pytest.mark.statement("b73", "b74", "b78")
@@ -18,7 +18,7 @@ async def test_every_message_is_accounted_for_when_leaders_are_killed_and_stoppe
     plan = Plan(seconds=8, random=Random(6), gap_s=1.5, stops_s=(0.3, 1.0), least_faults=3)
 
     with trio.fail_after(DEADLINE_S):
-        report = await live(plan, tmp_path)
+        report = await run(plan, tmp_path)
 
     assert report.problems == []
     assert report.faults.total() >= 3

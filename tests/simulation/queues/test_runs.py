@@ -12,13 +12,13 @@ from tests.simulation.queues.run import run
 from tests.simulation.queues.sometimes import PROBES
 
 SECONDS = 2.0
-LIFE_COUNT = 2
+RUN_COUNT = 2
 CANARY_SEEDS = range(6, 8)
 KEPT = sorted(QUEUES.kept_plans.glob("*.json"))
 
 
-@pytest.mark.parametrize("seed", range(LIFE_COUNT))
-def test_no_life_with_queues_breaks_a_promise(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(RUN_COUNT))
+def test_no_run_with_queues_breaks_a_promise(seed: int) -> None:
     report = run(draw_plan(seed, SECONDS))
 
     assert report.checker is None, (
@@ -29,7 +29,7 @@ def test_no_life_with_queues_breaks_a_promise(seed: int) -> None:
     assert report.sometimes.keys() <= PROBES.keys()
 
 
-def test_a_plan_is_one_life_whatever_was_before_it_in_this_process() -> None:
+def test_a_plan_is_one_run_whatever_was_before_it_in_this_process() -> None:
     plan = draw_plan(7, 2.0)
 
     assert run(plan) == run(plan)
@@ -52,9 +52,9 @@ def test_a_plan_survives_the_way_through_a_file() -> None:
 
 @pytest.mark.parametrize("name", ["count-lost-with-leader"])
 def test_a_mutation_is_found(name: str) -> None:
-    lives = (QUEUES.run_plan(draw_plan(seed, SECONDS), name) for seed in CANARY_SEEDS)
+    runs = (QUEUES.run_plan(draw_plan(seed, SECONDS), name) for seed in CANARY_SEEDS)
 
-    assert any(is_objection(life) for life in lives)
+    assert any(is_objection(run) for run in runs)
 
 
 def test_mutations_have_names_that_say_what_is_wrong() -> None:

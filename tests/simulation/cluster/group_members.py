@@ -14,7 +14,7 @@ from tests.simulation.broker.keys import Superseded
 from tests.simulation.broker.readers import BACKOFF_S, values_of
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import FinalLog, Place, ViolationError
-from tests.simulation.cluster.minutes import GroupCommit, Minutes, Work
+from tests.simulation.cluster.cluster_history import ClusterHistory, GroupCommit, Work
 from tests.simulation.machine.broker_host import TOPIC
 from tests.simulation.machine.process import Process
 from tidelog.client.client import connect
@@ -34,7 +34,7 @@ _LOOKS = 0.05
 
 
 @final
-class Crew:
+class GroupMembers:
     """What all members of the group have done together."""
 
     def __init__(self, topic_id: bytes) -> None:
@@ -79,15 +79,21 @@ class Member:
     """One member, in one process."""
 
     def __init__(
-        self, addresses: str, crew: Crew, random: Random, *, minutes: Minutes, sometimes: Sometimes
+        self,
+        addresses: str,
+        members: GroupMembers,
+        random: Random,
+        *,
+        cluster_history: ClusterHistory,
+        sometimes: Sometimes,
     ) -> None:
-        """Work for `crew`."""
+        """Work for `members`."""
         self.should_stop = False
         self._scope = trio.CancelScope()
         self._addresses = addresses
-        self._crew = crew
+        self._members = members
         self._random = random
-        self._minutes = minutes
+        self._cluster_history = cluster_history
         self._sometimes = sometimes
 
     def stop(self) -> None:
@@ -119,12 +125,12 @@ class Member:
     async def _work(self, consumer: Consumer, name: str, *, commits: bool) -> None:
         self._sometimes.reached("group joined")
         async for batch in consumer.batches():
-            partition = (self._crew.topic_id, batch.partition)
-            self._minutes.worked(Work(GROUP, name, partition))
+            partition = (self._members.topic_id, batch.partition)
+            self._cluster_history.worked(Work(GROUP, name, partition))
             self._note(batch)
             is_long = self._random.random() < _WORKS_LONG
             work_s = _LONG_WORK_S if is_long else self._random.expovariate(1 / _WORK_MEAN_S)
-            await trio.sleep(min(work_s, _HURRIED_S) if self._crew.is_hurried else work_s)
+            await trio.sleep(min(work_s, _HURRIED_S) if self._members.is_hurried else work_s)
             if commits:
                 await self._commit(consumer, batch.partition, batch.next_offset)
             if self._random.random() < _LOOKS:
@@ -135,19 +141,21 @@ class Member:
             await consumer.commit({(TOPIC, partition): offset})
         except PartitionNotOwnedError:
             return  # Others will process these again.
-        self._minutes.told_committed(GroupCommit(GROUP, (self._crew.topic_id, partition), offset))
-        self._crew.told[partition] = max(offset, self._crew.told[partition])
+        self._cluster_history.told_committed(
+            GroupCommit(GROUP, (self._members.topic_id, partition), offset)
+        )
+        self._members.told[partition] = max(offset, self._members.told[partition])
 
     def _note(self, batch: RecordBatch) -> None:
         for offset, value in values_of(batch):
-            self._crew.processed[batch.partition, offset] = value
+            self._members.processed[batch.partition, offset] = value
 
     async def _look(self, consumer: Consumer) -> None:
         """Ask how far the group is; it never is behind what somebody was told before."""
-        least = dict(self._crew.told)
+        least = dict(self._members.told)
         asked = [(TOPIC, partition) for partition in sorted({0, *least})]
         found = await consumer.committed(asked)
         for at, offset in found.items():
-            place = (self._crew.topic_id, at.partition)
+            place = (self._members.topic_id, at.partition)
             commit = GroupCommit(GROUP, place, offset or 0)
-            self._minutes.found_committed(commit, least.get(at.partition, 0))
+            self._cluster_history.found_committed(commit, least.get(at.partition, 0))

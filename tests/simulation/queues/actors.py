@@ -1,4 +1,4 @@
-"""The queues of a life, and all who use them, beside the cluster's own clients."""
+"""The queues of a run, and all who use them, beside the cluster's own clients."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -9,16 +9,16 @@ import trio
 from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.checkers.book import ViolationError
+from tests.simulation.cluster.actors import Host
 from tests.simulation.cluster.clients import Clients
-from tests.simulation.cluster.guests import Host
 from tests.simulation.cluster.machines import addresses
 from tests.simulation.cluster.return_faults import Attacker
 from tests.simulation.machine.process import Process, Program
 from tests.simulation.queues.book import FinalMessage, Place, QueueBook
 from tests.simulation.queues.entry_faults import EntryFaults
-from tests.simulation.queues.hands import QueueHand
-from tests.simulation.queues.lodgers import Lodger, Lodgings
+from tests.simulation.queues.library_workers import LibraryWorker
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.recreated_queues import QueueRecreator, RecreatedQueues
 from tests.simulation.queues.redrives import QueueRedriver
 from tests.simulation.queues.sometimes import FORCED
 from tests.simulation.queues.users import QueueCaretaker, QueueSender, QueueUser, QueueWorker
@@ -38,8 +38,8 @@ _DRAIN_BATCH = 100
 
 
 @final
-class QueueGuests:
-    """Whoever has to do with queues in one life; see `tests.simulation.cluster.guests`."""
+class QueueActors:
+    """Whoever has to do with queues in one run; see `tests.simulation.cluster.actors`."""
 
     def __init__(self, host: Host, plan: QueuePlan, book: QueueBook) -> None:
         """Begin with no queue."""
@@ -48,16 +48,16 @@ class QueueGuests:
         self._book = book
         self._sometimes = host.sometimes
         self._faults = EntryFaults(host)
-        self._lodgings = Lodgings(plan, book)
+        self._recreated_queues = RecreatedQueues(plan, book)
 
     @property
     def objections(self) -> Mapping[str, ViolationError]:
-        """See `Guests`."""
+        """See `Actors`."""
         return self._book.objections
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """See `Guests`."""
+        """See `Actors`."""
         return {
             "sent to queues": self._book.sent_count,
             "handed out": self._book.delivered_count,
@@ -77,18 +77,18 @@ class QueueGuests:
         for number in range(self._plan.worker_count):
             name = f"w{number}"
             clients.add(name, partial(self._worker, clients, name))
-        for number in range(self._plan.hand_count):
+        for number in range(self._plan.library_worker_count):
             name = f"h{number}"
-            clients.add(name, partial(self._hand, clients, name))
+            clients.add(name, partial(self._library_worker, clients, name))
         if self._plan.redrive_pause_s is not None:
             clients.add("redriver", partial(self._redrive_job, clients))
-        if self._plan.lodging_pause_s is not None:
-            clients.add("lodger", partial(self._lodger, clients))
+        if self._plan.recreation_pause_s is not None:
+            clients.add("lodger", partial(self._recreator, clients))
         if any(setup.is_looked_after for setup in self._plan.queues):
             clients.add("caretaker", partial(self._caretaker, clients))
 
     def faults(self, attacker: Attacker) -> Mapping[str, Callable[[Fault], None]]:
-        """See `Guests`."""
+        """See `Actors`."""
         self._book.on_appended = self._faults.appended
         return self._faults.effects(attacker)
 
@@ -188,13 +188,13 @@ class QueueGuests:
         clients.employ(name, worker)
         return worker.run
 
-    def _hand(self, clients: Clients, name: str) -> Program:
+    def _library_worker(self, clients: Clients, name: str) -> Program:
         random = self._world.streams.stream(clients.generation(name))
-        hand = QueueHand(
+        worker = LibraryWorker(
             self._plan, addresses(self._plan), random, book=self._book, sometimes=self._sometimes
         )
-        clients.employ(name, hand)
-        return hand.run
+        clients.employ(name, worker)
+        return worker.run
 
     def _redrive_job(self, clients: Clients) -> Program:
         random = self._world.streams.stream(clients.generation("redriver"))
@@ -204,13 +204,13 @@ class QueueGuests:
         clients.employ("redriver", redriver)
         return redriver.run
 
-    def _lodger(self, clients: Clients) -> Program:
+    def _recreator(self, clients: Clients) -> Program:
         random = self._world.streams.stream(clients.generation("lodger"))
-        lodger = Lodger(
+        lodger = QueueRecreator(
             self._plan,
             addresses(self._plan),
             random,
-            lodgings=self._lodgings,
+            recreated_queues=self._recreated_queues,
             book=self._book,
             sometimes=self._sometimes,
         )

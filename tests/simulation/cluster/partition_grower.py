@@ -8,8 +8,8 @@ import trio
 from tests.simulation.broker.administrator import administer
 from tests.simulation.broker.growth import Growth
 from tests.simulation.broker.readers import PATIENCE_S
+from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import addresses
-from tests.simulation.cluster.minutes import Minutes
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.broker_host import TOPIC
 from tests.simulation.machine.process import Process
@@ -20,9 +20,9 @@ from tidelog.client.admin.admin import Admin
 class GrowthIsCommitted:
     """What is said of the number of partitions goes to the checkers of nodes."""
 
-    def __init__(self, minutes: Minutes) -> None:
-        """Tell `minutes`."""
-        self._minutes = minutes
+    def __init__(self, cluster_history: ClusterHistory) -> None:
+        """Tell `history`."""
+        self._cluster_history = cluster_history
 
     def growing(self, count: int) -> None:
         """See `tests.simulation.broker.growth.Promise`."""
@@ -30,7 +30,7 @@ class GrowthIsCommitted:
     def seen(self, count: int, asked_at: float) -> None:
         """See `tests.simulation.broker.growth.Promise`."""
         del asked_at
-        self._minutes.told_partitions(TOPIC, count)
+        self._cluster_history.told_partitions(TOPIC, count)
 
 
 @final

@@ -1,6 +1,6 @@
-"""The minutes of a cluster: what its nodes agreed on, and what clients were told of it.
+"""The history of a cluster: what its nodes agreed on, and what clients were told of it.
 
-Beside the book of a life, which is about records in partitions. Every entry goes to every checker
+Beside the book of a run, which is about records in partitions. Every entry goes to every checker
 at the moment at which it happens.
 """
 
@@ -103,7 +103,7 @@ class NodeChecker:
     """One promise of nodes that form a cluster. What it does not care for it ignores."""
 
     now: Callable[[], float]
-    """Simulated time; set by the minutes."""
+    """Simulated time; set by the history."""
 
     def fail(self, what: str) -> None:
         """Say that the promise is broken.
@@ -199,7 +199,7 @@ class NodeChecker:
 
 
 @final
-class Minutes:
+class ClusterHistory:
     """Passes on to checkers what nodes do, and keeps what they agreed on.
 
     Invariant: `image` and `groups` are what the entries up to `end_index` come to.
@@ -220,11 +220,11 @@ class Minutes:
             now: Says the simulated time.
             fail: Is given an objection before it is raised, for it may be raised in the midst of a
                 broker, which gets over a lot.
-            goes_on: Whether the life goes on when a checker objects, so that others may, too.
+            goes_on: Whether the run goes on when a checker objects, so that others may, too.
         """
         self.checkers = checkers
         self.objections: dict[str, ViolationError] = {}
-        """The first objection of each checker, if the life goes on."""
+        """The first objection of each checker, if the run goes on."""
         self._goes_on = goes_on
         self._fail = fail
         self.image = MetadataStateMachine()
