@@ -21,8 +21,8 @@ from tidelog.wire.messages.groups import (
     PartitionCommit,
     TopicPartitions,
 )
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
-from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.messages.topics import AlterTopicRequest, CreateTopicRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection, open_rpc

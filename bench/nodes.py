@@ -14,7 +14,7 @@ from typing import Self, TypeVar, final
 from bench.machine import ROOT, cpu_seconds
 from bench.raw import RawConnection
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
-from tidelog.wire.messages.session import MetadataReply, MetadataRequest
+from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 

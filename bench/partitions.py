@@ -5,7 +5,7 @@ from time import perf_counter
 
 from bench.figures import Row, Settings
 from bench.nodes import Nodes, wait_for
-from tidelog.wire.messages.session import MetadataReply
+from tidelog.wire.messages.metadata import MetadataReply
 from tidelog.wire.messages.topics import CreateTopicRequest
 from tidelog.wire.protocol import api
 

@@ -14,8 +14,8 @@ import msgspec
 from bench.bare_server import Order
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import BrokerError
+from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
-from tidelog.wire.messages.session import HelloReply, HelloRequest
 from tidelog.wire.messages.topics import CreateTopicReply, CreateTopicRequest, DeleteTopicRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api

@@ -19,8 +19,9 @@ from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.groups import CommitHandler
-from tidelog.broker.handlers.handshake import IntroductionHandler
+from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.moves import MovesHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
 from tidelog.broker.handlers.produce import ProduceHandler
@@ -28,14 +29,13 @@ from tidelog.broker.handlers.producers import ProducersHandler
 from tidelog.broker.handlers.queue_admin import QueuesHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.handlers.reassignment import ReassignmentHandler
-from tidelog.broker.handlers.session import SessionHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.metadata_applier import PartitionKeeper
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.queues.handlers.admin import QueueAdminHandler
-from tidelog.broker.queues.handlers.browse import LookHandler
 from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
+from tidelog.broker.queues.handlers.peek import PeekHandler
 from tidelog.broker.queues.handlers.receive import ReceiveHandler
 from tidelog.broker.queues.handlers.send import SendHandler
 from tidelog.broker.queues.handlers.settle import SettleHandler
@@ -49,11 +49,11 @@ from tidelog.broker.transactions.handlers import StageHandler, TransactionHandle
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.node import ClusterNode
-from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 
 
-def handshake_routes(introduction: IntroductionHandler) -> Routes:
+def handshake_routes(introduction: HandshakeHandler) -> Routes:
     """Return what is served from the first connection on."""
     return {
         api.HELLO: Immediate(introduction.hello),
@@ -69,7 +69,7 @@ def cluster_routes(cluster: ClusterNode) -> Routes:
         api.RAFT_SNAPSHOT: Immediate(raft.handle_snapshot),
         # Also for people: it is when no majority is there that they ask.
         api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe),
-        api.DECIDE: InTask(commands.decide),
+        api.FORWARD_COMMAND: InTask(commands.decide),
         api.HEARTBEAT: InTask(commands.take_heartbeat),
         api.JOIN: InTask(commands.join),
     }
@@ -136,7 +136,7 @@ class ClientService:
 
     def _records(self) -> Routes:
         env, partitions, waiting = self._env, self._partitions, self._waiting
-        session = SessionHandler(self._config, self._cluster, partitions)
+        metadata = MetadataHandler(self._config, self._cluster, partitions)
         produce = ProduceHandler(env, partitions, self._flusher, waiting=waiting)
         fetch = FetchHandler(
             env,
@@ -148,15 +148,15 @@ class ClientService:
 
         def describe(message: MetadataRequest, replier: Replier) -> None:
             local = replier.asking.local
-            if session.may_be_behind(message):
-                ask = partial(session.describe_after_asking, local=local)
+            if metadata.may_be_behind(message):
+                ask = partial(metadata.describe_after_asking, local=local)
                 self._nursery.start_soon(run_in_task, ask, message, replier)
             else:
-                replier.reply(session.describe(message, local=local))
+                replier.reply(metadata.describe(message, local=local))
 
         return {
             api.METADATA: Deferred(describe),
-            api.INIT_PRODUCER: InTask(session.init_producer),
+            api.INIT_PRODUCER: InTask(metadata.init_producer),
             api.PRODUCE: Appending(produce.handle),
             api.DESCRIBE_PRODUCER: InTask(ProducersHandler(partitions).describe),
             api.FETCH: Deferred(fetch.handle),
@@ -249,12 +249,12 @@ class ClientService:
             api.SEND: Appending(send.handle),
             api.RECEIVE: Deferred(receive.handle),
             api.SETTLE: Deferred(SettleHandler(server, waiting, nursery).handle),
-            api.LOOK: Deferred(LookHandler(server, nursery, bytes_max=bytes_max).handle),
+            api.PEEK: Deferred(PeekHandler(server, nursery, bytes_max=bytes_max).handle),
             api.COUNT_MESSAGES: InTask(administration.count),
             api.PURGE: InTask(administration.purge),
-            api.SEEK_QUEUE: InTask(administration.seek),
+            api.QUEUE_SEEK: InTask(administration.seek),
             api.REDRIVE: InTask(administration.redrive),
-            api.LAST_PURGE: InTask(administration.last_purge),
+            api.GET_PURGE_OFFSET: InTask(administration.get_purge_offset),
             api.CANCEL: InTask(administration.cancel),
             api.DESCRIBE_REDRIVE: InTask(administration.describe_redrive),
         }

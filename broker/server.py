@@ -26,7 +26,7 @@ from tidelog.broker.api_handlers import (
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.handlers.handshake import IntroductionHandler
+from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
 from tidelog.broker.maintenance.group_commit import Flusher
 from tidelog.broker.maintenance.maintenance import Maintenance
@@ -99,7 +99,7 @@ class Broker:
         self._directory = directory
         self._nursery = nursery
         self._files = FileCache(directory.disk, max_open_files=config.max_open_files)
-        self._introduction = IntroductionHandler(config, api.APIS, version=_VERSION)
+        self._introduction = HandshakeHandler(config, api.APIS, version=_VERSION)
         self._dispatcher = Dispatcher(nursery, api.APIS)
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
@@ -276,7 +276,7 @@ class Broker:
             for partition in partitions.all():
                 partition.log.require_online()
             now_ms = self._env.clock.now_ms()
-            await self._env.offload(
+            await self._env.run_in_thread(
                 lambda: self._directory.mark_clean(now_ms=now_ms, broker_epoch=broker_epoch)
             )
         except (LogOfflineError, OSError) as error:
@@ -403,7 +403,7 @@ async def open_broker(
         OSError: The disk failed.
     """
     disk_ids = (env.random.randbytes(12).hex(), env.random.randbytes(12).hex())
-    directory = await env.offload(
+    directory = await env.run_in_thread(
         lambda: open_data_directory(disk, node_id=config.node_id, disk_ids=disk_ids)
     )
     try:

@@ -248,7 +248,7 @@ class FetchHandler:
             item.part, item.error = None, item.partition.passing(error)
 
     def _reply(self, found: list[Found], replier: Replier) -> None:
-        room_bytes = _COPIED_BYTES_MAX - replier.asking.outbox.pending_bytes
+        room_bytes = _COPIED_BYTES_MAX - replier.asking.write_buffer.pending_bytes
         pieces: list[BytesLike | FileRegion] = []
         results: list[PartitionFetched] = []
         for item in found:

@@ -6,12 +6,12 @@ from typing import Any, final
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.wire.errors import BrokerNotReadyError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
-from tidelog.wire.messages.session import ApiVersions, HelloReply, HelloRequest
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloRequest
 from tidelog.wire.protocol.api import Api
 
 
 @final
-class IntroductionHandler:
+class HandshakeHandler:
     """Says who is here, from the first moment on."""
 
     def __init__(

@@ -169,7 +169,7 @@ class Compactor:
         per_step = self._limits.bytes_per_s // _STEPS_PER_S
         step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
         while not cleaning.is_done:
-            done = await self._env.offload(lambda: cleaning.run(step_bytes))
+            done = await self._env.run_in_thread(lambda: cleaning.run(step_bytes))
             if cleaning.ready is not None and not await self._swap(partition, cleaning):
                 return False
             await trio.sleep(done / self._limits.bytes_per_s)
@@ -185,7 +185,7 @@ class Compactor:
                 return False
             is_decided = False
             try:
-                await self._env.offload(swap.prepare)
+                await self._env.run_in_thread(swap.prepare)
                 is_decided = True
             finally:
                 if not is_decided:
@@ -194,7 +194,7 @@ class Compactor:
                 return False
             try:
                 with trio.CancelScope(shield=True):
-                    await self._env.offload(swap.finish)
+                    await self._env.run_in_thread(swap.finish)
             except OSError as error:
                 # Nobody knows which files a power cut would leave.
                 reason = f"replacing segments failed: {error}"

@@ -177,7 +177,7 @@ class Flusher:
             if flush is None:
                 return
             partition.flushes_begun += 1
-            await self._env.offload(flush.run, is_brief=self._is_brief(flush))
+            await self._env.run_in_thread(flush.run, is_brief=self._is_brief(flush))
         except OSError as error:
             if error.errno in NO_DESCRIPTOR_ERRNOS:
                 await self._try_again(partition, error)
@@ -230,7 +230,7 @@ class Flusher:
     async def _write_checkpoint(self, partition: Partition, checkpoint: FlushJob) -> None:
         log = partition.log
         try:
-            await self._env.offload(checkpoint.run)
+            await self._env.run_in_thread(checkpoint.run)
         except OSError as error:
             log.fail(f"writing a checkpoint failed: {error}", durable_intact=True)
             partition.note_status(f"writing a checkpoint failed: {error}")

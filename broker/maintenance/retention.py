@@ -67,7 +67,7 @@ class Retention:
         log = partition.log
         try:
             async with self._flusher.removing(partition):
-                await self._env.offload(removal.run)
+                await self._env.run_in_thread(removal.run)
         except OSError as error:
             # They are read no more all the same, and the next start removes them.
             self._env.probe(

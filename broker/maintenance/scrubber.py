@@ -127,7 +127,7 @@ class Scrubber:
         step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
         gaps_seen = 0
         while not scrub.is_done:
-            done = await self._env.offload(lambda: scrub.run(step_bytes))
+            done = await self._env.run_in_thread(lambda: scrub.run(step_bytes))
             for gap in scrub.gaps[gaps_seen:]:
                 await self._look_closer(partition, gap)
             gaps_seen = len(scrub.gaps)
@@ -137,7 +137,7 @@ class Scrubber:
         if scrub.spoiled and is_open and not partition.is_held:
             self._tell_spoiled(partition, ", ".join(scrub.spoiled))
             if scrub.mend():
-                await self._env.offload(scrub.sync)
+                await self._env.run_in_thread(scrub.sync)
 
     async def _look_closer(self, partition: Partition, gap: Gap) -> None:
         """Read as a consumer would, who takes note of damage; the log may be another one by now."""
@@ -148,7 +148,7 @@ class Scrubber:
         try:
             part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)
             if part is not None:
-                await self._env.offload(part.load)
+                await self._env.run_in_thread(part.load)
         except CorruptRecordError as error:
             partition.damage_found(error)
             self._update(damage_found=self.progress.damage_found + 1)
@@ -166,7 +166,7 @@ class Scrubber:
     async def _scrub_checkpoint(self, partition: Partition) -> None:
         log = partition.log
         disk = self._partitions.disk
-        if await self._env.offload(lambda: is_checkpoint_spoiled(disk, log.directory)):
+        if await self._env.run_in_thread(lambda: is_checkpoint_spoiled(disk, log.directory)):
             self._tell_spoiled(partition, "checkpoint")
             log.request_checkpoint(is_due=True)
             self._flusher.request(partition)

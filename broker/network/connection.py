@@ -15,7 +15,7 @@ from tidelog.broker.requests.response import Parked
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
-from tidelog.wire.protocol.write_buffer import Outbox
+from tidelog.wire.protocol.write_buffer import WriteBuffer
 
 _READ_AHEAD_BYTES = 128 << 10
 """More than the frame under way needs, so that small frames come many at a time. It is also the
@@ -55,7 +55,7 @@ class Connection:
         self._core = ServerConnection(
             dispatcher.apis, max_frame_bytes=config.socket_request_max_bytes
         )
-        self.outbox = Outbox(stream)
+        self.write_buffer = WriteBuffer(stream)
         self.parked: dict[Parked, None] = {}
         """See `broker.requests.response.Asking`."""
         self.is_reserve = is_reserve
@@ -84,7 +84,7 @@ class Connection:
         """Serve until the client goes, breaks the protocol, or this is cancelled."""
         reason = "the client closed the connection"
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.outbox.run)
+            nursery.start_soon(self.write_buffer.run)
             try:
                 await self._receive()
             except ConnectionLostError as error:
@@ -103,7 +103,7 @@ class Connection:
         """Wait until every request has its answer and every answer is sent, or the end."""
         while self._open_count and not self._has_ended:
             await self._wait_changed()
-        await self.outbox.wait_below(0)
+        await self.write_buffer.wait_below(0)
 
     def tidy(self, *, now: float) -> None:
         """Give back memory that is not needed; end a connection that keeps it too long.
@@ -132,7 +132,7 @@ class Connection:
         """See `broker.requests.response.Asking`."""
         self._open_count -= 1
         if not self._is_handling:
-            self.outbox.flush()
+            self.write_buffer.flush()
         self._tell_changed()
 
     async def _receive(self) -> None:
@@ -186,7 +186,7 @@ class Connection:
             return True
         finally:
             self._is_handling = False
-            self.outbox.flush()
+            self.write_buffer.flush()
 
     def _refuse(self, refused: RefusedRequest) -> None:
         self._env.probe(
@@ -195,14 +195,14 @@ class Connection:
             peer=self._stream.peer,
             reason=str(refused.error),
         )
-        self.outbox.put(refused.reply)
+        self.write_buffer.put(refused.reply)
         self.answered()
 
     def _has_room(self) -> bool:
         """Return whether this client has so little unanswered and unread that it may ask more."""
         return (
             self._open_count < self._config.max_in_flight_requests_per_connection
-            and self.outbox.pending_bytes <= self._config.max_queued_response_bytes
+            and self.write_buffer.pending_bytes <= self._config.max_queued_response_bytes
         )
 
     async def _wait_for_room(self) -> None:
@@ -211,7 +211,7 @@ class Connection:
             and not self._has_ended
         ):
             await self._wait_changed()
-        await self.outbox.wait_below(self._config.max_queued_response_bytes)
+        await self.write_buffer.wait_below(self._config.max_queued_response_bytes)
         if self._has_ended:
             raise ConnectionLostError("the connection was given up")
 
@@ -244,7 +244,7 @@ class Connection:
     def _end(self) -> None:
         """Close the stream and let go of everything; what is still answered goes nowhere."""
         self._has_ended = True
-        self.outbox.close()
+        self.write_buffer.close()
         for parked in list(self.parked):
             parked.drop()
         self._memory.note_busy(self)

@@ -42,7 +42,7 @@ class SliceReader:
         """
         try:
             async with self._cold_reads:
-                return await self._env.offload(part.load)
+                return await self._env.run_in_thread(part.load)
         except CorruptRecordError as error:
             partition.damage_found(error)
             raise

@@ -127,7 +127,7 @@ class OffsetSearch:
     async def _look_into(self, partition: Partition, look: Callable[[], Found]) -> Found:
         try:
             async with self._decoding:
-                return await self._env.offload(look)
+                return await self._env.run_in_thread(look)
         except CorruptRecordError as error:
             partition.damage_found(error)
             raise

@@ -187,7 +187,7 @@ class Partitions:
         Raises:
             OSError: The disk failed.
         """
-        await self._env.offload(lambda: self._settle_left_overs(catalog))
+        await self._env.run_in_thread(lambda: self._settle_left_overs(catalog))
 
     @property
     def in_doubt(self) -> Mapping[Key, ReplicaInDoubt]:
@@ -209,7 +209,9 @@ class Partitions:
             for topic, number in replicas
             if manifest.is_lost or manifest.has((topic.topic_id, number))
         ]
-        found = await self._env.offload(lambda: [self._look_at(*replica) for replica in entered])
+        found = await self._env.run_in_thread(
+            lambda: [self._look_at(*replica) for replica in entered]
+        )
         in_doubt = [each for each in found if each is not None]
         await manifest.begin(set(keys), in_doubt, is_new=not directory.keeps_manifest)
         for topic, number in replicas:
@@ -231,7 +233,7 @@ class Partitions:
         """
         await self._manifest.settle()
         if not self._directory.keeps_manifest and all(map(self._manifest.has, self._open)):
-            await self._env.offload(self._directory.note_manifest)
+            await self._env.run_in_thread(self._directory.note_manifest)
 
     async def open(self, topic: Topic, number: int) -> Partition:
         """Open the log of a replica, or make it, and enter it in the manifest.
@@ -271,7 +273,7 @@ class Partitions:
             except OSError as error:
                 raise LogOfflineError(f"the log could not be begun anew: {error}") from error
 
-        partition.log = await self._env.offload(restart_it)
+        partition.log = await self._env.run_in_thread(restart_it)
 
     def drop_files(self) -> None:
         """Keep no file open and no index in memory; whoever needs them loads them again."""
@@ -291,8 +293,10 @@ class Partitions:
             OSError: Some are still there; the next start removes them.
         """
         await self._manifest.remove([(topic_id, number)])
-        await self._env.offload(lambda: self._directory.set_aside_partition(name, topic_id, number))
-        await self._env.offload(self._directory.remove_deleted)
+        await self._env.run_in_thread(
+            lambda: self._directory.set_aside_partition(name, topic_id, number)
+        )
+        await self._env.run_in_thread(self._directory.remove_deleted)
 
     async def remove_files(self, name: str, topic_id: bytes) -> None:
         """Remove the files of a deleted topic whose logs are closed, and that nobody flushes.
@@ -301,8 +305,8 @@ class Partitions:
             OSError: Some are still there; the next start removes them.
         """
         await self._manifest.remove_topic(topic_id)
-        await self._env.offload(lambda: self._directory.set_aside(name, topic_id))
-        await self._env.offload(self._directory.remove_deleted)
+        await self._env.run_in_thread(lambda: self._directory.set_aside(name, topic_id))
+        await self._env.run_in_thread(self._directory.remove_deleted)
 
     async def _open_log(self, topic: Topic, number: int) -> Partition:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
@@ -323,7 +327,7 @@ class Partitions:
                 _write_checkpoint(log)
             return log, report
 
-        log, report = await self._env.offload(open_it)
+        log, report = await self._env.run_in_thread(open_it)
         self._report(topic, number, report)
         self._env.probe(
             "log_opened",

@@ -79,7 +79,7 @@ class ReplicaManifest:
             DataDirectoryError: A newer version has written it.
         """
         try:
-            content = await self._env.offload(
+            content = await self._env.run_in_thread(
                 lambda: read_small_file(self._disk, MANIFEST_NAME, ManifestContent)
             )
         except DamagedFileError as error:
@@ -203,5 +203,5 @@ class ReplicaManifest:
         content = ManifestContent(list(self._replicas.values()), list(self._in_doubt.values()))
         # Encoded here, for it may change while a thread writes it.
         encoded = msgspec.Raw(msgspec.msgpack.encode(content))
-        await self._env.offload(lambda: write_small_file(self._disk, MANIFEST_NAME, encoded))
+        await self._env.run_in_thread(lambda: write_small_file(self._disk, MANIFEST_NAME, encoded))
         self._unsaved -= entering

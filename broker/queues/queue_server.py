@@ -34,7 +34,7 @@ from tidelog.wire.errors import (
     UnknownQueueError,
     UnknownTopicIdError,
 )
-from tidelog.wire.messages.queues import LastPurgeRequest
+from tidelog.wire.messages.queues import GetPurgeOffsetRequest
 from tidelog.wire.protocol import api
 
 _CLOCK_LOOK_S: Final = 10.0
@@ -160,10 +160,10 @@ class QueueServer:
         known = self._cluster.metadata.state.partition(queue_id, number)
         if known is None or known.leader is None:
             raise LeaderNotAvailableError(f"nobody serves partition {number} of the queue now")
-        request = LastPurgeRequest(queue_id, number)
+        request = GetPurgeOffsetRequest(queue_id, number)
         try:
             reply = await self._cluster.peers.ask(
-                known.leader, api.LAST_PURGE, request, timeout_s=_ANSWER_S
+                known.leader, api.GET_PURGE_OFFSET, request, timeout_s=_ANSWER_S
             )
         except ConnectionLostError as error:
             raise LeaderNotAvailableError(

@@ -452,7 +452,7 @@ class ReplicaServer:
     async def _load(self, item: Found, part: LogSlice) -> None:
         assert item.partition is not None
         try:
-            item.part = await self._surroundings.env.offload(part.load)
+            item.part = await self._surroundings.env.run_in_thread(part.load)
         except CorruptRecordError as error:
             item.partition.damage_found(error)
             item.part, item.error = None, error

@@ -386,7 +386,7 @@ class Fetcher:
         """
         surroundings, log = self._surroundings, partition.log
         try:
-            await surroundings.env.offload(lambda: log.truncate(step.offset))
+            await surroundings.env.run_in_thread(lambda: log.truncate(step.offset))
         except CorruptRecordError:
             known = surroundings.state.partition(*partition.key)
             in_sync_or_eligible = () if known is None else known.in_sync_or_eligible

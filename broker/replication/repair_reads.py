@@ -120,7 +120,7 @@ class ReplicaReader:
             return found.load().read()
 
         try:
-            return await self._surroundings.env.offload(load)
+            return await self._surroundings.env.run_in_thread(load)
         except CorruptRecordError as error:
             partition.damage_found(error)
             raise

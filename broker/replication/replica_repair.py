@@ -206,7 +206,7 @@ class Refiller:
         self._leave(partition.key)
         async with surroundings.flusher.hold(partition):
             try:
-                await surroundings.env.offload(
+                await surroundings.env.run_in_thread(
                     lambda: log.repair_range(offset, end_offset, batches, now_ms=now_ms)
                 )
             except BrokerError as error:

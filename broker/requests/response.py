@@ -9,7 +9,7 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
-from tidelog.wire.protocol.write_buffer import FileRegion, Outbox
+from tidelog.wire.protocol.write_buffer import FileRegion, WriteBuffer
 
 _log = logging.getLogger("tidelog.broker")
 
@@ -25,7 +25,7 @@ class Parked(Protocol):
 class Asking(Protocol):
     """The connection that a request came on."""
 
-    outbox: Outbox
+    write_buffer: WriteBuffer
     parked: dict[Parked, None]
     """Requests that are dropped when the connection ends, in the order in which they came."""
     is_reserve: bool
@@ -39,7 +39,7 @@ class Asking(Protocol):
         ...
 
     def answered(self) -> None:
-        """One request has its answer in the outbox, or wants none."""
+        """One request has its answer in the write_buffer, or wants none."""
         ...
 
 
@@ -75,10 +75,10 @@ class Replier:
         )
         # All or nothing: what can fail has not failed when the first byte is put.
         self._note_answered()
-        outbox = self.asking.outbox
-        outbox.put(frame)
+        write_buffer = self.asking.write_buffer
+        write_buffer.put(frame)
         for piece in attachment:
-            outbox.put(piece)
+            write_buffer.put(piece)
         self.asking.answered()
 
     def fail(self, error: BrokerError) -> None:
@@ -90,7 +90,7 @@ class Replier:
             correlation_id=self._correlation_id,
         )
         self._note_answered()
-        self.asking.outbox.put(frame)
+        self.asking.write_buffer.put(frame)
         self.asking.answered()
 
     def reply_if_wanted(self, message: object) -> None:

@@ -22,7 +22,7 @@ from tidelog.wire.messages.groups import (
     ResetOffsetsRequest,
     ResetTo,
 )
-from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 
 ResetPlace = Literal["earliest", "latest"] | tuple[Literal["offset", "time", "shift"], int]

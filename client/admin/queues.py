@@ -12,6 +12,7 @@ from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import InvalidConfigError, TopicExistsError, UnknownTopicError, from_wire
+from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
 from tidelog.wire.messages.queue_admin import (
     AlterQueueRequest,
     CreateQueueReply,
@@ -20,7 +21,6 @@ from tidelog.wire.messages.queue_admin import (
     DescribeQueuesRequest,
     QueueDescription,
 )
-from tidelog.wire.messages.session import MetadataRequest, TopicMetadata
 from tidelog.wire.protocol import api
 
 Setting = str | float | Sequence[float] | None

@@ -35,7 +35,7 @@ from tidelog.wire.errors import (
     UnknownTopicIdError,
     WireFormatError,
 )
-from tidelog.wire.messages.session import MetadataReply, MetadataRequest, TopicMetadata
+from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest, TopicMetadata
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.rpc import RpcConnection

@@ -13,7 +13,7 @@ from tidelog.wire.errors import (
     UnknownPartitionError,
     from_wire,
 )
-from tidelog.wire.messages.session import (
+from tidelog.wire.messages.metadata import (
     BrokerAddress,
     MetadataReply,
     PartitionMetadata,

@@ -26,8 +26,8 @@ from tidelog.wire.messages.queues import (
     PurgeRequest,
     QueueCounts,
     QueuePartitionDone,
+    QueueSeekRequest,
     RedriveRequest,
-    SeekRequest,
 )
 from tidelog.wire.messages.redrives import DescribeRedriveRequest, RedriveDescription
 from tidelog.wire.protocol import api
@@ -112,8 +112,8 @@ class PartitionCalls:
         ) -> Sequence[QueuePartitionDone]:
             done: list[QueuePartitionDone] = []
             for partition in partitions:
-                request = SeekRequest(queue.queue_id, partition, offsets[partition])
-                done += (await self._cluster.call_once(connection, api.SEEK_QUEUE, request)).results
+                request = QueueSeekRequest(queue.queue_id, partition, offsets[partition])
+                done += (await self._cluster.call_once(connection, api.QUEUE_SEEK, request)).results
             return done
 
         return await self.call_all(ask, is_repeatable=True)

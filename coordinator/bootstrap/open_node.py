@@ -99,7 +99,7 @@ async def open_node(
     """
     disk = files.disk
     peer_ids = sorted(addresses.keys() | {home.peer.node_id})
-    if await env.offload(lambda: is_founded(disk, METADATA_DIRECTORY)):
+    if await env.run_in_thread(lambda: is_founded(disk, METADATA_DIRECTORY)):
         try:
             return await _open(env, files, home, peer_ids=peer_ids)
         except DamagedStorageError as error:
@@ -107,9 +107,11 @@ async def open_node(
                 raise DataDirectoryError(f"{error}; restore it from a backup") from error
             env.probe("metadata_damaged", severity="error", reason=str(error))
             disk_id = env.random.randbytes(12)
-            await env.offload(lambda: _set_aside(disk, home, disk_id))
+            await env.run_in_thread(lambda: _set_aside(disk, home, disk_id))
     vote, snapshot = await _beginning(env, files, home, addresses=addresses, answer=answer)
-    await env.offload(lambda: found_raft_storage(disk, METADATA_DIRECTORY, vote, snapshot=snapshot))
+    await env.run_in_thread(
+        lambda: found_raft_storage(disk, METADATA_DIRECTORY, vote, snapshot=snapshot)
+    )
     try:
         return await _open(env, files, home, peer_ids=peer_ids)
     except DamagedStorageError as error:
@@ -137,7 +139,7 @@ async def _beginning(
     if cluster_id:
         # Who has lost the metadata does not know what it promised; that is somebody else's now.
         disk_id = env.random.randbytes(12)
-        await env.offload(lambda: home.renew_peer(disk_id))
+        await env.run_in_thread(lambda: home.renew_peer(disk_id))
         peer = home.peer
     own = PeerStatusReply(peer, sorted(addresses), None, [])
     answer(own)
@@ -189,7 +191,7 @@ async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) 
         home.settle(cluster_id)
         return storage, stored
 
-    storage, stored = await env.offload(open_it)
+    storage, stored = await env.run_in_thread(open_it)
     vote, meta = stored.vote, stored.snapshot.meta
     begin = StoredState(vote.hard_state, meta, tuple(stored.entries))
     try:

@@ -38,8 +38,8 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.cluster import (
-    DecideReply,
-    DecideRequest,
+    ForwardCommandReply,
+    ForwardCommandRequest,
     HeartbeatReply,
     HeartbeatRequest,
     JoinReply,
@@ -114,11 +114,11 @@ class CommandClient:
         raise RequestTimedOutError(f"not decided within {timeout_s:g} s")
 
     def _submit_to(self, command: Command) -> Callable[[int], Awaitable[Reply]]:
-        request = DecideRequest(self._node.cluster_id, encode_command(command))
+        request = ForwardCommandRequest(self._node.cluster_id, encode_command(command))
 
         async def there(node_id: int) -> Reply:
             decided = await self._peers.ask(
-                node_id, api.DECIDE, request, timeout_s=_ANSWER_TIMEOUT_S
+                node_id, api.FORWARD_COMMAND, request, timeout_s=_ANSWER_TIMEOUT_S
             )
             await self._metadata.wait_applied(decided.index)
             return decode_reply(decided.reply)
@@ -140,7 +140,7 @@ class CommandClient:
 
         return await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
 
-    async def decide(self, request: DecideRequest) -> DecideReply:
+    async def decide(self, request: ForwardCommandRequest) -> ForwardCommandReply:
         """Carry out another node's command, while this one leads.
 
         Raises:
@@ -153,7 +153,7 @@ class CommandClient:
         except WireFormatError as error:
             raise InvalidRequestError(str(error)) from error
         reply = await self._metadata.decide(command)
-        return DecideReply(encode_reply(reply), self._node.applied_index)
+        return ForwardCommandReply(encode_reply(reply), self._node.applied_index)
 
     async def take_heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
         """Take note that a broker lives, while this node leads.

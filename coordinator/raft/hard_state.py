@@ -27,7 +27,7 @@ class HardStateGate:
         self._current = durable
         self._durable = durable
         self._held: list[tuple[HardState, Message]] = []
-        self._outbox: list[Message] = []
+        self._write_buffer: list[Message] = []
 
     @property
     def term(self) -> int:
@@ -57,7 +57,7 @@ class HardStateGate:
     def post(self, message: Message) -> None:
         """Send a message, as soon as all that was promised so far is durable."""
         if self._durable.covers(self._current):
-            self._outbox.append(message)
+            self._write_buffer.append(message)
         else:
             self._held.append((self._current, message))
 
@@ -70,10 +70,10 @@ class HardStateGate:
         self._durable = durable
         waiting = self._held
         self._held = [item for item in waiting if not durable.covers(item[0])]
-        self._outbox += [message for needed, message in waiting if durable.covers(needed)]
+        self._write_buffer += [message for needed, message in waiting if durable.covers(needed)]
 
     def take_messages(self) -> tuple[Message, ...]:
         """Return the messages that may be sent."""
-        taken = tuple(self._outbox)
-        self._outbox.clear()
+        taken = tuple(self._write_buffer)
+        self._write_buffer.clear()
         return taken

@@ -201,7 +201,7 @@ class RaftNode:
         Raises:
             LogOfflineError: The disk failed, now or before.
         """
-        await self._env.offload(self._storage.close)
+        await self._env.run_in_thread(self._storage.close)
 
     def received(self, message: Message, data: bytes | None = None) -> None:
         """Take in a message, with the data of the snapshot if it offers one."""
@@ -469,7 +469,7 @@ class RaftNode:
         is_done = False
         while not is_done:
             try:
-                await self._env.offload(work)
+                await self._env.run_in_thread(work)
                 is_done = True
             except (OSError, DiskFullError, OverloadedError) as error:
                 if isinstance(error, OSError) and error.errno not in PASSING_ERRNOS:

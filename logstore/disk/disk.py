@@ -5,7 +5,7 @@ which lose, tear, flip, fail and run full.
 
 All calls are plain. Writes and reads of cached data go to the page cache and return at once;
 `sync`, reads of cold data and removals may block, and shells run them through
-`wire.env.env.Offload`. Paths are relative to the disk's root, with `/` between names.
+`wire.env.env.ThreadPool`. Paths are relative to the disk's root, with `/` between names.
 """
 
 import errno

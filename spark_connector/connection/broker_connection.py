@@ -21,7 +21,7 @@ from tidelog.wire.errors import (
     RetriableError,
     WireFormatError,
 )
-from tidelog.wire.messages.session import HelloReply, HelloRequest
+from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import ClientConnection

@@ -27,13 +27,13 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
+from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsRequest,
     OffsetQuery,
     PartitionOffsets,
     TopicOffsets,
 )
-from tidelog.wire.messages.session import MetadataRequest, TopicMetadata
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 

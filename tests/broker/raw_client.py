@@ -7,8 +7,8 @@ import trio
 from tests.broker.memory_network import MemoryStream
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import ConnectionLostError
+from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
-from tidelog.wire.messages.session import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import ClientConnection, Reply

@@ -8,8 +8,9 @@ from trio.testing import MockClock
 from tests.broker.asking import batch_of, create_topic, produce, submit
 from tests.broker.world import World
 from tidelog.wire.errors import UnexpectedServerError
+from tidelog.wire.messages.handshake import HelloRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.produce import InitProducerRequest
-from tidelog.wire.messages.session import HelloRequest, MetadataRequest
 from tidelog.wire.messages.topics import DescribeTopicsRequest
 from tidelog.wire.protocol import api
 

@@ -30,8 +30,8 @@ from tidelog.coordinator.raft_node.storage import open_raft_storage
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.errors import ConfigError, ConnectError, DataDirectoryError
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceReply, ProduceRequest
-from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.protocol import api
 
 MiB = 1 << 20

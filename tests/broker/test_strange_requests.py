@@ -20,9 +20,9 @@ from tidelog.wire.errors import (
     BrokerError,
 )
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.produce import InitProducerRequest, PartitionBatch, ProduceRequest
-from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.messages.topics import (
     AlterTopicRequest,
     CreateTopicRequest,

@@ -57,7 +57,7 @@ class VirtualClock:
 
 @final
 class InlineWork:
-    """Runs work at once in the loop; see `wire.env.env.Offload`.
+    """Runs work at once in the loop; see `wire.env.env.ThreadPool`.
 
     Syncs of partitions can be held, as if the disk took its time: `hold_syncs`, then `let_sync`
     one by one or `let_all_sync`. Those of the metadata go on. Reads from the disk can be held too,
@@ -164,7 +164,7 @@ class World:
             clock=self.clock,
             network=self.network,
             random=self._random,
-            offload=self.work,
+            run_in_thread=self.work,
             probe=self._note,
             buggify=never,
         )

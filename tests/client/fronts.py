@@ -21,24 +21,23 @@ from tidelog.client.config import ClientSettings
 from tidelog.wire.env.env import Network, Stream
 from tidelog.wire.errors import BrokerError, ConnectionLostError, NotLeaderError, OverloadedError
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
-from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
-from tidelog.wire.messages.produce import ProduceRequest
-from tidelog.wire.messages.queue_admin import DescribeQueuesReply
-from tidelog.wire.messages.queues import ReceiveRequest, SendRequest, SettleRequest
-from tidelog.wire.messages.session import (
-    ApiVersions,
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply
+from tidelog.wire.messages.metadata import (
     BrokerAddress,
-    HelloReply,
     MetadataReply,
     MetadataRequest,
     PartitionMetadata,
     TopicMetadata,
 )
+from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
+from tidelog.wire.messages.produce import ProduceRequest
+from tidelog.wire.messages.queue_admin import DescribeQueuesReply
+from tidelog.wire.messages.queues import ReceiveRequest, SendRequest, SettleRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import AnyApi
 from tidelog.wire.protocol.connection import Request, ServerConnection
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection
-from tidelog.wire.protocol.write_buffer import Outbox
+from tidelog.wire.protocol.write_buffer import WriteBuffer
 
 Answer = Callable[[object], Awaitable[object]]
 
@@ -114,9 +113,9 @@ class Front:
 
     async def _serve(self, stream: Stream) -> None:
         core = ServerConnection(_ALL, max_frame_bytes=1 << 24)
-        outbox = Outbox(stream)
+        write_buffer = WriteBuffer(stream)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(outbox.run)
+            nursery.start_soon(write_buffer.run)
             try:
                 while True:
                     received = stream.receive_nowait(core.decoder.get_buffer())
@@ -131,15 +130,15 @@ class Front:
                         if self.is_frozen:
                             continue
                         if isinstance(request.message, ProduceRequest):
-                            self._produce(request, attachment, outbox)
+                            self._produce(request, attachment, write_buffer)
                         else:
-                            nursery.start_soon(self._answer, request, attachment, outbox)
+                            nursery.start_soon(self._answer, request, attachment, write_buffer)
             except ConnectionLostError:
                 pass
-            outbox.close()
+            write_buffer.close()
             nursery.cancel_scope.cancel()
 
-    def _produce(self, request: Request, attachment: bytes, outbox: Outbox) -> None:
+    def _produce(self, request: Request, attachment: bytes, write_buffer: WriteBuffer) -> None:
         """Pass on what is to be appended, in the order in which it came."""
         message = request.message
         assert isinstance(message, ProduceRequest)
@@ -147,20 +146,20 @@ class Front:
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, tuple):
-                self._put(request, outcome[0], b"", outbox=outbox)
+                self._put(request, outcome[0], b"", write_buffer=write_buffer)
             elif isinstance(outcome, BrokerError):
-                self._put(request, outcome, b"", outbox=outbox)
+                self._put(request, outcome, b"", write_buffer=write_buffer)
 
         try:
             if self.refusal is not None:
                 raise self.refusal
             self._cluster.check_leader(self.node_id, message)
         except BrokerError as error:
-            self._put(request, error, b"", outbox=outbox)
+            self._put(request, error, b"", write_buffer=write_buffer)
         else:
             self._cluster.upstream.submit(api.PRODUCE, message, done, attachment=[attachment])
 
-    async def _answer(self, request: Request, attachment: bytes, outbox: Outbox) -> None:
+    async def _answer(self, request: Request, attachment: bytes, write_buffer: WriteBuffer) -> None:
         served = _BY_KEY[request.api_key]
         self.asked.append(served)
         try:
@@ -168,15 +167,17 @@ class Front:
                 raise self.refusal
             reply, data = await self._reply(served, request.message, attachment)
         except BrokerError as error:
-            self._put(request, error, b"", outbox=outbox)
+            self._put(request, error, b"", write_buffer=write_buffer)
         else:
             if self.lost_count and served.key is api.ApiKey.SEND:
                 self.lost_count -= 1
                 self.break_connections()
                 return
-            self._put(request, reply, data, outbox=outbox)
+            self._put(request, reply, data, write_buffer=write_buffer)
 
-    def _put(self, request: Request, reply: object, data: bytes, *, outbox: Outbox) -> None:
+    def _put(
+        self, request: Request, reply: object, data: bytes, *, write_buffer: WriteBuffer
+    ) -> None:
         if self.is_frozen:
             return
         if isinstance(reply, BrokerError):
@@ -193,9 +194,9 @@ class Front:
                 correlation_id=request.correlation_id,
                 attachment_length=len(data),
             )
-        outbox.put(frame)
-        outbox.put(data)
-        outbox.flush()
+        write_buffer.put(frame)
+        write_buffer.put(data)
+        write_buffer.flush()
 
     async def _reply(
         self, served: AnyApi, message: object, attachment: bytes

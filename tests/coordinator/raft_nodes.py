@@ -33,7 +33,7 @@ from tidelog.coordinator.raft_node.transport import RaftTransport
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import LogOfflineError
-from tidelog.wire.messages.session import ApiVersions, HelloReply
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import Request
@@ -195,10 +195,12 @@ class Host:
             vote = Vote(self.identity, CLUSTER_ID, HardState())
             membership = Membership.of_voters(self.first_voters)
             first = Snapshot(SnapshotMeta(0, 0, membership), b"")
-            await env.offload(lambda: found_raft_storage(disk, DIRECTORY, vote, snapshot=first))
+            await env.run_in_thread(
+                lambda: found_raft_storage(disk, DIRECTORY, vote, snapshot=first)
+            )
         files = FileCache(disk)
         now_ms = env.clock.now_ms()
-        storage, stored, _ = await env.offload(
+        storage, stored, _ = await env.run_in_thread(
             lambda: open_raft_storage(DIRECTORY, files, now_ms=now_ms)
         )
         begin = StoredState(stored.vote.hard_state, stored.snapshot.meta, tuple(stored.entries))

@@ -23,7 +23,7 @@ from tidelog.wire.errors import (
     LogOfflineError,
     RequestTimedOutError,
 )
-from tidelog.wire.messages.cluster import DecideReply, DecideRequest
+from tidelog.wire.messages.cluster import ForwardCommandReply, ForwardCommandRequest
 from tidelog.wire.protocol import api
 
 
@@ -57,7 +57,7 @@ class Cluster:
         command_client = CommandClient(node, metadata, controller, peers=peers, addresses=addresses)
         self._command_clients[node.identity.node_id] = command_client
 
-        async def decide(request: DecideRequest) -> DecideReply:
+        async def decide(request: ForwardCommandRequest) -> ForwardCommandReply:
             if self.unready_count:
                 self.unready_count -= 1
                 raise BrokerNotReadyError("it has just started")
@@ -69,7 +69,7 @@ class Cluster:
         return Made(
             metadata,
             {
-                api.DECIDE: decide,
+                api.FORWARD_COMMAND: decide,
                 api.HEARTBEAT: command_client.take_heartbeat,
                 api.JOIN: command_client.join,
             },

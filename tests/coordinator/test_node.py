@@ -31,8 +31,8 @@ from tidelog.wire.errors import (
     TidelogError,
 )
 from tidelog.wire.messages.cluster import (
-    DecideReply,
-    DecideRequest,
+    ForwardCommandReply,
+    ForwardCommandRequest,
     HeartbeatReply,
     HeartbeatRequest,
     JoinReply,
@@ -90,7 +90,7 @@ class Member:
     async def _run(self, process: Process) -> None:
         env, disk = process.env, process.disk
         disk_ids = (env.random.randbytes(12).hex(), env.random.randbytes(12).hex())
-        directory = await env.offload(
+        directory = await env.run_in_thread(
             lambda: open_data_directory(disk, node_id=self.node_id, disk_ids=disk_ids)
         )
         async with trio.open_nursery() as nursery:
@@ -139,7 +139,7 @@ class Member:
             api.RAFT_SNAPSHOT: self._receive_piece,
         }
         slow: Mapping[Api[Any, Any], SlowAnswer] = {
-            api.DECIDE: self._decide,
+            api.FORWARD_COMMAND: self._decide,
             api.HEARTBEAT: self._take_heartbeat,
             api.JOIN: self._let_join,
         }
@@ -169,7 +169,7 @@ class Member:
     def _receive_piece(self, request: RaftSnapshotRequest, piece: memoryview) -> RaftSnapshotReply:
         return self._raft().handle_snapshot(request, piece)
 
-    async def _decide(self, request: DecideRequest) -> DecideReply:
+    async def _decide(self, request: ForwardCommandRequest) -> ForwardCommandReply:
         return await self._running().command_client.decide(request)
 
     async def _take_heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:

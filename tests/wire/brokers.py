@@ -4,7 +4,8 @@ from typing import final
 
 from tests.wire.samples import EXCHANGES
 from tests.wire.streams import FakeStream
-from tidelog.wire.messages.session import ApiVersions, HelloReply, MetadataReply
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply
+from tidelog.wire.messages.metadata import MetadataReply
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request, ServerConnection
 

@@ -8,22 +8,22 @@ from tidelog.wire.messages.queues import (
     CancelRequest,
     CountMessagesReply,
     CountMessagesRequest,
-    LastPurgeReply,
-    LastPurgeRequest,
-    LookReply,
-    LookRequest,
+    GetPurgeOffsetReply,
+    GetPurgeOffsetRequest,
     MessageState,
     PartitionReceived,
+    PeekReply,
+    PeekRequest,
     PurgeRequest,
     QueueCounts,
     QueueDoneReply,
     QueuePartitionDone,
+    QueueSeekRequest,
     ReceivedRun,
     ReceiveReply,
     ReceiveRequest,
     RedriveRequest,
     Refused,
-    SeekRequest,
     SeenRun,
     SendReply,
     SendRequest,
@@ -90,8 +90,8 @@ SETTLE = (
         ]
     ),
 )
-LOOK = (
-    LookRequest(
+PEEK = (
+    PeekRequest(
         queue_id=TOPIC_ID,
         partition=3,
         states=[MessageState.IN_FLIGHT, MessageState.DEAD],
@@ -99,7 +99,7 @@ LOOK = (
         max_messages=100,
         bytes_max=1 << 16,
     ),
-    LookReply(
+    PeekReply(
         runs=[
             SeenRun(
                 first_offset=1000,
@@ -140,7 +140,7 @@ _DONE = QueueDoneReply(
     ]
 )
 PURGE = (PurgeRequest(queue_id=TOPIC_ID, partitions=[3, 0]), _DONE)
-SEEK = (SeekRequest(queue_id=TOPIC_ID, partition=3, offset=700), _DONE)
+SEEK = (QueueSeekRequest(queue_id=TOPIC_ID, partition=3, offset=700), _DONE)
 REDRIVE = (
     RedriveRequest(
         queue_id=TOPIC_ID,
@@ -162,9 +162,9 @@ SEND = (
         throttle_ms=250,
     ),
 )
-LAST_PURGE = (
-    LastPurgeRequest(queue_id=TOPIC_ID, partition=3),
-    LastPurgeReply(below_offset=700),
+GET_PURGE_OFFSET = (
+    GetPurgeOffsetRequest(queue_id=TOPIC_ID, partition=3),
+    GetPurgeOffsetReply(below_offset=700),
 )
 CANCEL = (
     CancelRequest(queue_id=TOPIC_ID, partition=3, runs=[(1000, 2), (1007, 1)]),

@@ -17,8 +17,8 @@ from tests.wire import (
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import CorruptBatchError, OffsetOutOfRangeError
 from tidelog.wire.messages.cluster import (
-    DecideReply,
-    DecideRequest,
+    ForwardCommandReply,
+    ForwardCommandRequest,
     HeartbeatReply,
     HeartbeatRequest,
     JoinReply,
@@ -37,6 +37,14 @@ from tidelog.wire.messages.fetch import (
     PartitionFetch,
     PartitionFetched,
 )
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloRequest
+from tidelog.wire.messages.metadata import (
+    BrokerAddress,
+    MetadataReply,
+    MetadataRequest,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from tidelog.wire.messages.offset_ranges import (
     ListOffsetsReply,
     ListOffsetsRequest,
@@ -53,16 +61,6 @@ from tidelog.wire.messages.produce import (
     PartitionBatch,
     ProduceReply,
     ProduceRequest,
-)
-from tidelog.wire.messages.session import (
-    ApiVersions,
-    BrokerAddress,
-    HelloReply,
-    HelloRequest,
-    MetadataReply,
-    MetadataRequest,
-    PartitionMetadata,
-    TopicMetadata,
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import AnyApi, Api
@@ -266,9 +264,9 @@ EXCHANGES = [
         RaftSnapshotReply(received_bytes=300_000),
     ),
     _exchange(
-        api.DECIDE,
-        DecideRequest(cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", command=b"a command"),
-        DecideReply(reply=b"an answer", index=1234),
+        api.FORWARD_COMMAND,
+        ForwardCommandRequest(cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", command=b"a command"),
+        ForwardCommandReply(reply=b"an answer", index=1234),
     ),
     _exchange(
         api.HEARTBEAT,
@@ -312,12 +310,12 @@ EXCHANGES = [
     _exchange(api.SEND, *message_samples.SEND),
     _exchange(api.RECEIVE, *message_samples.RECEIVE),
     _exchange(api.SETTLE, *message_samples.SETTLE),
-    _exchange(api.LOOK, *message_samples.LOOK),
+    _exchange(api.PEEK, *message_samples.PEEK),
     _exchange(api.COUNT_MESSAGES, *message_samples.COUNT),
     _exchange(api.PURGE, *message_samples.PURGE),
-    _exchange(api.SEEK_QUEUE, *message_samples.SEEK),
+    _exchange(api.QUEUE_SEEK, *message_samples.SEEK),
     _exchange(api.REDRIVE, *message_samples.REDRIVE),
-    _exchange(api.LAST_PURGE, *message_samples.LAST_PURGE),
+    _exchange(api.GET_PURGE_OFFSET, *message_samples.GET_PURGE_OFFSET),
     _exchange(api.CANCEL, *message_samples.CANCEL),
     _exchange(api.DESCRIBE_REDRIVE, *redrive_samples.DESCRIBE_REDRIVE),
     _exchange(api.DESCRIBE_PRODUCER, *redrive_samples.DESCRIBE_PRODUCER),

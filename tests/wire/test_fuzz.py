@@ -23,7 +23,7 @@ from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns, check_produced, parse_header
 from tidelog.wire.errors import CorruptBatchError, InvalidBatchError, WireFormatError
-from tidelog.wire.messages.session import ApiVersions, HelloRequest
+from tidelog.wire.messages.handshake import ApiVersions, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import ClientConnection, Request, ServerConnection
 from tidelog.wire.protocol.frame import PREFIX_SIZE, FrameDecoder

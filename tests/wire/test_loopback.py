@@ -13,11 +13,11 @@ from tidelog.wire.env.env import Stream
 from tidelog.wire.env.tcp import TcpListener, TcpNetwork
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetched
-from tidelog.wire.messages.session import HelloRequest
+from tidelog.wire.messages.handshake import HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
 from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
-from tidelog.wire.protocol.write_buffer import FileRegion, Outbox
+from tidelog.wire.protocol.write_buffer import FileRegion, WriteBuffer
 
 BATCH_COUNT = 20_000
 BATCH = bytes(stored_batch())
@@ -52,9 +52,9 @@ class Server:
 
     async def _serve(self, stream: Stream) -> None:
         connection = ServerConnection(APIS, max_frame_bytes=1 << 20)
-        outbox = Outbox(stream)
+        write_buffer = WriteBuffer(stream)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(outbox.run)
+            nursery.start_soon(write_buffer.run)
             try:
                 while True:
                     await stream.wait_readable()
@@ -65,25 +65,25 @@ class Server:
                         break
                     connection.decoder.bytes_received(received)
                     while (request := connection.next_request()) is not None:
-                        self._answer(outbox, request)
-                    outbox.flush()
-                    await outbox.wait_below(1 << 20)
+                        self._answer(write_buffer, request)
+                    write_buffer.flush()
+                    await write_buffer.wait_below(1 << 20)
             except (WireFormatError, ConnectionLostError) as error:
                 self.failures.append(error)
             stream.close()
             nursery.cancel_scope.cancel()
 
-    def _answer(self, outbox: Outbox, request: Request | RefusedRequest) -> None:
+    def _answer(self, write_buffer: WriteBuffer, request: Request | RefusedRequest) -> None:
         if isinstance(request, RefusedRequest):
-            outbox.put(request.reply)
+            write_buffer.put(request.reply)
         elif isinstance(request.message, HelloRequest):
-            outbox.put(
+            write_buffer.put(
                 api.HELLO.encode_reply(
                     HELLO_REPLY, version=1, correlation_id=request.correlation_id
                 )
             )
         else:
-            outbox.put(
+            write_buffer.put(
                 api.FETCH.encode_reply(
                     FetchReply([PartitionFetched(REGION_BYTES, 0, 0)]),
                     version=request.version,
@@ -91,7 +91,7 @@ class Server:
                     attachment_length=REGION_BYTES,
                 )
             )
-            outbox.put(FileRegion(self._source, len(BATCH), REGION_BYTES))
+            write_buffer.put(FileRegion(self._source, len(BATCH), REGION_BYTES))
 
 
 @pytest.fixture

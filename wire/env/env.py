@@ -130,7 +130,7 @@ class Network(Protocol):
         ...
 
 
-class Offload(Protocol):
+class ThreadPool(Protocol):
     """Run blocking or heavy work without holding up the loop."""
 
     async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
@@ -170,6 +170,6 @@ class Env:
     network: Network
     random: random.Random
     """The only entropy: identities, jitter, shuffles."""
-    offload: Offload
+    run_in_thread: ThreadPool
     probe: Probe
     buggify: Buggify

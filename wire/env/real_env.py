@@ -46,7 +46,7 @@ class RealClock:
 async def run_in_thread(
     work: Callable[[], Result], limiter: trio.CapacityLimiter | None = None
 ) -> Result:
-    """Run `work` in a thread; see `wire.env.env.Offload`.
+    """Run `work` in a thread; see `wire.env.env.ThreadPool`.
 
     There are as many at a time as `limiter` says, by default that of trio.
 
@@ -74,7 +74,7 @@ async def run_in_thread(
 
 
 @final
-class Offloading:
+class AdaptiveThreadPool:
     """Threads for what takes long, and the loop for what is brief.
 
     See decision 0022. Whether brief work is brief is seen when it is done. If it has not been
@@ -91,7 +91,7 @@ class Offloading:
         self._distrust_s = _DISTRUST_S
 
     async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
-        """See `wire.env.env.Offload`."""
+        """See `wire.env.env.ThreadPool`."""
         began_s = self._now_s()
         if not is_brief or began_s < self._trusted_from_s:
             return await run_in_thread(work)
@@ -139,7 +139,7 @@ def real_env() -> Env:
         network=TcpNetwork(),
         # Keys of receipts are drawn from it, too: nobody may guess them from names that he sees.
         random=random.SystemRandom(),
-        offload=Offloading(),
+        run_in_thread=AdaptiveThreadPool(),
         probe=log_event,
         buggify=never,
     )

@@ -70,7 +70,7 @@ class RaftSnapshotReply(msgspec.Struct, frozen=True, array_like=True):
     received_bytes: int
 
 
-class DecideRequest(msgspec.Struct, frozen=True, array_like=True):
+class ForwardCommandRequest(msgspec.Struct, frozen=True, array_like=True):
     """Have a command about the cluster's metadata carried out by the node that leads it."""
 
     cluster_id: str
@@ -79,7 +79,7 @@ class DecideRequest(msgspec.Struct, frozen=True, array_like=True):
     """See `coordinator.metadata.commands`. Giving it again does no harm."""
 
 
-class DecideReply(msgspec.Struct, frozen=True, array_like=True):
+class ForwardCommandReply(msgspec.Struct, frozen=True, array_like=True):
     """It is committed."""
 
     reply: bytes

@@ -210,7 +210,7 @@ class MessageState(IntEnum):
     """FIFO: an earlier message of its group is not visible."""
 
 
-class LookRequest(msgspec.Struct, frozen=True, array_like=True):
+class PeekRequest(msgspec.Struct, frozen=True, array_like=True):
     """Look at messages of one partition without taking them."""
 
     queue_id: bytes
@@ -239,7 +239,7 @@ class SeenRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reason: str
 
 
-class LookReply(msgspec.Struct, frozen=True, array_like=True):
+class PeekReply(msgspec.Struct, frozen=True, array_like=True):
     """What was found, in the order of offsets; the attachment has the batches."""
 
     runs: list[SeenRun]
@@ -285,14 +285,14 @@ class PurgeRequest(msgspec.Struct, frozen=True, array_like=True):
     partitions: Listed[int]
 
 
-class LastPurgeRequest(msgspec.Struct, frozen=True, array_like=True):
+class GetPurgeOffsetRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask whoever serves a partition of a queue when it was purged last: for brokers."""
 
     queue_id: bytes
     partition: int
 
 
-class LastPurgeReply(msgspec.Struct, frozen=True, array_like=True):
+class GetPurgeOffsetReply(msgspec.Struct, frozen=True, array_like=True):
     """What is committed of it."""
 
     below_offset: int
@@ -313,7 +313,7 @@ class CancelReply(msgspec.Struct, frozen=True, array_like=True):
     refused: list[Refused]
 
 
-class SeekRequest(msgspec.Struct, frozen=True, array_like=True):
+class QueueSeekRequest(msgspec.Struct, frozen=True, array_like=True):
     """Hand out again everything from an offset on; what lies below it counts as done."""
 
     queue_id: bytes

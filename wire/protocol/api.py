@@ -19,6 +19,8 @@ from tidelog.wire.messages import (
     cluster_admin,
     fetch,
     groups,
+    handshake,
+    metadata,
     offset_ranges,
     produce,
     queue_admin,
@@ -26,7 +28,6 @@ from tidelog.wire.messages import (
     reassignment,
     redrives,
     replication,
-    session,
     topic_usage,
     topics,
     transactions,
@@ -66,7 +67,7 @@ class ApiKey(IntEnum):
     PEER_STATUS = 20
     RAFT = 21
     RAFT_SNAPSHOT = 22
-    DECIDE = 23
+    FORWARD_COMMAND = 23
     HEARTBEAT = 24
     REPLICA_FETCH = 26
     REPLICA_DURABLE = 27
@@ -88,12 +89,12 @@ class ApiKey(IntEnum):
     SEND = 44
     RECEIVE = 45
     SETTLE = 46
-    LOOK = 47
+    PEEK = 47
     COUNT_MESSAGES = 48
     PURGE = 49
-    SEEK_QUEUE = 50
+    QUEUE_SEEK = 50
     REDRIVE = 51
-    LAST_PURGE = 52
+    GET_PURGE_OFFSET = 52
     CANCEL = 53
     DESCRIBE_REDRIVE = 54
     DESCRIBE_PRODUCER = 55
@@ -176,8 +177,8 @@ def _decode(decoder: msgspec.msgpack.Decoder[Message], header: memoryview) -> Me
         raise WireFormatError(f"a message cannot be understood: {error}") from error
 
 
-HELLO = Api(ApiKey.HELLO, session.HelloRequest, session.HelloReply)
-METADATA = Api(ApiKey.METADATA, session.MetadataRequest, session.MetadataReply, max_version=3)
+HELLO = Api(ApiKey.HELLO, handshake.HelloRequest, handshake.HelloReply)
+METADATA = Api(ApiKey.METADATA, metadata.MetadataRequest, metadata.MetadataReply, max_version=3)
 CREATE_TOPIC = Api(
     ApiKey.CREATE_TOPIC, topics.CreateTopicRequest, topics.CreateTopicReply, max_version=2
 )
@@ -212,7 +213,9 @@ TOPIC_USAGE = Api(ApiKey.TOPIC_USAGE, topic_usage.TopicUsageRequest, topic_usage
 PEER_STATUS = Api(ApiKey.PEER_STATUS, cluster.PeerStatusRequest, cluster.PeerStatusReply)
 RAFT = Api(ApiKey.RAFT, cluster.RaftRequest, cluster.RaftReply, max_version=2)
 RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.RaftSnapshotReply)
-DECIDE = Api(ApiKey.DECIDE, cluster.DecideRequest, cluster.DecideReply)
+FORWARD_COMMAND = Api(
+    ApiKey.FORWARD_COMMAND, cluster.ForwardCommandRequest, cluster.ForwardCommandReply
+)
 HEARTBEAT = Api(ApiKey.HEARTBEAT, cluster.HeartbeatRequest, cluster.HeartbeatReply, max_version=2)
 JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply)
 DESCRIBE_CLUSTER = Api(
@@ -274,12 +277,14 @@ DELETE_QUEUE = Api(
 SEND = Api(ApiKey.SEND, queues.SendRequest, queues.SendReply)
 RECEIVE = Api(ApiKey.RECEIVE, queues.ReceiveRequest, queues.ReceiveReply)
 SETTLE = Api(ApiKey.SETTLE, queues.SettleRequest, queues.SettleReply)
-LOOK = Api(ApiKey.LOOK, queues.LookRequest, queues.LookReply)
+PEEK = Api(ApiKey.PEEK, queues.PeekRequest, queues.PeekReply)
 COUNT_MESSAGES = Api(ApiKey.COUNT_MESSAGES, queues.CountMessagesRequest, queues.CountMessagesReply)
 PURGE = Api(ApiKey.PURGE, queues.PurgeRequest, queues.QueueDoneReply)
-SEEK_QUEUE = Api(ApiKey.SEEK_QUEUE, queues.SeekRequest, queues.QueueDoneReply)
+QUEUE_SEEK = Api(ApiKey.QUEUE_SEEK, queues.QueueSeekRequest, queues.QueueDoneReply)
 REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
-LAST_PURGE = Api(ApiKey.LAST_PURGE, queues.LastPurgeRequest, queues.LastPurgeReply)
+GET_PURGE_OFFSET = Api(
+    ApiKey.GET_PURGE_OFFSET, queues.GetPurgeOffsetRequest, queues.GetPurgeOffsetReply
+)
 CANCEL = Api(ApiKey.CANCEL, queues.CancelRequest, queues.CancelReply)
 DESCRIBE_REDRIVE = Api(
     ApiKey.DESCRIBE_REDRIVE, redrives.DescribeRedriveRequest, redrives.DescribeRedriveReply
@@ -339,7 +344,7 @@ def decode_error(header: memoryview) -> ErrorDetail:
     return _decode(_error_decoder, header)
 
 
-def choose_version(api: Api[Request, Reply], offered: Sequence[session.ApiVersions]) -> int:
+def choose_version(api: Api[Request, Reply], offered: Sequence[handshake.ApiVersions]) -> int:
     """Return the highest version of `api` that this side and the offering broker know.
 
     Raises:

@@ -16,7 +16,7 @@ from tidelog.wire.errors import (
     WireFormatError,
     from_wire,
 )
-from tidelog.wire.messages.session import ApiVersions
+from tidelog.wire.messages.handshake import ApiVersions
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api, ApiKey
 from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind

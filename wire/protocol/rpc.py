@@ -12,11 +12,11 @@ import trio
 from tidelog.wire.env.connect_errors import diagnose
 from tidelog.wire.env.env import BytesLike, Network, Stream
 from tidelog.wire.errors import BrokerError, ConnectError, ConnectionLostError, WireFormatError
-from tidelog.wire.messages.session import HelloReply, HelloRequest
+from tidelog.wire.messages.handshake import HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.connection import ClientConnection
-from tidelog.wire.protocol.write_buffer import Outbox
+from tidelog.wire.protocol.write_buffer import WriteBuffer
 
 RequestType = TypeVar("RequestType")
 ReplyType = TypeVar("ReplyType")
@@ -40,7 +40,7 @@ class RpcConnection:
         """Speak over `stream`; `run` must run in a task of its own."""
         self._stream = stream
         self._core = ClientConnection(max_frame_bytes=FRAME_BYTES_MAX)
-        self._outbox = Outbox(stream)
+        self._write_buffer = WriteBuffer(stream)
         self._callbacks: dict[int, Callable[[Outcome], None]] = {}
         self._kept_until: dict[int, float] = {}
         """Until when the broker may keep requests, by their numbers; seconds of trio's clock."""
@@ -101,10 +101,10 @@ class RpcConnection:
             self._callbacks[correlation_id] = on_outcome
             if kept_until:
                 self._kept_until[correlation_id] = kept_until
-        self._outbox.put(frame)
+        self._write_buffer.put(frame)
         for piece in attachment:
-            self._outbox.put(piece)
-        self._outbox.flush()
+            self._write_buffer.put(piece)
+        self._write_buffer.flush()
 
     async def call(
         self,
@@ -163,12 +163,12 @@ class RpcConnection:
 
     async def wait_sent(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` wait to be sent, or the connection is lost."""
-        await self._outbox.wait_below(limit_bytes)
+        await self._write_buffer.wait_below(limit_bytes)
 
     async def run(self) -> None:
         """Receive replies and send what is queued until the connection is lost or closed."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._outbox.run)
+            nursery.start_soon(self._write_buffer.run)
             try:
                 await self._receive()
             except (ConnectionLostError, WireFormatError) as error:
@@ -212,7 +212,7 @@ class RpcConnection:
         if self._failure is not None:
             return
         self._failure = failure
-        self._outbox.close()  # Not only the stream: somebody may be in `wait_sent`.
+        self._write_buffer.close()  # Not only the stream: somebody may be in `wait_sent`.
         callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
             callback(_another(failure))

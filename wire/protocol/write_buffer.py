@@ -32,7 +32,7 @@ Piece = memoryview | FileRegion
 
 
 @final
-class Outbox:
+class WriteBuffer:
     """A queue of pieces in front of a stream.
 
     Invariant: while `_is_blocked` is false, the queue is empty after every `flush`.

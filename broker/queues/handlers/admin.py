@@ -26,15 +26,15 @@ from tidelog.wire.messages.queues import (
     CancelRequest,
     CountMessagesReply,
     CountMessagesRequest,
-    LastPurgeReply,
-    LastPurgeRequest,
+    GetPurgeOffsetReply,
+    GetPurgeOffsetRequest,
     PurgeRequest,
     QueueCounts,
     QueueDoneReply,
     QueuePartitionDone,
+    QueueSeekRequest,
     RedriveRequest,
     Refused,
-    SeekRequest,
 )
 from tidelog.wire.messages.redrives import (
     DescribeRedriveReply,
@@ -122,11 +122,11 @@ class QueueAdminHandler:
 
         return await self._do(request.queue_id, request.partitions, purge)
 
-    async def last_purge(self, request: LastPurgeRequest) -> LastPurgeReply:
+    async def get_purge_offset(self, request: GetPurgeOffsetRequest) -> GetPurgeOffsetReply:
         """Tell whoever leads the records below which of them nothing was sent, as it were."""
         hosted = self._server.find(request.queue_id, request.partition)
         below, _ = await self._server.purged_below(*hosted.key)
-        return LastPurgeReply(below)
+        return GetPurgeOffsetReply(below)
 
     async def cancel(self, request: CancelRequest) -> CancelReply:
         """Do not deliver messages that are delayed still.
@@ -152,7 +152,7 @@ class QueueAdminHandler:
         await hosted.wait_committed()
         return CancelReply(refused)
 
-    async def seek(self, request: SeekRequest) -> QueueDoneReply:
+    async def seek(self, request: QueueSeekRequest) -> QueueDoneReply:
         """Hand out again everything from an offset on."""
 
         async def seek(hosted: HostedPartition) -> int:

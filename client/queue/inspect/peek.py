@@ -22,7 +22,7 @@ from tidelog.wire.errors import (
     RequestTimedOutError,
     RetriableError,
 )
-from tidelog.wire.messages.queues import LookReply, LookRequest, MessageState, SeenRun
+from tidelog.wire.messages.queues import MessageState, PeekReply, PeekRequest, SeenRun
 from tidelog.wire.protocol import api
 
 _PAGE: Final = 1000
@@ -103,9 +103,9 @@ class QueuePeeker:
             queue = await self._calls.describe()
             at = TopicPartition(queue.topic, partition)
             states = list(map(int, query.states))
-            request = LookRequest(queue.queue_id, partition, states, offset, room, _PAGE_BYTES)
+            request = PeekRequest(queue.queue_id, partition, states, offset, room, _PAGE_BYTES)
 
-            def take(reply: LookReply, view: memoryview) -> tuple[list[PeekedMessage], int | None]:
+            def take(reply: PeekReply, view: memoryview) -> tuple[list[PeekedMessage], int | None]:
                 return _peeked(at, reply.runs, bytes(view)), reply.next_offset
 
             try:
@@ -115,9 +115,9 @@ class QueuePeeker:
                 connection = await self._cluster.connection_to(node_id)
                 timeout = self._cluster.config.request_timeout
                 with trio.move_on_after(timeout):
-                    return await connection.call(api.LOOK, request, take=take)
+                    return await connection.call(api.PEEK, request, take=take)
                 connection.close()
-                raise RequestTimedOutError(f"the broker did not answer LOOK in {timeout} s")
+                raise RequestTimedOutError(f"the broker did not answer PEEK in {timeout} s")
             except (RetriableError, ConnectionLostError):
                 self._queue_metadata.invalidate(queue)
                 raise

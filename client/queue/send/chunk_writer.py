@@ -243,7 +243,7 @@ class _FilePieces:
     async def _read(self, size: int) -> bytes:
         if self._is_async:
             return await cast("AsyncBinaryFile", self._file).read(size)
-        part = await self._env.offload(partial(cast("BinaryFile", self._file).read, size))
+        part = await self._env.run_in_thread(partial(cast("BinaryFile", self._file).read, size))
         if not isinstance(part, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"a file is to be open for bytes; it gave {type(part).__name__}")
         return part

@@ -3,10 +3,10 @@
 import pytest
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.handlers.handshake import IntroductionHandler
+from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.wire.errors import BrokerNotReadyError
 from tidelog.wire.messages.cluster import Peer, PeerStatusReply, PeerStatusRequest
-from tidelog.wire.messages.session import ApiVersions, HelloReply, HelloRequest
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloRequest
 from tidelog.wire.protocol import api
 
 NOTHING = memoryview(b"")
@@ -14,11 +14,11 @@ HELLO = HelloRequest("somebody", "1.2.3")
 MiB = 1 << 20
 
 
-def handler() -> IntroductionHandler:
+def handler() -> HandshakeHandler:
     config = BrokerConfig(
         node_id=7, socket_request_max_bytes=4 * MiB, max_in_flight_requests_per_connection=9
     )
-    return IntroductionHandler(config, [api.HELLO, api.METADATA, api.RAFT], version="0.9")
+    return HandshakeHandler(config, [api.HELLO, api.METADATA, api.RAFT], version="0.9")
 
 
 def status(cluster_id: str | None) -> PeerStatusReply:

@@ -31,7 +31,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
-from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.topics import (
     AlterTopicReply,
     AlterTopicRequest,

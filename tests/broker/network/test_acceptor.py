@@ -13,7 +13,7 @@ from tests.broker.world import ADDRESS, World, config, settle
 from tidelog.broker.api_handlers import handshake_routes
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.handlers.handshake import IntroductionHandler
+from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.wire.errors import (
     BrokerNotReadyError,
@@ -22,7 +22,8 @@ from tidelog.wire.errors import (
     OverloadedError,
 )
 from tidelog.wire.messages.cluster import PeerStatusRequest
-from tidelog.wire.messages.session import HelloRequest, MetadataRequest
+from tidelog.wire.messages.handshake import HelloRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 
 APIS = (api.HELLO, api.METADATA, api.PEER_STATUS)
@@ -41,7 +42,7 @@ async def accepting(world: World, **settings: object) -> AsyncGenerator[Acceptor
 
 async def an_acceptor(world: World, settings: BrokerConfig, nursery: trio.Nursery) -> Acceptor:
     dispatcher = Dispatcher(nursery, APIS)
-    introduction = IntroductionHandler(settings, APIS, version="0")
+    introduction = HandshakeHandler(settings, APIS, version="0")
     dispatcher.serve_brokers(handshake_routes(introduction))
     return Acceptor(
         world.env,

@@ -19,7 +19,8 @@ from tests.broker.world import World, settle
 from tidelog.broker.server import Broker
 from tidelog.wire.errors import InvalidRequestError, UnexpectedServerError
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
-from tidelog.wire.messages.session import HelloRequest, MetadataRequest
+from tidelog.wire.messages.handshake import HelloRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.frame import FrameKind, encode_frame
 

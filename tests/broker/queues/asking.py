@@ -18,16 +18,16 @@ from tidelog.wire.messages.queues import (
     DEDUPLICATION_ID_HEADER,
     SENT_TO_HEADER,
     CountMessagesRequest,
-    LookReply,
-    LookRequest,
     MessageState,
     PartitionReceived,
+    PeekReply,
+    PeekRequest,
     PurgeRequest,
     QueueCounts,
+    QueueSeekRequest,
     ReceiveReply,
     ReceiveRequest,
     Run,
-    SeekRequest,
     SendReply,
     SendRequest,
     SettleAction,
@@ -221,17 +221,19 @@ async def purge(client: RpcConnection, queue_id: bytes, partition: int = 0) -> i
 
 
 async def seek(client: RpcConnection, queue_id: bytes, offset: int, *, partition: int = 0) -> int:
-    reply = await submit(client, api.SEEK_QUEUE, SeekRequest(queue_id, partition, offset)).reply()
+    reply = await submit(
+        client, api.QUEUE_SEEK, QueueSeekRequest(queue_id, partition, offset)
+    ).reply()
     raise_if(reply.results[0].error)
     return reply.results[0].count
 
 
-async def look(
+async def peek(
     client: RpcConnection, queue_id: bytes, *states: MessageState, bytes_max: int = 0
-) -> LookReply:
+) -> PeekReply:
     """Look at the messages of partition 0."""
-    request = LookRequest(queue_id, 0, list(map(int, states)), 0, 1000, bytes_max)
-    return await submit(client, api.LOOK, request).reply()
+    request = PeekRequest(queue_id, 0, list(map(int, states)), 0, 1000, bytes_max)
+    return await submit(client, api.PEEK, request).reply()
 
 
 def outgoing(

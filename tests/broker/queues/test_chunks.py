@@ -6,7 +6,7 @@ from trio.testing import MockClock
 from tests.broker.asking import batch_of, produce
 from tests.broker.queues.asking import (
     create_queue,
-    look,
+    peek,
     receive,
     seek,
     settle,
@@ -50,7 +50,7 @@ async def test_chunks_are_no_messages_of_any_queue(mock_clock: MockClock, *, is_
         messages = await receive(client, queue)
 
         assert [m.offset for m in messages] == [4, 5]
-        assert [run.first_offset for run in (await look(client, queue)).runs] == [0, 4]
+        assert [run.first_offset for run in (await peek(client, queue)).runs] == [0, 4]
         await settle(client, queue, messages)
         assert await states(client, queue) == (0, 1, 0, 0)
         assert await seek(client, queue, 1) == 2

@@ -24,6 +24,7 @@ from tidelog.broker.replication import fetch_server as serving
 from tidelog.client.client import Client
 from tidelog.isr.fetch_session import LeaderSession
 from tidelog.wire.errors import BrokerError, InvalidRequestError, StaleBrokerEpochError
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.replication import (
     FollowedPartition,
     ReplicaDurableRequest,
@@ -31,7 +32,6 @@ from tidelog.wire.messages.replication import (
     ReplicaIdentity,
     ReplicaPosition,
 )
-from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.rpc import RpcConnection

@@ -20,7 +20,7 @@ from tests.coordinator.raft_clients import until
 from tests.simulation.machine.process import Process
 from tests.simulation.three_brokers.runs import Writer
 from tidelog.client.client import Client
-from tidelog.wire.messages.session import MetadataReply, MetadataRequest
+from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.messages.topics import CreateTopicRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import open_rpc

@@ -12,11 +12,11 @@ from tidelog.wire.errors import (
     BrokerError,
     OverloadedError,
 )
-from tidelog.wire.messages.session import MetadataReply, MetadataRequest
+from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import Request
 from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
-from tidelog.wire.protocol.write_buffer import Outbox
+from tidelog.wire.protocol.write_buffer import WriteBuffer
 
 
 @final
@@ -27,14 +27,14 @@ class FakeAsking:
 
     def __init__(self) -> None:
         self.stream = FakeStream()
-        self.outbox = Outbox(self.stream)
+        self.write_buffer = WriteBuffer(self.stream)
         self.parked: dict[Parked, None] = {}
         self.is_reserve = self.is_of_node = False
         self.answered_count = 0
 
     def answered(self) -> None:
         self.answered_count += 1
-        self.outbox.flush()
+        self.write_buffer.flush()
 
 
 def new_replier(asking: FakeAsking) -> Replier:
@@ -140,11 +140,11 @@ def test_what_is_not_an_exception_is_not_held_up() -> None:
 
 def test_an_answer_to_a_client_that_is_gone_goes_nowhere() -> None:
     asking = FakeAsking()
-    asking.outbox.close()
+    asking.write_buffer.close()
 
     new_replier(asking).reply(MetadataReply("c", [], []), [b"attached"])
 
-    assert asking.outbox.pending_bytes == 0
+    assert asking.write_buffer.pending_bytes == 0
     assert asking.answered_count == 1
 
 

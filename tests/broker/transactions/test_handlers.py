@@ -13,7 +13,7 @@ from tidelog.wire.errors import (
     TransactionGoneError,
     UnknownTopicError,
 )
-from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.transactions import (
     AbortTransactionRequest,
     ListTransactionsRequest,

@@ -10,7 +10,7 @@ from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.config import ClientConfig
 from tidelog.wire.errors import ConnectError, UnknownTopicError
-from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.topics import CreateTopicRequest
 from tidelog.wire.protocol import api
 

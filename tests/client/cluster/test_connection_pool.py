@@ -14,7 +14,7 @@ from tidelog.client.cluster.connection_pool import ConnectionPool
 from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ClientConfig
 from tidelog.wire.errors import ConnectError, OverloadedError
-from tidelog.wire.messages.session import BrokerAddress, MetadataReply, MetadataRequest
+from tidelog.wire.messages.metadata import BrokerAddress, MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 
 

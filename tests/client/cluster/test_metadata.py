@@ -4,7 +4,7 @@ import pytest
 
 from tidelog.client.cluster.metadata import MetadataCache, check_partition, partition_of
 from tidelog.wire.errors import LeaderNotAvailableError, UnknownPartitionError, UnknownTopicError
-from tidelog.wire.messages.session import (
+from tidelog.wire.messages.metadata import (
     BrokerAddress,
     MetadataReply,
     PartitionMetadata,

@@ -28,7 +28,7 @@ from tidelog.wire.errors import (
     TopicExistsError,
 )
 from tidelog.wire.messages.cluster import (
-    DecideRequest,
+    ForwardCommandRequest,
     HeartbeatRequest,
     JoinReply,
     JoinRequest,
@@ -181,11 +181,13 @@ def test_nodes_of_another_cluster_and_nonsense_are_refused() -> None:
         command_client = cluster.command_client(leader)
 
         with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
-            await command_client.decide(DecideRequest("theirs", encode_command(register(1))))
+            await command_client.decide(
+                ForwardCommandRequest("theirs", encode_command(register(1)))
+            )
         with pytest.raises(InvalidRequestError, match=f"belongs to cluster {CLUSTER_ID}"):
             await command_client.join(joining(4, "theirs"))
         with pytest.raises(InvalidRequestError, match="not a command"):
-            await command_client.decide(DecideRequest(CLUSTER_ID, b"nonsense"))
+            await command_client.decide(ForwardCommandRequest(CLUSTER_ID, b"nonsense"))
 
     play(story)
 

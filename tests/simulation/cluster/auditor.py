@@ -9,7 +9,7 @@ from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.errors import TidelogError
-from tidelog.wire.messages.session import MetadataReply, MetadataRequest
+from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import open_rpc
 

@@ -32,9 +32,9 @@ from tidelog.wire.errors import (
     from_wire,
 )
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.produce import Acks, PartitionBatch, ProduceRequest
-from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 

@@ -48,7 +48,7 @@ _ENTROPY = "draw from env.random"
 _NETWORK = "connect and listen through env.network"
 _DISK = "use the disk that the process was given"
 _PROCESS = "a simulated process is started by its node"
-_THREAD = "run it through env.offload"
+_THREAD = "run it through env.run_in_thread"
 
 _EXITS = (
     _Exit(time, "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns", _CLOCK),

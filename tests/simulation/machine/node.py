@@ -14,8 +14,8 @@ import trio
 from tests.simulation.machine.clock import WallClock, quantised
 from tests.simulation.machine.disk_contents import contents
 from tests.simulation.machine.faulty_disk import FaultyDisk
-from tests.simulation.machine.offload import DiskSpeed, block_for_disk
 from tests.simulation.machine.process import Process, Program, Surroundings
+from tests.simulation.machine.thread_pool import DiskSpeed, block_for_disk
 
 DiskWatcher = Callable[[str, str], None]
 """Told of an operation and its path before anything of it happens; see `Node.disk_watcher`."""

@@ -15,9 +15,9 @@ from tests.simulation.machine.blocking_call import Threads
 from tests.simulation.machine.clock import SimulatedClock, WallClock
 from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
 from tests.simulation.machine.network import Host, ProcessNetwork, SimulatedNetwork
-from tests.simulation.machine.offload import DiskSpeed, SimulatedOffload
 from tests.simulation.machine.random_streams import RandomStreams
 from tests.simulation.machine.scheduler import ProcessTasks
+from tests.simulation.machine.thread_pool import DiskSpeed, SimulatedThreadPool
 from tests.simulation.trace import Trace
 from tidelog.wire.env.env import Env
 
@@ -106,7 +106,7 @@ class Process:
         self._hold_count = 0
         self._stop_count = 0
         self._network = ProcessNetwork(surroundings.network, host, self.check_alive)
-        self._offload = SimulatedOffload(
+        self._thread_pool = SimulatedThreadPool(
             surroundings.clock,
             surroundings.threads,
             streams.stream(f"threads {name}"),
@@ -117,7 +117,7 @@ class Process:
             clock=self,
             network=self._network,
             random=streams.stream(f"process {name}"),
-            offload=self._offload,
+            run_in_thread=self._thread_pool,
             probe=self._probe,
             buggify=self._buggify,
         )
@@ -155,7 +155,7 @@ class Process:
             self._network.vanish()
         else:
             self._network.release()
-        self._offload.end(StaleHandleError(f"{self.name} is dead"))
+        self._thread_pool.end(StaleHandleError(f"{self.name} is dead"))
         self._tasks.release()
         self._scope.cancel()
         self.ended.set()
@@ -166,7 +166,7 @@ class Process:
         self._tasks.hold()
         if threads_too:
             self._stop_count += 1
-            self._offload.stop()
+            self._thread_pool.stop()
 
     def let_go(self, *, threads_too: bool) -> None:
         """Take back one `hold`."""
@@ -178,7 +178,7 @@ class Process:
         if threads_too:
             self._stop_count -= 1
             if not self._stop_count:
-                self._offload.go_on()
+                self._thread_pool.go_on()
 
     def _probe(self, event: str, **fields: object) -> None:
         self.check_alive()

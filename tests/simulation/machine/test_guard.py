@@ -100,7 +100,9 @@ def test_a_thread_of_trio_is_trapped() -> None:
     async def main(_: World) -> None:
         await trio.to_thread.run_sync(id, None)
 
-    with pytest.raises(RealWorldError, match=r"run_sync inside of .*; run it through env.offload"):
+    with pytest.raises(
+        RealWorldError, match=r"run_sync inside of .*; run it through env.run_in_thread"
+    ):
         Simulation(1).run(main)
 
 

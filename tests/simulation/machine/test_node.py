@@ -151,8 +151,8 @@ def test_the_way_out_of_a_dead_process_leads_nowhere(end: Callable[[Node], None]
                         call()
                     attempts.append(name)
                 with trio.CancelScope(shield=True), pytest.raises(StaleHandleError):
-                    await env.offload(lambda: None)
-                attempts.append("offload")
+                    await env.run_in_thread(lambda: None)
+                attempts.append("run_in_thread")
 
         node.start(say_goodbye)
         await trio.sleep(1)
@@ -162,7 +162,7 @@ def test_the_way_out_of_a_dead_process_leads_nowhere(end: Callable[[Node], None]
 
     play(scenario)
 
-    assert attempts == ["write", "send", "close", "probe", "clock", "buggify", "offload"]
+    assert attempts == ["write", "send", "close", "probe", "clock", "buggify", "run_in_thread"]
     assert events == ["alive"]
 
 

@@ -49,7 +49,7 @@ _NO_CLAIM_CHECK: Patch = (Checks, "claim", _say_nothing)
 
 
 def _post_at_once(self: HardStateGate, message: Message) -> None:
-    self._outbox.append(message)
+    self._write_buffer.append(message)
 
 
 def _unsynced_without_vote(self: HardStateGate) -> HardState | None:

@@ -17,7 +17,7 @@ from tidelog.wire.errors import (
     RequestTimedOutError,
     UnknownTopicError,
 )
-from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.topics import DescribeTopicsRequest
 from tidelog.wire.protocol import api
 

@@ -24,8 +24,8 @@ from tidelog.wire.errors import (
     UnknownTopicError,
 )
 from tidelog.wire.messages.groups import ListGroupsRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.offset_ranges import OffsetQuery
-from tidelog.wire.messages.session import MetadataRequest
 from tidelog.wire.protocol import api
 
 

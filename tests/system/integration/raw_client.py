@@ -5,7 +5,8 @@ from types import TracebackType
 from typing import TypeVar, cast, final
 
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
-from tidelog.wire.messages.session import HelloRequest, MetadataRequest
+from tidelog.wire.messages.handshake import HelloRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.connection import ClientConnection, Reply
 

@@ -40,7 +40,7 @@ from tidelog.wire.messages.groups import (
     Subscription,
     TopicPartitions,
 )
-from tidelog.wire.messages.session import MetadataRequest
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import Api
 from tidelog.wire.protocol.rpc import RpcConnection, open_rpc

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tidelog.wire.env.real_env import (
-    Offloading,
+    AdaptiveThreadPool,
     RealClock,
     log_event,
     never,
@@ -34,25 +34,25 @@ class Stopwatch:
         return threading.get_ident()
 
 
-async def _thread_of(offload: Offloading, watch: Stopwatch, seconds: float) -> int:
-    return await offload(lambda: watch.work(seconds), is_brief=True)
+async def _thread_of(pool: AdaptiveThreadPool, watch: Stopwatch, seconds: float) -> int:
+    return await pool(lambda: watch.work(seconds), is_brief=True)
 
 
 async def test_only_work_that_is_brief_holds_up_the_loop() -> None:
-    offload, watch = Offloading(), Stopwatch()
+    pool, watch = AdaptiveThreadPool(), Stopwatch()
 
-    assert await offload(threading.get_ident) != threading.get_ident()
-    assert await _thread_of(offload, watch, 0.0) == threading.get_ident()
+    assert await pool(threading.get_ident) != threading.get_ident()
+    assert await _thread_of(pool, watch, 0.0) == threading.get_ident()
     with pytest.raises(ZeroDivisionError):
-        await offload(lambda: 1 // 0, is_brief=True)
+        await pool(lambda: 1 // 0, is_brief=True)
 
 
 async def test_a_single_piece_of_work_that_takes_longer_changes_nothing() -> None:
     watch = Stopwatch()
-    offload = Offloading(watch)
+    pool = AdaptiveThreadPool(watch)
 
     for seconds in (0.0001, 0.003, *[0.0001] * 20, 0.003, 0.0001):
-        assert await _thread_of(offload, watch, seconds) == threading.get_ident()
+        assert await _thread_of(pool, watch, seconds) == threading.get_ident()
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ async def test_a_disk_that_is_slow_now_and_then_or_always_seldom_holds_up_the_lo
     durations_s: list[float],
 ) -> None:
     watch = Stopwatch()
-    offload = Offloading(watch)
+    pool = AdaptiveThreadPool(watch)
     held_up_s = 0.0
 
     for duration_s in itertools.cycle(durations_s):
         began_s = watch.now_s
-        if await _thread_of(offload, watch, duration_s) == threading.get_ident():
+        if await _thread_of(pool, watch, duration_s) == threading.get_ident():
             held_up_s += watch.now_s - began_s
         watch.now_s += 0.05
         if watch.now_s > 1000:
@@ -79,13 +79,13 @@ async def test_a_disk_that_is_slow_now_and_then_or_always_seldom_holds_up_the_lo
 
 async def test_while_it_is_slow_brief_work_goes_to_threads_for_twice_as_long_each_time() -> None:
     watch = Stopwatch()
-    offload = Offloading(watch)
+    pool = AdaptiveThreadPool(watch)
     pauses_s: list[float] = []
 
     for _ in range(12):
-        assert await _thread_of(offload, watch, 0.01) == threading.get_ident()
+        assert await _thread_of(pool, watch, 0.01) == threading.get_ident()
         began_s = watch.now_s
-        while await _thread_of(offload, watch, 0.0) != threading.get_ident():
+        while await _thread_of(pool, watch, 0.0) != threading.get_ident():
             watch.now_s += 0.01
         pauses_s.append(watch.now_s - began_s)
 
@@ -95,18 +95,18 @@ async def test_while_it_is_slow_brief_work_goes_to_threads_for_twice_as_long_eac
 
 async def test_when_the_disk_was_fast_for_long_it_is_believed_to_be() -> None:
     watch = Stopwatch()
-    offload = Offloading(watch)
+    pool = AdaptiveThreadPool(watch)
     for _ in range(3):
-        await _thread_of(offload, watch, 0.01)
+        await _thread_of(pool, watch, 0.01)
         watch.now_s += 1
     for _ in range(100):
-        assert await _thread_of(offload, watch, 0.0001) == threading.get_ident()
+        assert await _thread_of(pool, watch, 0.0001) == threading.get_ident()
         watch.now_s += 1
 
-    await _thread_of(offload, watch, 0.01)
-    assert await _thread_of(offload, watch, 0.0001) != threading.get_ident()
+    await _thread_of(pool, watch, 0.01)
+    assert await _thread_of(pool, watch, 0.0001) != threading.get_ident()
     watch.now_s += 0.1
-    assert await _thread_of(offload, watch, 0.0001) == threading.get_ident()
+    assert await _thread_of(pool, watch, 0.0001) == threading.get_ident()
 
 
 async def test_brief_work_that_is_not_wanted_any_more_does_not_begin() -> None:
@@ -114,7 +114,7 @@ async def test_brief_work_that_is_not_wanted_any_more_does_not_begin() -> None:
 
     with trio.CancelScope() as scope:
         scope.cancel()
-        await Offloading()(lambda: begun.append(True), is_brief=True)
+        await AdaptiveThreadPool()(lambda: begun.append(True), is_brief=True)
 
     assert scope.cancelled_caught
     assert begun == []
@@ -130,13 +130,13 @@ def test_the_clock_tells_unix_time_in_milliseconds() -> None:
     assert RealClock().now_ms() - first_ms < 60_000
 
 
-async def test_offloaded_work_runs_in_another_thread() -> None:
+async def test_work_runs_in_another_thread() -> None:
     result = await run_in_thread(threading.get_ident)
 
     assert result != threading.get_ident()
 
 
-async def test_an_error_of_offloaded_work_is_raised() -> None:
+async def test_an_error_of_work_in_a_thread_is_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         await run_in_thread(lambda: 1 // 0)
 
@@ -244,5 +244,5 @@ def test_the_real_world_is_complete() -> None:
     assert isinstance(env.clock, RealClock)
     assert isinstance(env.network, TcpNetwork)
     assert isinstance(env.random, random.SystemRandom), "nobody can guess what it draws next"
-    assert isinstance(env.offload, Offloading)
+    assert isinstance(env.run_in_thread, AdaptiveThreadPool)
     assert (env.probe, env.buggify) == (log_event, never)

@@ -13,7 +13,8 @@ from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION,
 from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from tidelog.wire.messages import groups, queue_admin, queues, redrives
 from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
-from tidelog.wire.messages.session import ApiVersions, MetadataRequest
+from tidelog.wire.messages.handshake import ApiVersions
+from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import ApiKey, choose_version, decode_error, encode_error
 from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind

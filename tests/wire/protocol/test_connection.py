@@ -13,13 +13,8 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest
-from tidelog.wire.messages.session import (
-    ApiVersions,
-    HelloReply,
-    HelloRequest,
-    MetadataReply,
-    MetadataRequest,
-)
+from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloRequest
+from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import ApiKey
 from tidelog.wire.protocol.connection import (

@@ -16,7 +16,8 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetched
-from tidelog.wire.messages.session import HelloRequest, MetadataReply, MetadataRequest
+from tidelog.wire.messages.handshake import HelloRequest
+from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import Outcome, RpcConnection
 

@@ -1,4 +1,4 @@
-"""What is put into an outbox is sent once, whole and in order, whatever the stream takes."""
+"""What is put into an write_buffer is sent once, whole and in order, whatever the stream takes."""
 
 import pytest
 import trio
@@ -8,7 +8,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from tests.wire.streams import FakeFile, FakeStream
 from tidelog.wire.env.env import BytesLike
-from tidelog.wire.protocol.write_buffer import FileRegion, Outbox
+from tidelog.wire.protocol.write_buffer import FileRegion, WriteBuffer
 
 FILE = FakeFile(bytes(range(100)))
 
@@ -28,27 +28,27 @@ def content(piece: BytesLike | FileRegion) -> bytes:
 
 def test_what_the_stream_takes_is_sent_at_once() -> None:
     stream = FakeStream()
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
-    outbox.put(b"one")
-    outbox.put(bytearray(b"two"))
-    outbox.put(memoryview(b"three"))
+    write_buffer.put(b"one")
+    write_buffer.put(bytearray(b"two"))
+    write_buffer.put(memoryview(b"three"))
     assert stream.sent == b""
-    assert outbox.pending_bytes == 11
-    outbox.flush()
+    assert write_buffer.pending_bytes == 11
+    write_buffer.flush()
 
     assert stream.sent == b"onetwothree"
-    assert outbox.pending_bytes == 0
+    assert write_buffer.pending_bytes == 0
 
 
 def test_a_region_of_a_file_is_sent_in_its_place() -> None:
     stream = FakeStream()
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
-    outbox.put(b"<")
-    outbox.put(FileRegion(FakeFile(b"0123456789"), 3, 4))
-    outbox.put(b">")
-    outbox.flush()
+    write_buffer.put(b"<")
+    write_buffer.put(FileRegion(FakeFile(b"0123456789"), 3, 4))
+    write_buffer.put(b">")
+    write_buffer.flush()
 
     assert stream.sent == b"<3456>"
 
@@ -59,18 +59,18 @@ def test_any_pieces_are_sent_whole_and_in_order(
 ) -> None:
     expected = b"".join(map(content, put))
     stream = FakeStream(allowance=0, at_once=at_once)
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
     async def send_all() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(outbox.run)
+            nursery.start_soon(write_buffer.run)
             for piece in put:
-                outbox.put(piece)
-                outbox.flush()
+                write_buffer.put(piece)
+                write_buffer.flush()
             for allowance in [*allowances, 1000]:
                 stream.allow(allowance)
                 await wait_all_tasks_blocked()
-                assert outbox.pending_bytes == len(expected) - len(stream.sent)
+                assert write_buffer.pending_bytes == len(expected) - len(stream.sent)
             nursery.cancel_scope.cancel()
 
     trio.run(send_all)
@@ -79,66 +79,66 @@ def test_any_pieces_are_sent_whole_and_in_order(
 
 async def test_what_was_not_taken_is_sent_when_the_stream_takes_more() -> None:
     stream = FakeStream(allowance=4)
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.run)
-        outbox.put(b"hello, ")
-        outbox.flush()
+        nursery.start_soon(write_buffer.run)
+        write_buffer.put(b"hello, ")
+        write_buffer.flush()
         assert stream.sent == b"hell"
-        outbox.put(b"world")
-        outbox.flush()
+        write_buffer.put(b"world")
+        write_buffer.flush()
         assert stream.sent == b"hell", "nothing overtakes what waits"
         stream.allow(100)
         await wait_all_tasks_blocked()
         assert stream.sent == b"hello, world"
-        outbox.put(b"!")
-        outbox.flush()
+        write_buffer.put(b"!")
+        write_buffer.flush()
         assert stream.sent == b"hello, world!"
         nursery.cancel_scope.cancel()
 
 
 async def test_empty_pieces_are_left_out() -> None:
     stream = FakeStream()
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.run)
-        outbox.put(b"")
-        outbox.put(FileRegion(FILE, 10, 0))
-        outbox.put(b"end")
-        outbox.flush()
+        nursery.start_soon(write_buffer.run)
+        write_buffer.put(b"")
+        write_buffer.put(FileRegion(FILE, 10, 0))
+        write_buffer.put(b"end")
+        write_buffer.flush()
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
     assert stream.sent == b"end"
-    assert outbox.pending_bytes == 0
+    assert write_buffer.pending_bytes == 0
 
 
 def test_more_pieces_than_one_call_takes_are_sent() -> None:
     stream = FakeStream()
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
     for number in range(1000):
-        outbox.put(b"%d," % number)
-    outbox.flush()
+        write_buffer.put(b"%d," % number)
+    write_buffer.flush()
 
     assert stream.sent == b"".join(b"%d," % number for number in range(1000))
 
 
 async def test_wait_below_returns_when_enough_was_sent() -> None:
     stream = FakeStream(allowance=0)
-    outbox = Outbox(stream)
-    outbox.put(bytes(100))
-    outbox.flush()
+    write_buffer = WriteBuffer(stream)
+    write_buffer.put(bytes(100))
+    write_buffer.flush()
     returned: list[int] = []
 
     async def wait(limit: int) -> None:
-        await outbox.wait_below(limit)
+        await write_buffer.wait_below(limit)
         returned.append(limit)
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.run)
+        nursery.start_soon(write_buffer.run)
         for limit in (100, 60, 0):
             nursery.start_soon(wait, limit)
         await wait_all_tasks_blocked()
@@ -157,61 +157,61 @@ async def test_wait_below_returns_when_enough_was_sent() -> None:
 
 async def test_a_broken_stream_is_closed_and_ends_everything() -> None:
     stream = FakeStream(allowance=0)
-    outbox = Outbox(stream)
-    outbox.put(b"lost")
-    outbox.flush()
+    write_buffer = WriteBuffer(stream)
+    write_buffer.put(b"lost")
+    write_buffer.flush()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.run)
-        nursery.start_soon(outbox.wait_below, 0)
+        nursery.start_soon(write_buffer.run)
+        nursery.start_soon(write_buffer.wait_below, 0)
         await wait_all_tasks_blocked()
         stream.fail("reset by peer")
 
     assert stream.is_closed
-    assert outbox.pending_bytes == 0
-    outbox.put(b"ignored")
-    outbox.flush()
-    await outbox.wait_below(0)
-    await outbox.run()
-    assert outbox.pending_bytes == 0
+    assert write_buffer.pending_bytes == 0
+    write_buffer.put(b"ignored")
+    write_buffer.flush()
+    await write_buffer.wait_below(0)
+    await write_buffer.run()
+    assert write_buffer.pending_bytes == 0
 
 
 async def test_a_stream_that_breaks_during_a_flush_ends_run() -> None:
     stream = FakeStream()
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(outbox.run)
+            nursery.start_soon(write_buffer.run)
             await wait_all_tasks_blocked()
             stream.fail("reset by peer")
-            outbox.put(b"lost")
-            outbox.flush()
+            write_buffer.put(b"lost")
+            write_buffer.flush()
 
     assert stream.is_closed
 
 
 def test_a_file_that_is_shorter_than_its_region_breaks_the_connection() -> None:
     stream = FakeStream()
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
 
-    outbox.put(FileRegion(FakeFile(b"short"), 0, 6))
-    outbox.flush()
+    write_buffer.put(FileRegion(FakeFile(b"short"), 0, 6))
+    write_buffer.flush()
 
     assert stream.is_closed
 
 
 async def test_run_can_be_cancelled_and_started_again() -> None:
     stream = FakeStream(allowance=0)
-    outbox = Outbox(stream)
-    outbox.put(b"later")
-    outbox.flush()
+    write_buffer = WriteBuffer(stream)
+    write_buffer.put(b"later")
+    write_buffer.flush()
 
     with trio.move_on_after(0):
-        await outbox.run()
+        await write_buffer.run()
     stream.allow(100)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.run)
+        nursery.start_soon(write_buffer.run)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
@@ -221,14 +221,14 @@ async def test_run_can_be_cancelled_and_started_again() -> None:
 @pytest.mark.parametrize("allowance", [0, 3])
 async def test_a_piece_that_waits_is_not_copied(allowance: int) -> None:
     stream = FakeStream(allowance=allowance)
-    outbox = Outbox(stream)
+    write_buffer = WriteBuffer(stream)
     buffer = bytearray(b"first state")
 
-    outbox.put(buffer)
-    outbox.flush()
+    write_buffer.put(buffer)
+    write_buffer.flush()
     buffer[6:] = b"STATE"
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(outbox.run)
+        nursery.start_soon(write_buffer.run)
         stream.allow(100)
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()

@@ -20,7 +20,7 @@ from tests.broker.asking import (
 )
 from tests.broker.queues.asking import (
     create_queue,
-    look,
+    peek,
     receive,
     received,
     settle,
@@ -46,7 +46,7 @@ from tidelog.wire.messages.queues import (
     RECEIVE_COUNT_HEADER,
     MessageState,
     PurgeRequest,
-    SeekRequest,
+    QueueSeekRequest,
     SettleAction,
     Settlement,
     SettleRequest,
@@ -218,7 +218,7 @@ async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
         world.work.hold_reads()  # Of what this process did not write.
         await alter(client, dead_letter_queue="dead")
         await let_happen()
-        asked = submit(client, api.SEEK_QUEUE, SeekRequest(queue, 0, 2))
+        asked = submit(client, api.QUEUE_SEEK, QueueSeekRequest(queue, 0, 2))
         await let_happen()
         world.work.let_all_read()
         raise_if((await asked.reply()).results[0].error)
@@ -257,7 +257,7 @@ async def test_without_a_target_dead_letters_are_kept_until_there_is_one(
         queue = await create_queue(broker)
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await reject(client, queue, 1)
-        seen = (await look(client, queue, MessageState.DEAD)).runs
+        seen = (await peek(client, queue, MessageState.DEAD)).runs
         assert [run.first_offset for run in seen] == [0]
         await create_queue(broker, "dead", topic="dead")
 
@@ -289,11 +289,11 @@ async def test_a_message_that_is_too_large_for_its_target_comes_back(
 
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"a", b"c"]
-        (kept,) = (await look(client, queue)).runs
+        (kept,) = (await peek(client, queue)).runs
         assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.DELAYED)
         assert "limit" in kept.reason
         await world.pass_time(60)
-        (kept,) = (await look(client, queue)).runs
+        (kept,) = (await peek(client, queue)).runs
         assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.VISIBLE)
 
 
@@ -312,7 +312,7 @@ async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
         while len(delays_ms) < 6:
             await world.pass_time(20)
             assert await receive(client, queue) == []
-            (kept,) = (await look(client, queue)).runs
+            (kept,) = (await peek(client, queue)).runs
             if kept.state == MessageState.DELAYED:
                 delays_ms[kept.visible_at_ms] = kept.reason
 
@@ -343,7 +343,7 @@ async def test_letters_that_nobody_can_decode_come_back_and_others_go(
 
         values = [record.value for record in await fetch_all(client, topic_of(broker, "dead"))]
         assert values == [b"a", b"d"]
-        (kept,) = (await look(client, queue)).runs
+        (kept,) = (await peek(client, queue)).runs
         assert (kept.first_offset, kept.count, kept.state) == (1, 2, MessageState.DELAYED)
         assert "decoded" in kept.reason
 

@@ -11,7 +11,7 @@ from tests.broker.asking import Pending, batch_of, produce, raise_if, submit
 from tests.broker.queues.asking import (
     count,
     create_queue,
-    look,
+    peek,
     purge,
     receive,
     received,
@@ -29,12 +29,12 @@ from tidelog.wire.errors import InvalidRequestError, LeaderNotAvailableError
 from tidelog.wire.messages.queues import (
     CancelRequest,
     CountMessagesRequest,
-    LookRequest,
     MessageState,
+    PeekRequest,
     PurgeRequest,
+    QueueSeekRequest,
     ReceiveRequest,
     RedriveRequest,
-    SeekRequest,
 )
 from tidelog.wire.messages.redrives import DescribeRedriveRequest
 from tidelog.wire.protocol import api
@@ -148,11 +148,11 @@ async def test_a_delayed_message_that_is_cancelled_is_never_delivered(
     ("asked", "message"),
     [
         (api.PURGE, PurgeRequest(QUEUE, [0])),
-        (api.SEEK_QUEUE, SeekRequest(QUEUE, 0, 2)),
+        (api.QUEUE_SEEK, QueueSeekRequest(QUEUE, 0, 2)),
         (api.CANCEL, CancelRequest(QUEUE, 0, [(0, 1)])),
         (api.REDRIVE, RedriveRequest(QUEUE, [0])),
         (api.COUNT_MESSAGES, CountMessagesRequest(QUEUE, [0])),
-        (api.LOOK, LookRequest(QUEUE, 0, [], 0, 10, 0)),
+        (api.PEEK, PeekRequest(QUEUE, 0, [], 0, 10, 0)),
     ],
     ids=["purge", "seek", "cancel", "redrive", "count", "look"],
 )
@@ -219,7 +219,7 @@ async def test_people_see_who_has_what(mock_clock: MockClock) -> None:
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await receive(client, queue, 1)
 
-        seen = (await look(client, queue)).runs
+        seen = (await peek(client, queue)).runs
 
         assert [(run.first_offset, run.state, run.holder) for run in seen] == [
             (0, MessageState.IN_FLIGHT, "a test"),
@@ -236,8 +236,8 @@ async def test_the_records_come_with_what_is_seen_as_far_as_there_is_room(
         for value in (b"a", b"b", b"c"):
             await produce(client, topic_of(broker), batch_of(value))
 
-        one = await look(client, queue, bytes_max=1)
-        all_of_them = await look(client, queue, bytes_max=1 << 20)
+        one = await peek(client, queue, bytes_max=1)
+        all_of_them = await peek(client, queue, bytes_max=1 << 20)
 
         assert ([run.count for run in one.runs], one.next_offset) == ([1], 1)
         assert ([run.count for run in all_of_them.runs], all_of_them.next_offset) == ([3], None)

@@ -7,7 +7,7 @@ from tests.broker.asking import batch_of, delete_records, produce, submit
 from tests.broker.queues.asking import create_queue, outgoing, purge, send, topic_of
 from tests.broker.world import World
 from tidelog.wire.errors import CorruptRecordError
-from tidelog.wire.messages.queues import LastPurgeRequest
+from tidelog.wire.messages.queues import GetPurgeOffsetRequest
 from tidelog.wire.protocol import api
 
 
@@ -75,6 +75,6 @@ async def test_whoever_does_not_lead_the_journal_asks_where_it_was_purged(
         queue = await create_queue(broker, is_fifo=True)
         await send(client, queue, (b"a", "1"), (b"b", "2"))
         await purge(client, queue)
-        request = LastPurgeRequest(queue, 0)
+        request = GetPurgeOffsetRequest(queue, 0)
 
-        assert (await submit(client, api.LAST_PURGE, request).reply()).below_offset == 2
+        assert (await submit(client, api.GET_PURGE_OFFSET, request).reply()).below_offset == 2

@@ -19,7 +19,12 @@ from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tidelog.wire.errors import InvalidRequestError, LeaderNotAvailableError
 from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
-from tidelog.wire.messages.queues import LastPurgeRequest, SettleAction, Settlement, SettleRequest
+from tidelog.wire.messages.queues import (
+    GetPurgeOffsetRequest,
+    SettleAction,
+    Settlement,
+    SettleRequest,
+)
 from tidelog.wire.protocol import api
 
 TIMEOUT_S = 30
@@ -91,7 +96,7 @@ async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_powe
     world = world.after_power_cut(1)
     async with world.broker(), world.client() as client:
         if is_loaded:  # But it knows of no records.
-            await submit(client, api.LAST_PURGE, LastPurgeRequest(queue, 0)).reply()
+            await submit(client, api.GET_PURGE_OFFSET, GetPurgeOffsetRequest(queue, 0)).reply()
 
         await settle(client, queue, messages)
 
@@ -112,7 +117,7 @@ async def test_a_delete_by_a_lost_lease_succeeds_where_the_log_has_lost_some_of_
 
     world = world.after_power_cut(1)
     async with world.broker() as broker, world.client() as client:
-        await submit(client, api.LAST_PURGE, LastPurgeRequest(queue, 0)).reply()
+        await submit(client, api.GET_PURGE_OFFSET, GetPurgeOffsetRequest(queue, 0)).reply()
         await delete_records(client, topic_of(broker), 1)
 
         await settle(client, queue, messages)

@@ -6,7 +6,7 @@ from trio.testing import MockClock
 from tests.broker.asking import produce
 from tests.broker.queues.asking import (
     create_queue,
-    look,
+    peek,
     receive,
     received,
     settle,
@@ -52,7 +52,7 @@ async def test_a_group_goes_on_when_what_was_taken_of_it_is_settled(
         first = await receive(client, queue, 1)
         second = await receive(client, queue)
         assert [each.value for each in (*first, *second)] == [b"a1", b"b1"]
-        blocked = (await look(client, queue, MessageState.BLOCKED)).runs
+        blocked = (await peek(client, queue, MessageState.BLOCKED)).runs
         assert [(run.first_offset, run.count) for run in blocked] == [(2, 1)]
         pending = submit_receive(client, queue, max_wait_ms=60_000)
         await let_happen()

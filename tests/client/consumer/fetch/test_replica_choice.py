@@ -6,7 +6,7 @@ from tidelog.client.cluster.metadata import MetadataCache
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetcher import follower_to_read
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.messages.session import (
+from tidelog.wire.messages.metadata import (
     BrokerAddress,
     MetadataReply,
     PartitionMetadata,

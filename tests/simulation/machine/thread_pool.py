@@ -79,8 +79,8 @@ def block_for_disk(
 
 
 @final
-class SimulatedOffload:
-    """Runs work in threads; see `wire.env.env.Offload`.
+class SimulatedThreadPool:
+    """Runs work in threads; see `wire.env.env.ThreadPool`.
 
     Invariant: every piece of work that is under way has an event due, or waits in `_stopped`.
     """
@@ -100,7 +100,7 @@ class SimulatedOffload:
         self._end_error: BaseException | None = None
 
     async def __call__(self, work: Callable[[], Result], *, is_brief: bool = False) -> Result:
-        """See `wire.env.env.Offload`."""
+        """See `wire.env.env.ThreadPool`."""
         is_stalled = self._speed.stalled_until > self._clock.now
         if is_brief and not is_stalled and self._random.random() < _HOLDS_UP_THE_LOOP:
             self._check_alive()

@@ -31,14 +31,14 @@ def play(scenario: Callable[[World, Node, Process], Awaitable[None]], *, seed: i
 
 def test_work_takes_a_while_and_returns_or_raises() -> None:
     async def scenario(_: World, __: Node, process: Process) -> None:
-        assert await process.env.offload(lambda: 6 * 7) == 42
+        assert await process.env.run_in_thread(lambda: 6 * 7) == 42
         assert 0 < trio.current_time() < 0.01
 
         def fail() -> None:
             raise LookupError("as it is")
 
         with pytest.raises(LookupError, match="as it is"):
-            await process.env.offload(fail)
+            await process.env.run_in_thread(fail)
 
     play(scenario)
 
@@ -51,7 +51,7 @@ def test_a_sync_takes_its_time_and_covers_what_was_written_before_it() -> None:
         file.write_at(0, [b"before"])
         world.clock.call_later(0.01, lambda: file.write_at(6, [b"meanwhile"]))
 
-        await process.env.offload(file.sync)
+        await process.env.run_in_thread(file.sync)
 
         assert trio.current_time() > 0.01
         assert file.read_at(0, 100) == b"beforemeanwhile"
@@ -68,7 +68,7 @@ def test_names_that_come_during_a_sync_of_their_directory_are_not_covered() -> N
         node.disk_speed.sync_mean_s = 1.0
         disk.open("before", create=True)
         world.clock.call_later(0.01, lambda: disk.open("meanwhile", create=True))
-        await process.env.offload(lambda: disk.sync_directory(""))
+        await process.env.run_in_thread(lambda: disk.sync_directory(""))
 
         node.cut_power()
 
@@ -94,7 +94,7 @@ def test_works_interleave_at_their_calls_to_the_disk() -> None:
 
         async with trio.open_nursery() as nursery:
             for name in "ab":
-                nursery.start_soon(process.env.offload, lambda name=name: work(name))
+                nursery.start_soon(process.env.run_in_thread, lambda name=name: work(name))
         orders.append("".join(order))
 
     for seed in range(5):
@@ -112,7 +112,7 @@ def test_work_that_is_cancelled_runs_to_its_end_first() -> None:
         file.write_at(0, [b"data"])
 
         with trio.move_on_after(0.01) as scope:
-            await process.env.offload(file.sync)
+            await process.env.run_in_thread(file.sync)
 
         assert not scope.cancelled_caught
         assert process.disk.durable_bytes("file") == b"data"
@@ -139,13 +139,13 @@ def test_a_process_may_end_in_the_midst_of_any_work(end: Callable[[Node], None])
 
     async def scenario(world: World, node: Node, process: Process) -> None:
         process.disk.open("name", create=True).write_at(0, [b"old"])
-        await process.env.offload(process.disk.open("name").sync)
-        await process.env.offload(lambda: process.disk.sync_directory(""))
+        await process.env.run_in_thread(process.disk.open("name").sync)
+        await process.env.run_in_thread(lambda: process.disk.sync_directory(""))
         random = world.streams.stream("test")
         world.clock.call_later(random.random() * 0.01, lambda: end(node))
 
         with pytest.raises(StaleHandleError):
-            await process.env.offload(lambda: replace_again_and_again(process.disk))
+            await process.env.run_in_thread(lambda: replace_again_and_again(process.disk))
 
         found.add(str(contents(node.disk)))
         assert contents(node.disk)["name"] in {b"old", b"new"}
@@ -167,7 +167,7 @@ def test_threads_of_a_paused_process_stand_still_and_those_of_a_stalled_one_go_o
 
         for hold in node.pause, node.stall_loop:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(process.env.offload, sync)
+                nursery.start_soon(process.env.run_in_thread, sync)
                 hold(10)
 
         assert done_at[0] > 10
@@ -180,7 +180,7 @@ def test_a_disk_that_stalls_holds_up_threads() -> None:
     async def scenario(_: World, node: Node, process: Process) -> None:
         node.stall_disk(30)
 
-        await process.env.offload(process.disk.open("file", create=True).sync)
+        await process.env.run_in_thread(process.disk.open("file", create=True).sync)
 
         assert trio.current_time() > 30
 
@@ -192,7 +192,7 @@ def test_a_disk_that_stalls_no_more_lets_those_go_on_that_it_held_up() -> None:
         node.stall_disk(30)
         world.clock.call_later(5, lambda: node.stall_disk(0))
 
-        await process.env.offload(process.disk.open("file", create=True).sync)
+        await process.env.run_in_thread(process.disk.open("file", create=True).sync)
 
         assert 5 < trio.current_time() < 5.2
 
@@ -205,7 +205,7 @@ def test_no_more_than_forty_works_run_at_once() -> None:
         node.stall_disk(10)
         async with trio.open_nursery() as nursery:
             for _number in range(60):
-                nursery.start_soon(process.env.offload, file.sync)
+                nursery.start_soon(process.env.run_in_thread, file.sync)
             await trio.sleep(5)
             assert len([call for call in process.disk.calls if call[0] == "sync"]) == 40
 
@@ -226,7 +226,7 @@ def test_an_aimed_fault_comes_before_a_call_takes_effect() -> None:
         with pytest.raises(OSError, match="aimed"):
             process.disk.open("old").truncate(0)
         with pytest.raises(StaleHandleError):
-            await process.env.offload(lambda: process.disk.rename("old", "new"))
+            await process.env.run_in_thread(lambda: process.disk.rename("old", "new"))
 
         assert contents(node.disk) == {"old": b""}
 
@@ -235,15 +235,17 @@ def test_an_aimed_fault_comes_before_a_call_takes_effect() -> None:
 
 def test_a_leak_in_a_thread_is_found() -> None:
     async def scenario(_: World, __: Node, process: Process) -> None:
-        await process.env.offload(lambda: os.urandom(1))
+        await process.env.run_in_thread(lambda: os.urandom(1))
 
-    with pytest.raises(RealWorldError, match=r"test_offload.py:\d+ called os.urandom inside of"):
+    with pytest.raises(
+        RealWorldError, match=r"test_thread_pool.py:\d+ called os.urandom inside of"
+    ):
         play(scenario)
 
 
 def test_a_thread_that_would_end_its_own_process_is_told_to_ask_the_clock() -> None:
     async def scenario(_: World, node: Node, process: Process) -> None:
-        await process.env.offload(node.kill)
+        await process.env.run_in_thread(node.kill)
 
     with pytest.raises(AssertionError, match="ask the clock"):
         play(scenario)
@@ -258,14 +260,14 @@ def test_work_that_is_brief_is_sometimes_done_at_once_but_never_while_the_disk_s
             count = 0
             for _ in range(20):
                 began = trio.current_time()
-                await process.env.offload(file.sync, is_brief=True)
+                await process.env.run_in_thread(file.sync, is_brief=True)
                 count += trio.current_time() == began
             return count
 
         assert 0 < await syncs_at_once() < 20
         for _ in range(10):
             node.stall_disk(100)
-            await process.env.offload(file.sync, is_brief=True)
+            await process.env.run_in_thread(file.sync, is_brief=True)
             assert trio.current_time() >= node.disk_speed.stalled_until
 
     play(scenario)

@@ -10,7 +10,7 @@ from tests.broker.asking import batch_of, create_topic, delete_topic, produce
 from tests.broker.world import ADDRESS, World, settle
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.handlers.session import SessionHandler
+from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     FencedProducerError,
@@ -18,8 +18,8 @@ from tidelog.wire.errors import (
     LeaderNotAvailableError,
     from_wire,
 )
+from tidelog.wire.messages.metadata import BrokerAddress, MetadataRequest
 from tidelog.wire.messages.produce import InitProducerRequest
-from tidelog.wire.messages.session import BrokerAddress, MetadataRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
 
@@ -177,7 +177,7 @@ async def test_a_broker_that_can_ask_nobody_does_not_say_that_there_is_no_such_t
     state = Cluster(1).state
     cluster: Any = SimpleNamespace(raft=raft, metadata=SimpleNamespace(state=state))
     partitions: Any = None
-    session = SessionHandler(BrokerConfig(), cluster, partitions)
+    session = MetadataHandler(BrokerConfig(), cluster, partitions)
     request = MetadataRequest(["made a moment ago"])
 
     assert session.may_be_behind(request)

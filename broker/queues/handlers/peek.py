@@ -11,9 +11,9 @@ from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (
     RECEIVE_COUNT_MAX,
-    LookReply,
-    LookRequest,
     MessageState,
+    PeekReply,
+    PeekRequest,
     SeenRun,
 )
 from tidelog.wire.protocol.write_buffer import FileRegion
@@ -22,7 +22,7 @@ _STATES: Final = {int(state): state for state in MessageState}
 
 
 @final
-class LookHandler:
+class PeekHandler:
     """Shows messages."""
 
     def __init__(self, server: QueueServer, nursery: trio.Nursery, *, bytes_max: int) -> None:
@@ -31,7 +31,7 @@ class LookHandler:
         self._nursery = nursery
         self._bytes_max = bytes_max
 
-    def handle(self, request: LookRequest, replier: Replier) -> None:
+    def handle(self, request: PeekRequest, replier: Replier) -> None:
         """Reply when all messages are known.
 
         Raises:
@@ -46,7 +46,7 @@ class LookHandler:
             raise InvalidRequestError(f"no state of messages has number {unknown[0]}")
         self._nursery.start_soon(self._look, request, replier)
 
-    async def _look(self, request: LookRequest, replier: Replier) -> None:
+    async def _look(self, request: PeekRequest, replier: Replier) -> None:
         with replier:
             hosted = self._server.find(request.queue_id, request.partition)
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
@@ -62,7 +62,7 @@ class LookHandler:
                 pieces.extend(hosted.record_reader.pieces(gathered.batches))
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
-            replier.reply(LookReply(runs, next_offset, hosted.now_ms()), pieces)
+            replier.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)
 
 
 def _cut(runs: list[SeenRun], end: int) -> list[SeenRun]:

@@ -26,14 +26,14 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
-from tidelog.wire.messages.produce import InitProducerReply, InitProducerRequest
-from tidelog.wire.messages.session import (
+from tidelog.wire.messages.metadata import (
     BrokerAddress,
     MetadataReply,
     MetadataRequest,
     PartitionMetadata,
     TopicMetadata,
 )
+from tidelog.wire.messages.produce import InitProducerReply, InitProducerRequest
 from tidelog.wire.protocol import api
 
 _PRODUCER_EPOCH_MAX = 0xFFFF_FFFF
@@ -42,7 +42,7 @@ _ASK_TIMEOUT_S: Final = 1.0
 
 
 @final
-class SessionHandler:
+class MetadataHandler:
     """Tells clients where things are."""
 
     def __init__(self, config: BrokerConfig, cluster: ClusterNode, partitions: Partitions) -> None:
