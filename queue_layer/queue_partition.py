@@ -86,7 +86,7 @@ class QueuePartition:
     def configure(self, config: QueueConfig) -> None:
         """Take over settings; they apply from the next command on, also to what is there.
 
-        Lanes and fairness are a matter of the order: to change them, `make_order` is for a new
+        Priorities and fairness are a matter of the order: to change them, `make_order` is for a new
         partition that is loaded from the journal.
         """
         assert config.is_fifo == self.config.is_fifo, "a queue stays FIFO or standard"
@@ -166,7 +166,7 @@ class QueuePartition:
         return Outcome(now_ms, [Purged(end)] if is_news else [], count)
 
     def trim(self, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
-        """Decide that what is below the beginning of the log is gone, leased or not.
+        """Decide that what is below the beginning of the log is gone, in flight or not.
 
         Except messages that are to be moved: they may be at their target already, and nobody knows
         before whoever moves them has asked there; `lost` is for those. Where there are such, it has

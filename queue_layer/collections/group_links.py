@@ -35,10 +35,6 @@ class GroupLinks(Protocol):
         """Forget, sooner or later, the numbers of lower offsets: nobody asks for them any more."""
         ...
 
-    def clear(self) -> None:
-        """Forget everything."""
-        ...
-
 
 def put_link(block: "array[int]", place: int, link: int) -> None:
     """Write a number into a block, which is only as long as it has to be."""
@@ -85,11 +81,6 @@ class InMemoryGroupLinks:
             for number in [number for number in self._blocks if number < end]:
                 del self._blocks[number]
         self._first_block = max(end, self._first_block)
-
-    def clear(self) -> None:
-        """Forget everything; offsets may begin at any number again."""
-        self._blocks.clear()
-        self._first_block = 0
 
     def block_count(self) -> int:
         """Return how many blocks are kept."""

@@ -12,7 +12,7 @@ class RecordFields(NamedTuple):
 
     deliver_at_ms: int = 0
     """Unix milliseconds; nobody gets it earlier."""
-    lane: int = 0
+    priority: int = 0
     """Priority; 0 is the most urgent."""
     group: bytes | None = None
     """The key; `None` is a group of its own."""
@@ -24,8 +24,8 @@ class DeliveryOrder(Protocol):
     """Chooses among visible messages. In memory only, made anew from what it is told.
 
     The queue tells every change of a message's state, at the moment of the change, in ranges of
-    offsets with exclusive ends. A range may cover messages of many groups and lanes. What the order
-    is told, and in which sequence:
+    offsets with exclusive ends. A range may cover messages of many groups and priorities. What the
+    order is told, and in which sequence:
 
     1. It is made for an offset, from which on it is told of all records by `on_records`, ascending
        and without gaps, before anything else about them. A record is visible when it came. (One
@@ -37,7 +37,7 @@ class DeliveryOrder(Protocol):
        the log begins if that is higher, and each stretch of records that came is followed at once
        by what has become of them: done, dead, invisible.
     3. `on_invisible` is told of messages that are visible, and again, of invisible ones, when
-       only `is_leased` changes or another lease takes over. `on_visible` is told of invisible
+       only `is_in_flight` changes or another lease takes over. `on_visible` is told of invisible
        and dead ones, and when a receive did not make them invisible (visibility timeout 0), right
        behind an `on_invisible`.
     4. `on_dead_lettered`: nobody gets them here, and they block nobody; they may become visible
@@ -53,8 +53,8 @@ class DeliveryOrder(Protocol):
         """Learn of records; `fields` has one for each, `None` if all have the defaults."""
         ...
 
-    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
-        """Learn that messages are leased, or delayed."""
+    def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
+        """Learn that messages are in flight, or delayed."""
         ...
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""The order of a standard queue in which nobody's messages keep those of others waiting.
+"""Fair queues, as in SQS: a group with many messages in flight does not hold up the others.
 
 Pure: no clock, no I/O. It knows of each message that is not done, 8 bytes for most of them.
 """
@@ -15,8 +15,8 @@ from tidelog.queue_layer.ordering.round_robin import shared
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 
 NOISY_SHARE: Final = 10
-"""A group is noisy with more than a tenth of all leased messages,"""
-NOISY_LEASED_MIN: Final = 30
+"""A group is noisy with more than a tenth of all messages in flight,"""
+NOISY_IN_FLIGHT_MIN: Final = 30
 """and with so many at least."""
 SET_ASIDE_MAX: Final = 2_000
 """Messages that one receive sets aside at most, so that it does not take long."""
@@ -27,9 +27,9 @@ _SPARE: Final = 4096
 class FairOrder:
     """As a standard queue, but messages of noisy groups wait behind all others.
 
-    A group is noisy while it has more than a tenth of the leased messages, and 30 or more. What is
-    met of it is set aside, once for each message; it is handed out when there is nothing else,
-    the group with the fewest leased messages first, or when the group is quiet again. Messages
+    A group is noisy while it has more than a tenth of the messages in flight, and 30 or more. What
+    is met of it is set aside, once for each message; it is handed out when there is nothing else,
+    the group with the fewest messages in flight first, or when the group is quiet again. Messages
     without a group are never noisy.
 
     Invariant: a visible message is either in `_order` or set aside.
@@ -46,8 +46,8 @@ class FairOrder:
         self._origin = start
         self._groups: array[int] = array("Q")
         """Hash of the group of each message from `_origin` on; 0 for none."""
-        self._leased: set[int] = set()
-        self._leased_count: dict[int, int] = {}
+        self._in_flight: set[int] = set()
+        self._in_flight_count: dict[int, int] = {}
         """By group; none that is 0."""
         self._aside: dict[int, dict[int, None]] = {}
         """Offsets by group, in order; none that is empty."""
@@ -65,21 +65,21 @@ class FairOrder:
         else:
             self._groups.extend(_hash(record.group) for record in fields)
 
-    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
-        """Learn that messages are leased, or delayed."""
+    def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
+        """Learn that messages are in flight, or delayed."""
         self._take(first, end)
-        if not is_leased:
-            self._unlease(first, end)
+        if not is_in_flight:
+            self._land(first, end)
             return
         for offset in range(first, end):
-            if offset not in self._leased:
-                self._leased.add(offset)
+            if offset not in self._in_flight:
+                self._in_flight.add(offset)
                 group = self._group(offset)
-                self._leased_count[group] = self._leased_count.get(group, 0) + 1
+                self._in_flight_count[group] = self._in_flight_count.get(group, 0) + 1
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again."""
-        self._unlease(first, end)
+        self._land(first, end)
         if not self._aside:
             self._order.on_visible(first, end, since_ms)
             return
@@ -93,7 +93,7 @@ class FairOrder:
     def on_dead_lettered(self, first: int, end: int) -> None:
         """Learn that messages are dead letters."""
         self._take(first, end)
-        self._unlease(first, end)
+        self._land(first, end)
 
     def on_deleted(self, first: int, end: int) -> None:
         """Learn that messages are gone."""
@@ -109,7 +109,7 @@ class FairOrder:
             if not self._is_noisy(group)
             for offset in found
         )
-        noisy = sorted(filter(self._is_noisy, self._aside), key=self._leased_of)
+        noisy = sorted(filter(self._is_noisy, self._aside), key=self._in_flight_of)
         share = max(1, limit // 2)
         first = shared([(_singles(back), share), (_singles(quiet), share)])
         behind = chain.from_iterable(self._aside[group] for group in noisy)
@@ -137,12 +137,12 @@ class FairOrder:
             if len(quiet) >= limit or len(noisy) >= SET_ASIDE_MAX:
                 break
         for group, offset in noisy:
-            self._order.on_invisible(offset, offset + 1, is_leased=False)
+            self._order.on_invisible(offset, offset + 1, is_in_flight=False)
             self._aside.setdefault(group, {})[offset] = None
         return quiet
 
     def _take(self, first: int, end: int) -> None:
-        self._order.on_invisible(first, end, is_leased=False)
+        self._order.on_invisible(first, end, is_in_flight=False)
         if not self._aside:
             return
         for offset in range(max(first, self._start), end):
@@ -153,18 +153,18 @@ class FairOrder:
                 if not aside:
                     del self._aside[group]
 
-    def _unlease(self, first: int, end: int) -> None:
-        if not self._leased:
+    def _land(self, first: int, end: int) -> None:
+        if not self._in_flight:
             return
         for offset in range(max(first, self._start), end):
-            if offset in self._leased:
-                self._leased.discard(offset)
+            if offset in self._in_flight:
+                self._in_flight.discard(offset)
                 group = self._group(offset)
-                count = self._leased_count[group] - 1
+                count = self._in_flight_count[group] - 1
                 if count:
-                    self._leased_count[group] = count
+                    self._in_flight_count[group] = count
                 else:
-                    del self._leased_count[group]
+                    del self._in_flight_count[group]
 
     def _forget(self, first: int, end: int) -> None:
         if first >= end:
@@ -184,13 +184,15 @@ class FairOrder:
     def _group(self, offset: int) -> int:
         return self._groups[offset - self._origin]
 
-    def _leased_of(self, group: int) -> int:
-        return self._leased_count.get(group, 0)
+    def _in_flight_of(self, group: int) -> int:
+        return self._in_flight_count.get(group, 0)
 
     def _is_noisy(self, group: int) -> bool:
-        leased = self._leased_of(group)
+        in_flight = self._in_flight_of(group)
         return (
-            group != 0 and leased >= NOISY_LEASED_MIN and leased * NOISY_SHARE > len(self._leased)
+            group != 0
+            and in_flight >= NOISY_IN_FLIGHT_MIN
+            and in_flight * NOISY_SHARE > len(self._in_flight)
         )
 
 

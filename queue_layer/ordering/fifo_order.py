@@ -24,7 +24,7 @@ not by every receive. Only done ones: a dead letter that cannot be moved comes b
 
 **Below the cursor** of a FIFO queue lie messages that nobody received: those of blocked groups,
 passed over when others were served. So what is done is not what lies below the cursor and is not
-leased. The queue state keeps skipped messages as runs of a status of their own (`SKIPPED`), so
+in flight. The queue state keeps skipped messages as runs of a status of their own (`SKIPPED`), so
 that everything below the cursor that is in no run is done, as in any queue, and snapshots, counts
 and purges need no second idea. A blocked backlog is one run. In the worst case, if others' messages
 stand between all of its own, it is one run for each of them: as many as the intervals of a set of
@@ -113,9 +113,9 @@ class FifoOrder:
         self._end = end
         self._drop_blocks()
 
-    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
-        """Learn that messages are leased, or delayed."""
-        del is_leased
+    def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
+        """Learn that messages are in flight, or delayed."""
+        del is_in_flight
         for offset in range(first, end):
             self._became(offset, _INVISIBLE)
 

@@ -1,4 +1,4 @@
-"""The order of a queue with priorities: lanes with weights.
+"""The order of a queue with priorities: priorities with weights.
 
 Pure: no clock, no I/O. It knows of each message that is not done: some 10 bytes where neighbours
 have the same priority, some 300 where each has another one than the one before.
@@ -13,7 +13,7 @@ from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.round_robin import shared
 
 
-class _Lane:
+class _Priority:
     """The visible messages of one priority."""
 
     __slots__ = ("returned", "unreceived")
@@ -34,10 +34,10 @@ class _Lane:
 
 @final
 class PriorityOrder:
-    """Each lane gets its weight of what is handed out, the most urgent one first.
+    """Each priority gets its weight of what is handed out, the most urgent one first.
 
-    So urgent messages overtake others, and none of the others waits for ever. What a lane cannot
-    use goes to the others, the most urgent first.
+    So urgent messages overtake others, and none of the others waits for ever. What a priority
+    cannot use goes to the others, the most urgent first.
     """
 
     needs_all_records = True
@@ -46,37 +46,37 @@ class PriorityOrder:
         del start
         self._weights = tuple(weights)
         self._cycle = _cycle(self._weights)
-        self._lanes = [_Lane() for _ in self._weights]
-        self._lane_of: RangeMap[int] = RangeMap()
+        self._priorities = [_Priority() for _ in self._weights]
+        self._priority_of: RangeMap[int] = RangeMap()
         """Of all messages that are not done."""
 
     def on_records(self, first: int, end: int, fields: Sequence[RecordFields] | None) -> None:
-        """Learn of records; priorities beyond the last lane are in the last lane."""
+        """Learn of records; priorities beyond the last priority are in the last priority."""
         if fields is None:
             self._add(first, end, 0)
             return
         at = first
         while at < end:
-            lane = fields[at - first].lane
+            priority = fields[at - first].priority
             stop = at + 1
-            while stop < end and fields[stop - first].lane == lane:
+            while stop < end and fields[stop - first].priority == priority:
                 stop += 1
-            self._add(at, stop, min(max(lane, 0), len(self._lanes) - 1))
+            self._add(at, stop, min(max(priority, 0), len(self._priorities) - 1))
             at = stop
 
-    def _add(self, first: int, end: int, lane: int) -> None:
-        self._lane_of.put(first, end, lane)
-        self._lanes[lane].unreceived.put(first, end, None)
+    def _add(self, first: int, end: int, priority: int) -> None:
+        self._priority_of.put(first, end, priority)
+        self._priorities[priority].unreceived.put(first, end, None)
 
-    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
-        """Learn that messages are leased, or delayed."""
-        del is_leased
+    def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
+        """Learn that messages are in flight, or delayed."""
+        del is_in_flight
         self._take(first, end)
 
     def on_visible(self, first: int, end: int, since_ms: int) -> None:
         """Learn that messages are visible again."""
-        for piece_first, piece_end, lane in self._lane_of.pieces(first, end):
-            self._lanes[lane].returned.add(piece_first, piece_end, since_ms)
+        for piece_first, piece_end, priority in self._priority_of.pieces(first, end):
+            self._priorities[priority].returned.add(piece_first, piece_end, since_ms)
 
     def on_dead_lettered(self, first: int, end: int) -> None:
         """Learn that messages are dead letters."""
@@ -85,16 +85,16 @@ class PriorityOrder:
     def on_deleted(self, first: int, end: int) -> None:
         """Learn that messages are gone."""
         self._take(first, end)
-        self._lane_of.cut(first, end)
+        self._priority_of.cut(first, end)
 
     def candidates(self, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-        """Yield what each lane is due, and then what is left."""
+        """Yield what each priority is due, and then what is left."""
         begin = turn * limit
         places = [self._cycle[(begin + place) % len(self._cycle)] for place in range(limit)]
         return shared(
             [
-                (lane.candidates(limit, turn), places.count(number))
-                for number, lane in enumerate(self._lanes)
+                (priority.candidates(limit, turn), places.count(number))
+                for number, priority in enumerate(self._priorities)
             ]
         )
 
@@ -104,13 +104,13 @@ class PriorityOrder:
         return iter(())
 
     def _take(self, first: int, end: int) -> None:
-        for piece_first, piece_end, lane in self._lane_of.pieces(first, end):
-            self._lanes[lane].unreceived.cut(piece_first, piece_end)
-            self._lanes[lane].returned.remove(piece_first, piece_end)
+        for piece_first, piece_end, priority in self._priority_of.pieces(first, end):
+            self._priorities[priority].unreceived.cut(piece_first, piece_end)
+            self._priorities[priority].returned.remove(piece_first, piece_end)
 
 
 def priority_order(weights: Sequence[int]) -> MakeOrder:
-    """Return what makes orders for lanes of these weights, the most urgent first."""
+    """Return what makes orders for priorities of these weights, the most urgent first."""
 
     def make(start: int) -> PriorityOrder:
         return PriorityOrder(start, weights)
@@ -119,10 +119,10 @@ def priority_order(weights: Sequence[int]) -> MakeOrder:
 
 
 def _cycle(weights: Sequence[int]) -> list[int]:
-    """Return lanes, each as often as its weight, spread evenly."""
+    """Return priorities, each as often as its weight, spread evenly."""
     places = [
-        ((place + 0.5) / weight, lane)
-        for lane, weight in enumerate(weights)
+        ((place + 0.5) / weight, priority)
+        for priority, weight in enumerate(weights)
         for place in range(weight)
     ]
-    return [lane for _, lane in sorted(places)]
+    return [priority for _, priority in sorted(places)]

@@ -41,9 +41,9 @@ class StandardOrder:
         assert first == self._end
         self._end = end
 
-    def on_invisible(self, first: int, end: int, *, is_leased: bool) -> None:
-        """Learn that messages are leased, or delayed."""
-        del is_leased
+    def on_invisible(self, first: int, end: int, *, is_in_flight: bool) -> None:
+        """Learn that messages are in flight, or delayed."""
+        del is_in_flight
         self._take(first, end)
 
     def on_dead_lettered(self, first: int, end: int) -> None:

@@ -310,7 +310,7 @@ class QueueState:
                 continue
             self.unreceived.delay(start, delay_end, time_ms)
             if time_ms > self.time_ms:
-                self.order.on_invisible(start, delay_end, is_leased=False)
+                self.order.on_invisible(start, delay_end, is_in_flight=False)
 
     def on_chunks(self, first: int, end: int) -> None:
         """Learn of committed records `[first, end)` that are chunks of large messages.
@@ -338,8 +338,8 @@ class QueueState:
             if state is MessageState.DEAD:
                 self.order.on_dead_lettered(piece_first, piece_end)
             elif state is not MessageState.VISIBLE:
-                is_leased = state is MessageState.IN_FLIGHT
-                self.order.on_invisible(piece_first, piece_end, is_leased=is_leased)
+                is_in_flight = state is MessageState.IN_FLIGHT
+                self.order.on_invisible(piece_first, piece_end, is_in_flight=is_in_flight)
         if at < end:
             self.order.on_deleted(at, end)
 
@@ -350,14 +350,14 @@ class QueueState:
         """
         if self.order is not None:
             for piece_first, piece_end, _ in self._visible(first, end):
-                self.order.on_invisible(piece_first, piece_end, is_leased=False)
+                self.order.on_invisible(piece_first, piece_end, is_in_flight=False)
 
     def end_quarantine(self, first: int, end: int) -> None:
         """Deliver messages of a range again."""
         if self.order is not None:
             for piece_first, piece_end, since_ms in self._visible(first, end):
                 # What became visible only during the quarantine is offered already.
-                self.order.on_invisible(piece_first, piece_end, is_leased=False)
+                self.order.on_invisible(piece_first, piece_end, is_in_flight=False)
                 self.order.on_visible(piece_first, piece_end, since_ms)
 
     def _visible(self, first: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -651,10 +651,10 @@ class QueueState:
         elif state is not MessageState.VISIBLE:
             if before is MessageState.DEAD:
                 order.on_visible(first, stop, new.visible_at_ms)
-            order.on_invisible(first, stop, is_leased=state is MessageState.IN_FLIGHT)
+            order.on_invisible(first, stop, is_in_flight=state is MessageState.IN_FLIGHT)
         else:
             if before is MessageState.VISIBLE:
-                order.on_invisible(first, stop, is_leased=True)
+                order.on_invisible(first, stop, is_in_flight=True)
             order.on_visible(first, stop, new.visible_at_ms)
 
     def _tell_visible(self, first: int, end: int, since_ms: int) -> None:

@@ -23,6 +23,3 @@ class CountingLinks:
 
     def drop_below(self, offset: int) -> None:
         self.links.drop_below(offset)
-
-    def clear(self) -> None:
-        self.links.clear()

@@ -16,7 +16,7 @@ class Message:
     visible_at_ms: int = 0
     receive_count: int = 0
     lease_id: int = 0
-    is_leased: bool = False
+    is_in_flight: bool = False
     is_dead: bool = False
     is_done: bool = False
 
@@ -41,7 +41,7 @@ class FifoModel:
             return MessageState.DEAD
         if max(message.visible_at_ms, message.deliver_at_ms) <= self.now_ms:
             return MessageState.VISIBLE
-        return MessageState.IN_FLIGHT if message.is_leased else MessageState.DELAYED
+        return MessageState.IN_FLIGHT if message.is_in_flight else MessageState.DELAYED
 
     def counts(self) -> dict[str, int]:
         counts: dict[str, int] = {}
@@ -91,7 +91,7 @@ class FifoModel:
             message = self.messages[offset]
             message.receive_count += 1
             message.lease_id = lease_id
-            message.is_leased = True
+            message.is_in_flight = True
             message.visible_at_ms = self.now_ms + timeout_ms
 
     def settle(
@@ -113,7 +113,7 @@ class FifoModel:
         return refused
 
     def _settle(self, message: Message, action: SettleAction, delay_ms: int | None) -> None:
-        message.is_leased = action is SettleAction.EXTEND
+        message.is_in_flight = action is SettleAction.EXTEND
         message.visible_at_ms = self.now_ms + (delay_ms or 0)
         match action:
             case SettleAction.DELETE:
@@ -136,4 +136,4 @@ class FifoModel:
             message.is_dead = False
             message.is_done = is_done
             message.visible_at_ms = self.now_ms
-            message.is_leased = False
+            message.is_in_flight = False

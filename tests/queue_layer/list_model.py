@@ -21,7 +21,7 @@ class Message:
     visible_at_ms: int = 0
     is_done: bool = False
     is_dead: bool = False
-    is_leased: bool = False
+    is_in_flight: bool = False
     receive_count: int = 0
     first_received_ms: int = 0
     last_received_ms: int = 0
@@ -36,7 +36,7 @@ class Message:
             return MessageState.DEAD
         if self.visible_at_ms <= now_ms:
             return MessageState.VISIBLE
-        return MessageState.IN_FLIGHT if self.is_leased else MessageState.DELAYED
+        return MessageState.IN_FLIGHT if self.is_in_flight else MessageState.DELAYED
 
 
 class ListModel:
@@ -105,7 +105,7 @@ class ListModel:
         message.first_received_ms = message.first_received_ms or self.now_ms
         message.last_received_ms = self.now_ms
         message.lease_id = self.leases
-        message.is_leased = True
+        message.is_in_flight = True
         message.visible_at_ms = visible_at_ms
 
     def die(self, offsets: Iterable[int], reason: str = "") -> None:
@@ -131,7 +131,7 @@ class ListModel:
         if is_own:
             is_over = self.config.is_fifo and not is_current
             holds = action in (SettleAction.EXTEND, SettleAction.RETURN)
-            is_over |= holds and not message.is_leased
+            is_over |= holds and not message.is_in_flight
         else:
             is_over = self.config.is_fenced or not is_delete
         return ErrorCode.RECEIPT_EXPIRED if is_over else None
@@ -149,13 +149,13 @@ class ListModel:
         elif action is SettleAction.EXTEND:
             if self.now_ms + delay_ms > message.last_received_ms + VISIBILITY_TIMEOUT_MS_MAX:
                 return ErrorCode.INVALID_REQUEST
-            message.is_leased, message.visible_at_ms = True, self.now_ms + delay_ms
+            message.is_in_flight, message.visible_at_ms = True, self.now_ms + delay_ms
         elif action is SettleAction.RELEASE:
-            message.is_leased, message.visible_at_ms = False, self.now_ms + delay_ms
+            message.is_in_flight, message.visible_at_ms = False, self.now_ms + delay_ms
         elif action is SettleAction.REJECT:
             self.die([offset], "rejected")
         else:
-            message.is_leased, message.visible_at_ms = False, self.now_ms
+            message.is_in_flight, message.visible_at_ms = False, self.now_ms
             message.receive_count -= 1
             if not message.receive_count:
                 message.first_received_ms = 0

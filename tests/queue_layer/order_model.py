@@ -37,7 +37,7 @@ def check_order(
         for offset in set(range(first, min(RECORDS, first + count))) - done:
             match change:
                 case "in_flight" | "delayed":
-                    order.on_invisible(offset, offset + 1, is_leased=change == "in_flight")
+                    order.on_invisible(offset, offset + 1, is_in_flight=change == "in_flight")
                     visible.discard(offset)
                 case "visible":
                     if offset not in visible:

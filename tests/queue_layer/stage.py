@@ -84,7 +84,9 @@ class Stage:
             max_receive_count=None if deliveries is None else int(deliveries),
             dead_letter_target=None if deliveries is None else _TARGET,
             priority_weights=tuple(
-                int(lane) for lane in options.get("priority_weights", "").split(",") if lane
+                int(priority)
+                for priority in options.get("priority_weights", "").split(",")
+                if priority
             ),
         )
         self._core = self._new_core()
@@ -161,10 +163,12 @@ class Stage:
 
     def _do_send(self, *words: str) -> None:
         for word in words:
-            rest, _, lane = word.partition(":")
+            rest, _, priority = word.partition(":")
             name, _, group = rest.partition("@")
             self._names.append(name)
-            self._fields.append(RecordFields(lane=int(lane or 0), group=group.encode() or None))
+            self._fields.append(
+                RecordFields(priority=int(priority or 0), group=group.encode() or None)
+            )
         self._tell_records()
 
     def _do_receive(self, who: str, *words: str) -> None:

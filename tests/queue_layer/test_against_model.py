@@ -71,8 +71,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
     @rule(waits=st.lists(delays, min_size=1, max_size=8))
     def records_come(self, waits: list[int]) -> None:
         fields = [
-            RecordFields(self.model.now_ms + wait if wait else 0, lane, self.groups[lane])
-            for lane, wait in enumerate(waits)
+            RecordFields(self.model.now_ms + wait if wait else 0, priority, self.groups[priority])
+            for priority, wait in enumerate(waits)
         ]
         self.driver.came(len(waits), fields=fields if any(waits) else None)
         self.sent.extend(field.deliver_at_ms for field in fields)
@@ -197,7 +197,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
                 self.driver.do(self.driver.queue.move_failed(batch, count, "no", now_ms=now_ms))
                 for offset in moved:
                     message = self.model.messages[offset]
-                    message.is_dead = message.is_leased = False
+                    message.is_dead = message.is_in_flight = False
                     message.visible_at_ms = self.model.now_ms
             else:
                 self.driver.do(self.driver.queue.moved(batch, count, now_ms=now_ms))

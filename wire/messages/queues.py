@@ -27,7 +27,7 @@ HEADER_PREFIX = "tidelog."
 DELIVER_AT_HEADER = "tidelog.deliver_at_ms"
 """No queue hands the message out before this time: Unix milliseconds, in decimal."""
 PRIORITY_HEADER = "tidelog.priority"
-"""The lane of the message, in decimal; 0 is the most urgent."""
+"""The priority of the message, in decimal; 0 is the most urgent."""
 DEDUPLICATION_ID_HEADER = "tidelog.deduplication_id"
 """A message with an id that was sent within the window is not appended again."""
 DEDUPLICATION_ID_BYTES_MAX = 128

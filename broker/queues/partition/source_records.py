@@ -374,17 +374,17 @@ def _fields_of(header: BatchHeader, columns: Columns, place: int, *, delay_ms: i
         deltas = columns.timestamp_deltas
         sent_ms = header.first_timestamp_ms + (deltas[place] if deltas else 0)
         deliver_at_ms = sent_ms + delay_ms
-    lane = 0
+    priority = 0
     is_part = False
     for name, value in () if columns.headers is None else columns.headers[place]:
         if name == DELIVER_AT_HEADER:
             deliver_at_ms = _number(value, deliver_at_ms)
         elif name == PRIORITY_HEADER:
-            lane = _number(value, lane)
+            priority = _number(value, priority)
         elif name == CHUNK_HEADER:
             is_part = True
     key = columns.keys[place] if columns.keys else None
-    return RecordFields(min(deliver_at_ms, _TIME_MAX_MS), lane, key, is_part)
+    return RecordFields(min(deliver_at_ms, _TIME_MAX_MS), priority, key, is_part)
 
 
 def _number(value: bytes, default: int) -> int:

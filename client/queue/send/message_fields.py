@@ -39,7 +39,7 @@ class OutgoingMessage(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = None
     """Nobody gets it for so many seconds; `None` for what the queue says."""
     priority: int | None = None
-    """Its lane, in a queue that has some; 0 is the most urgent."""
+    """Its priority, in a queue that has priorities; 0 is the most urgent."""
     deduplication_id: str | None = None
     """FIFO queues: one of these is kept within the window."""
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.queue_layer.driver import SECOND, Driver
 from tests.queue_layer.order_model import RECORDS, Change, changes, check_order, chosen
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.fair_order import NOISY_LEASED_MIN, SET_ASIDE_MAX, FairOrder
+from tidelog.queue_layer.ordering.fair_order import NOISY_IN_FLIGHT_MIN, SET_ASIDE_MAX, FairOrder
 from tidelog.wire.config.queue_config import QueueConfig
 
 FAIR = QueueConfig(fair_delivery=True)
@@ -34,7 +34,7 @@ def fair(groups: str) -> Driver:
 def test_a_noisy_group_waits_behind_quiet_ones() -> None:
     """Statement 90."""
     made = order("a" * 100 + "bc")
-    made.on_invisible(0, NOISY_LEASED_MIN, is_leased=True)
+    made.on_invisible(0, NOISY_IN_FLIGHT_MIN, is_in_flight=True)
 
     assert chosen(made, 4) == [100, 101, 30, 31]
 
@@ -43,7 +43,7 @@ def test_a_noisy_group_waits_behind_quiet_ones() -> None:
 def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
     """Statement 90: 30 at least."""
     made = order("a" * 100 + "bc")
-    made.on_invisible(0, NOISY_LEASED_MIN - 1, is_leased=True)
+    made.on_invisible(0, NOISY_IN_FLIGHT_MIN - 1, is_in_flight=True)
 
     assert chosen(made, 4) == [29, 30, 31, 32]
 
@@ -52,7 +52,7 @@ def test_a_group_with_few_leased_messages_is_not_noisy() -> None:
 def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None:
     """Statement 90: more than a tenth."""
     made = order("." * 270 + "a" * 100 + "b")
-    made.on_invisible(0, 300, is_leased=True)
+    made.on_invisible(0, 300, is_in_flight=True)
     assert chosen(made, 1) == [300]
 
     made.on_deleted(0, 1)
@@ -64,8 +64,8 @@ def test_a_group_with_a_small_part_of_the_leased_messages_is_not_noisy() -> None
 def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() -> None:
     """Statement 90."""
     made = order("a" * 60 + "b" * 60)
-    made.on_invisible(0, 50, is_leased=True)
-    made.on_invisible(60, 100, is_leased=True)
+    made.on_invisible(0, 50, is_in_flight=True)
+    made.on_invisible(60, 100, is_in_flight=True)
 
     assert chosen(made, 3) == [100, 101, 102]
 
@@ -74,7 +74,7 @@ def test_of_noisy_groups_the_one_with_the_fewest_leased_messages_is_the_first() 
 def test_a_group_is_quiet_again_when_its_messages_are_settled() -> None:
     """Statement 90."""
     made = order("a" * 100 + "bb")
-    made.on_invisible(0, 40, is_leased=True)
+    made.on_invisible(0, 40, is_in_flight=True)
     assert chosen(made, 3) == [100, 101, 40]
 
     made.on_deleted(0, 20)
@@ -84,7 +84,7 @@ def test_a_group_is_quiet_again_when_its_messages_are_settled() -> None:
 
 def test_messages_without_a_group_are_never_noisy() -> None:
     made = order("." * 100 + "b")
-    made.on_invisible(0, 50, is_leased=True)
+    made.on_invisible(0, 50, is_in_flight=True)
 
     assert chosen(made, 2) == [50, 51]
 

@@ -29,7 +29,7 @@ def come(order: DeliveryOrder, first: int, groups: str) -> None:
 
 def lease(order: DeliveryOrder, *offsets: int) -> None:
     for offset in offsets:
-        order.on_invisible(offset, offset + 1, is_leased=True)
+        order.on_invisible(offset, offset + 1, is_in_flight=True)
 
 
 def release(order: DeliveryOrder, *offsets: int) -> None:
@@ -220,7 +220,7 @@ def test_an_invisible_message_of_one_group_holds_back_no_other_group() -> None:
 
 def test_a_delayed_message_holds_back_what_is_behind_it_in_its_group() -> None:
     order = order_of("aab")
-    order.on_invisible(0, 1, is_leased=False)
+    order.on_invisible(0, 1, is_in_flight=False)
 
     assert deliverable(order) == [2]
 

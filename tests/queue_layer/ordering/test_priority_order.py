@@ -11,9 +11,11 @@ from tidelog.queue_layer.ordering.priority_order import PriorityOrder, priority_
 from tidelog.wire.config.queue_config import QueueConfig
 
 
-def order(*lanes: int, weights: tuple[int, ...] = (3, 1)) -> PriorityOrder:
+def order(*priorities: int, weights: tuple[int, ...] = (3, 1)) -> PriorityOrder:
     made = PriorityOrder(0, weights)
-    made.on_records(0, len(lanes), [RecordFields(lane=lane) for lane in lanes])
+    made.on_records(
+        0, len(priorities), [RecordFields(priority=priority) for priority in priorities]
+    )
     return made
 
 
@@ -35,7 +37,7 @@ def test_each_lane_gets_its_weight_of_single_receives_too() -> None:
     firsts: list[int] = []
     for turn in range(40):
         (offset,) = chosen(made, 1, turn)
-        made.on_invisible(offset, offset + 1, is_leased=True)
+        made.on_invisible(offset, offset + 1, is_in_flight=True)
         firsts.append(offset)
 
     assert sum(offset % 2 == 0 for offset in firsts) == 30
@@ -59,7 +61,7 @@ def test_messages_that_say_nothing_are_in_the_first_lane() -> None:
 
 def test_messages_that_are_back_share_their_lane_with_fresh_ones() -> None:
     made = order(*[0] * 8)
-    made.on_invisible(0, 4, is_leased=True)
+    made.on_invisible(0, 4, is_in_flight=True)
     made.on_visible(0, 4, 10)
 
     assert chosen(made, 4, 1) == [0, 1, 4, 5]
@@ -72,17 +74,20 @@ def test_no_message_is_blocked() -> None:
 
 @given(st.lists(st.integers(0, 3), min_size=RECORDS, max_size=RECORDS), changes, st.integers(1, 30))
 def test_all_visible_messages_are_offered_once(
-    lanes: list[int], told: list[Change], limit: int
+    priorities: list[int], told: list[Change], limit: int
 ) -> None:
     check_order(
-        priority_order((4, 2, 1))(0), [RecordFields(lane=lane) for lane in lanes], told, limit=limit
+        priority_order((4, 2, 1))(0),
+        [RecordFields(priority=priority) for priority in priorities],
+        told,
+        limit=limit,
     )
 
 
 def test_a_queue_with_lanes_forgets_nothing_when_another_broker_takes_over() -> None:
     config = QueueConfig(priority_weights=(3, 1))
     driver = Driver(config, make_order=order_for(config))
-    driver.came(6, fields=[RecordFields(lane=lane) for lane in (1, 1, 1, 0, 1, 0)])
+    driver.came(6, fields=[RecordFields(priority=priority) for priority in (1, 1, 1, 0, 1, 0)])
     received = driver.take(3)
     assert [run.first_offset for run in received.runs] == [0, 3, 5]
     driver.delete(received, 3)

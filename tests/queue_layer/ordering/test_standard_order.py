@@ -30,8 +30,8 @@ def test_a_backlog_is_one_range() -> None:
 
 def test_messages_that_are_invisible_are_no_candidates() -> None:
     made = order(10)
-    made.on_invisible(0, 2, is_leased=True)
-    made.on_invisible(5, 7, is_leased=False)
+    made.on_invisible(0, 2, is_in_flight=True)
+    made.on_invisible(5, 7, is_in_flight=False)
     made.on_dead_lettered(8, 9)
 
     assert chosen(made, 10) == [2, 3, 4, 7, 9]
@@ -40,7 +40,7 @@ def test_messages_that_are_invisible_are_no_candidates() -> None:
 @pytest.mark.statement("b62")
 def test_messages_that_are_back_come_in_the_order_of_their_time() -> None:
     made = order(3)
-    made.on_invisible(0, 3, is_leased=True)
+    made.on_invisible(0, 3, is_in_flight=True)
     made.on_visible(2, 3, 100)
     made.on_visible(0, 1, 300)
     made.on_visible(1, 2, 200)
@@ -51,7 +51,7 @@ def test_messages_that_are_back_come_in_the_order_of_their_time() -> None:
 @pytest.mark.statement("b62")
 def test_messages_that_are_back_and_fresh_ones_share_a_receive() -> None:
     made = order(100)
-    made.on_invisible(0, 10, is_leased=True)
+    made.on_invisible(0, 10, is_in_flight=True)
     made.on_visible(0, 10, 100)
 
     assert chosen(made, 4, ODD) == [0, 1, 10, 11]
@@ -60,7 +60,7 @@ def test_messages_that_are_back_and_fresh_ones_share_a_receive() -> None:
 
 def test_a_share_that_is_not_needed_goes_to_the_other_kind() -> None:
     made = order(12)
-    made.on_invisible(0, 10, is_leased=True)
+    made.on_invisible(0, 10, is_in_flight=True)
     made.on_visible(0, 2, 100)
 
     assert chosen(made, 10, ODD) == [0, 1, 10, 11]
@@ -71,7 +71,7 @@ def test_a_share_that_is_not_needed_goes_to_the_other_kind() -> None:
 @pytest.mark.statement("b62")
 def test_receives_of_one_message_take_turns() -> None:
     made = order(100)
-    made.on_invisible(0, 10, is_leased=True)
+    made.on_invisible(0, 10, is_in_flight=True)
     made.on_visible(0, 10, 100)
 
     assert chosen(made, 1, ODD) == [0]
@@ -116,7 +116,7 @@ def test_all_visible_messages_are_candidates_and_nothing_else(
                         made.on_visible(offset, offset + 1, time_ms)
                 visible.update(range(first, end))
             case "invisible":
-                made.on_invisible(first, end, is_leased=True)
+                made.on_invisible(first, end, is_in_flight=True)
                 visible.difference_update(range(first, end))
             case "dead":
                 made.on_dead_lettered(first, end)

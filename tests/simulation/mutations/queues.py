@@ -135,11 +135,11 @@ def _order_of_any(config: QueueConfig) -> MakeOrder:
 _order_for = orders.order_for
 
 
-def _leased_as_dead(self: FifoOrder, first: int, end: int, *, is_leased: bool) -> None:
-    if is_leased:
+def _leased_as_dead(self: FifoOrder, first: int, end: int, *, is_in_flight: bool) -> None:
+    if is_in_flight:
         self.on_dead_lettered(first, end)
     else:
-        _became_invisible(self, first, end, is_leased=is_leased)
+        _became_invisible(self, first, end, is_in_flight=is_in_flight)
 
 
 _became_invisible = FifoOrder.on_invisible
@@ -176,14 +176,16 @@ def _forget_times(self: QueueState, entry: Delayed) -> None:
 _delayed = QueueState._delayed
 
 
-def _last_lane_only_first(self: PriorityOrder, limit: int, turn: int) -> Iterator[tuple[int, int]]:
-    lanes = self._lanes
+def _last_priority_only_first(
+    self: PriorityOrder, limit: int, turn: int
+) -> Iterator[tuple[int, int]]:
+    priorities = self._priorities
     try:
-        self._lanes = lanes[:-1]
-        self._cycle = [lane for lane in self._cycle if lane < len(self._lanes)]
+        self._priorities = priorities[:-1]
+        self._cycle = [priority for priority in self._cycle if priority < len(self._priorities)]
         yield from list(_candidates(self, limit, turn))
     finally:
-        self._lanes = lanes
+        self._priorities = priorities
 
 
 _candidates = PriorityOrder.candidates
@@ -353,9 +355,9 @@ MUTATIONS: Final = (
         (QueueState, "_delayed", _forget_times),
     ),
     Mutation(
-        "last-lane-never",
+        "last-priority-never",
         "the least urgent messages are never handed out",
-        (PriorityOrder, "candidates", _last_lane_only_first),
+        (PriorityOrder, "candidates", _last_priority_only_first),
     ),
     Mutation(
         "one-delivery-more",

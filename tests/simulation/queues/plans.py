@@ -103,8 +103,8 @@ class QueueSetup(msgspec.Struct, frozen=True):
     @property
     def lane_count(self) -> int:
         """How many priorities there are; 0 for none."""
-        lanes = self.settings.get("priority_weights")
-        return len(lanes.split(",")) if lanes else 0
+        priorities = self.settings.get("priority_weights")
+        return len(priorities.split(",")) if priorities else 0
 
 
 class QueuePlan(ClusterPlan, frozen=True, kw_only=True):

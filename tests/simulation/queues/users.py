@@ -160,12 +160,12 @@ class QueueSender:
         delay_s = 0.0
         if not setup.is_fifo and self._random.random() < _DELAYS:
             delay_s = round(self._random.uniform(0.0, 5.0), 3)
-        lanes = setup.lane_count
+        priorities = setup.lane_count
         message = OutgoingMessage(
             value=value,
             key=key,
             delay=delay_s or None,
-            priority=self._random.randrange(lanes) if lanes else None,
+            priority=self._random.randrange(priorities) if priorities else None,
             deduplication_id=name if setup.is_fifo and self._count % _NO_ID else None,
         )
         return Sent(setup.topic, value, key, trio.current_time(), delay_s), message

@@ -198,8 +198,8 @@ def test_a_name_that_no_queue_can_have_is_refused(name: str) -> None:
 def test_an_unknown_setting_is_refused_by_name_alone() -> None:
     check_queue_setting_name("priority_weights")
 
-    with pytest.raises(InvalidConfigError, match="no queue setting 'lane'"):
-        check_queue_setting_name("lane")
+    with pytest.raises(InvalidConfigError, match="no queue setting 'priority'"):
+        check_queue_setting_name("priority")
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ class _Fields(TypedDict):
     metavar="SECONDS",
     help="Nobody gets them before.  [as the queue says]",
 )
-@click.option("--priority", type=click.IntRange(min=0), help="Their lane; 0 is the most urgent.")
+@click.option(
+    "--priority", type=click.IntRange(min=0), help="Their priority; 0 is the most urgent."
+)
 @click.option(
     "--file",
     "files",
