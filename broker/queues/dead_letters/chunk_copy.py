@@ -10,7 +10,7 @@ from typing import final
 
 from tidelog.broker.queues.dead_letter_record import Record, batch_of, large_message_in
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
-from tidelog.broker.queues.partition.record_reader import RecordReader
+from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.wire.batch.large_messages import ChunkMap, runs_of, with_chunks
 from tidelog.wire.errors import OffsetOutOfRangeError
 from tidelog.wire.messages.queue_journal import Target
@@ -25,10 +25,10 @@ class ChunkCopier:
     """
 
     def __init__(
-        self, record_reader: RecordReader, producer: TopicProducer, now_ms: Callable[[], int]
+        self, records: SourceRecords, producer: TopicProducer, now_ms: Callable[[], int]
     ) -> None:
         """Copy what `reading` finds by `producer`; `now_ms` tells the time of day."""
-        self._record_reader = record_reader
+        self._records = records
         self._producer = producer
         self._now_ms = now_ms
         self._copied: dict[Target, dict[int, list[int]]] = {}
@@ -72,7 +72,7 @@ class ChunkCopier:
             passed -= offset - first
             while offset < end:
                 try:
-                    found = await self._record_reader.records([(offset, end - offset)])
+                    found = await self._records.read_records([(offset, end - offset)])
                 except OffsetOutOfRangeError as error:
                     if offset < (error.detail("log_start_offset") or 0):
                         return False

@@ -26,7 +26,7 @@ from tidelog.broker.queues.dead_letters.chunk_copy import ChunkCopier
 from tidelog.broker.queues.dead_letters.redrive_job import RedriveJob
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
-from tidelog.broker.queues.partition.record_reader import UndecodableRecordsError
+from tidelog.broker.queues.partition.source_records import UndecodableRecordsError
 from tidelog.broker.queues.supervision import start_supervised
 from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
 from tidelog.wire.errors import (
@@ -67,7 +67,7 @@ class DeadLetterMover:
         self._refusals: dict[int, int] = {}
         """How often letters were refused here, by their offsets; the longest known first."""
         self._redrive_job = RedriveJob(nursery, producer, hosted)
-        self._chunks = ChunkCopier(hosted.record_reader, producer, hosted.now_ms)
+        self._chunks = ChunkCopier(hosted.records, producer, hosted.now_ms)
 
     @property
     def is_moving(self) -> bool:
@@ -152,7 +152,7 @@ class DeadLetterMover:
             hosted.decide(hosted.core.lost(batch, log_start_offset, now_ms=hosted.now_ms()))
             return
         try:
-            records = await hosted.record_reader.records(batch.runs)
+            records = await hosted.records.read_records(batch.runs)
         except UndecodableRecordsError as error:
             self._on_refused(batch, error.count_in(batch.runs), error)
             return

@@ -11,7 +11,7 @@ import trio
 from tidelog.broker.queues.dead_letter_record import Record
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
-from tidelog.broker.queues.partition.record_reader import UndecodableRecordsError
+from tidelog.broker.queues.partition.source_records import UndecodableRecordsError
 from tidelog.broker.queues.supervision import start_supervised
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.wire.errors import BrokerError
@@ -99,7 +99,7 @@ class RedriveJob:
         count = skipped = 0
         records: list[Record] = []
         try:
-            records = await hosted.record_reader.records(runs)
+            records = await hosted.records.read_records(runs)
         except UndecodableRecordsError as error:
             skipped = error.count_in(runs)
             del offsets[:skipped]

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.queues.partition.record_reader import RecordReader
 from tidelog.broker.queues.partition.source_records import Reading, SourceRecords
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.queue_view import QueueView
@@ -151,7 +150,7 @@ class DeduplicationWindows:
         """
         if window.view.is_fifo and window.messages is None:
             await self.load(window)
-        return await self._record_reader(window).drive(self._stored(window, base_offset))
+        return await self._records(window).drive(self._stored(window, base_offset))
 
     def doubt(self, queue_id: bytes, number: int) -> None:
         """Take note that a purge was decided here: nothing is sent before it is committed."""
@@ -173,17 +172,14 @@ class DeduplicationWindows:
         kept = DeduplicationWindow(view.window_ms)
         messages = SentMessages(view.queue_id, view.deduplication_rule, kept)
         messages.forget_below(window.purged_below)
-        await self._record_reader(window).drive(self._feed(window, messages))
+        await self._records(window).drive(self._feed(window, messages))
         if view is window.view:
             messages.forget_below(window.purged_below)
             window.messages = messages
 
-    def _record_reader(self, window: PartitionWindow) -> RecordReader:
+    def _records(self, window: PartitionWindow) -> SourceRecords:
         server, view = self._server, window.view
-        records = SourceRecords(
-            server.partitions, server.reader, view.source_id, number=window.number
-        )
-        return RecordReader(records, server.reader)
+        return SourceRecords(server.partitions, server.reader, view.source_id, number=window.number)
 
     def _stored(self, window: PartitionWindow, base_offset: int) -> Reading[StoredSend]:
         partition = window.partition

@@ -58,8 +58,8 @@ class PeekHandler:
             pieces: list[BytesLike | FileRegion] = []
             if request.bytes_max and runs:
                 bytes_max = min(request.bytes_max, self._bytes_max)
-                gathered = await hosted.record_reader.read(runs, bytes_max=bytes_max)
-                pieces.extend(hosted.record_reader.pieces(gathered.batches))
+                gathered = await hosted.records.read(runs, bytes_max=bytes_max)
+                pieces.extend(hosted.records.pieces(gathered.batches))
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
             replier.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)

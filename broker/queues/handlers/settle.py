@@ -196,9 +196,9 @@ async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settl
         await hosted.wait_loaded()
     await hosted.advance_to_now()
     if not _is_known(hosted, settlement):
-        core, record_reader, end = hosted.core, hosted.record_reader, _end_of(settlement)
+        core, records, end = hosted.core, hosted.records, _end_of(settlement)
         await hosted.trim_all()
-        await record_reader.drive(record_reader.feed(core, lambda: core.state.records_from >= end))
+        await records.drive(records.feed(core, lambda: core.state.records_from >= end))
 
 
 def _end_of(settlement: Settlement) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from tidelog.broker.partitions.offset_search import OffsetSearch
-from tidelog.broker.queues.partition.record_reader import RecordReader
 from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.queue_layer.commands.remove import expiry_end, removal_end
 from tidelog.queue_layer.outcome import Outcome
@@ -27,14 +26,12 @@ class Expiry:
         self,
         core: QueuePartition,
         records: SourceRecords,
-        record_reader: RecordReader,
         *,
         search: OffsetSearch,
     ) -> None:
         """Look into the log of `records`; `offsets` knows the times of records."""
         self._core = core
         self._records = records
-        self._record_reader = record_reader
         self._search = search
         self._expire_at_ms = 0
         self._trimmed = (0, 0, 0)
@@ -75,8 +72,8 @@ class Expiry:
         for damaged in source.log.damage:
             if damaged.end_offset > core.state.low_water_mark:
                 before = min(before, damaged.offset)
-        await self._record_reader.drive(
-            self._record_reader.feed(core, lambda: core.state.records_from >= before)
+        await self._records.drive(
+            self._records.feed(core, lambda: core.state.records_from >= before)
         )
         return before
 

@@ -20,7 +20,6 @@ from tidelog.broker.queues.partition.expiry import Expiry
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.queues.partition.journal_retention import cut_history
 from tidelog.broker.queues.partition.quarantine import Quarantine
-from tidelog.broker.queues.partition.record_reader import RecordReader
 from tidelog.broker.queues.partition.source_records import Gathered, Reading, SourceRecords
 from tidelog.broker.queues.queue_view import QueueView
 from tidelog.broker.queues.supervision import start_supervised
@@ -150,9 +149,8 @@ class HostedPartition:
         self.records = SourceRecords(
             context.partitions, context.reader, view.source_id, number=journal.number
         )
-        self.record_reader = RecordReader(self.records, context.reader)
         self._context = context
-        self._expiry = Expiry(self.core, self.records, self.record_reader, search=context.search)
+        self._expiry = Expiry(self.core, self.records, search=context.search)
         self._quarantine = Quarantine(self.core, view.name, context.env.probe)
         self._empty_cache = EmptyCache()
         self._watched: Partition | None = None
@@ -217,7 +215,7 @@ class HostedPartition:
         await self.wait_loaded()
         try:
             await self.trim_all()
-            await self.record_reader.drive(self.record_reader.feed(self.core, lambda: False))
+            await self.records.drive(self.records.feed(self.core, lambda: False))
         except BrokerError as error:
             # Of a disk that has failed here: whoever leads next has another one.
             raise self.journal.partition.passing(error) from error
@@ -458,7 +456,7 @@ class HostedPartition:
         Raises:
             BrokerError: There are none to be had here.
         """
-        core, record_reader = self.core, self.record_reader
+        core, records = self.core, self.records
 
         def is_enough() -> bool:
             return self._can_offer and core.state.counts()[0] >= 2 * command.max_messages
@@ -467,7 +465,7 @@ class HostedPartition:
             return core.state.records_from >= more_until
 
         while True:
-            yield from record_reader.feed(core, is_enough)
+            yield from records.feed(core, is_enough)
             now_ms = yield from self._advance_in_parts()
             if not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES
@@ -482,7 +480,7 @@ class HostedPartition:
                 self._require_undamaged()
                 if core.state.records_from < source.high_watermark:
                     more_until = core.state.records_from + _MORE_RECORDS
-                    yield from record_reader.feed(core, is_much_more)
+                    yield from records.feed(core, is_much_more)
                     continue
                 self._quarantine.require_none(source)
                 self._empty_cache.set_empty(core, core.state.records_from)
@@ -516,7 +514,7 @@ class HostedPartition:
             return None
         if gathered.damage is not None and not gathered.taken:
             raise self.records.partition().passing(gathered.damage)
-        pieces = self.record_reader.pieces(gathered.batches)
+        pieces = self.records.pieces(gathered.batches)
         received = self.decide(self.core.receive(plan, gathered.taken, now_ms=now_ms))
         if not received.runs:
             return None
@@ -571,7 +569,7 @@ class HostedPartition:
     ) -> None:
         result: Delivery | EmptyReason | BrokerError
         try:
-            result = await self.record_reader.resume(selection, cold)
+            result = await self.records.resume(selection, cold)
         except BrokerError as error:
             result = self.journal.partition.passing(error)
         finally:

@@ -128,7 +128,7 @@ def test_dead_letters_that_come_back_when_the_log_has_lost_them_are_gone() -> No
     records: Any = SimpleNamespace(partition=lambda: SimpleNamespace(log=log))
     nothing: Any = None
     clock: Any = SimpleNamespace(now_ms=lambda: driver.now_ms)
-    messages = expiry.Expiry(driver.queue, records, nothing, search=nothing)
+    messages = expiry.Expiry(driver.queue, records, search=nothing)
 
     def trim() -> None:
         outcome = messages.trim(clock)
