@@ -5,6 +5,7 @@ import struct
 
 import pytest
 
+from tests.golden.disk_calls import FILE, disk_calls
 from tests.golden.dump import Fields
 from tests.golden.log_files import (
     CHECKPOINT_CONTENT,
@@ -149,3 +150,10 @@ def test_every_field_of_a_checkpoint_is_explained_in_its_order() -> None:
     explained = re.findall(r"^\| \d+ \| `(\w+)` \|", page("checkpoint.md"), re.MULTILINE)
 
     assert tuple(explained) == LogCheckpoint.__struct_fields__ == CHECKPOINT_CONTENT
+
+
+def test_durability_rests_on_the_same_disk_calls_as_before() -> None:
+    assert disk_calls() == FILE.read_text(encoding="utf-8"), (
+        "run python -m tests.golden.disk_calls and look at the difference: is every sync still"
+        " where it has to be?"
+    )

@@ -5,10 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.isr.leaders import Led
-from tidelog.isr.durability import Durability
+from tidelog.isr.durability import Durability, ack_level
 from tidelog.isr.leader import PartitionLeader
+from tidelog.isr.replica_set import ReplicaSet
 from tidelog.wire.errors import NotEnoughReplicasError
-from tidelog.wire.messages.produce import Acks
+from tidelog.wire.messages.produce import AckLevel, Acks
 
 ACKS = pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
 
@@ -140,3 +141,28 @@ def test_a_new_leader_begins_with_what_it_knew_and_has_then_to_catch_up() -> Non
     led.report(3)
 
     assert led.leader.has_caught_up
+
+
+def test_there_are_enough_replicas_from_the_minimum_on() -> None:
+    assert ReplicaSet((1, 2, 3), (1, 2), 0, 2).has_enough
+    assert not ReplicaSet((1, 2, 3), (1,), 0, 2).has_enough
+
+
+@pytest.mark.parametrize(
+    ("acks", "durability", "level"),
+    [
+        (Acks.LEADER, Durability.FSYNC, AckLevel.LEADER_DURABLE),
+        (Acks.ALL, Durability.FSYNC, AckLevel.DURABLE),
+        (Acks.LEADER, Durability.REPLICATED, AckLevel.APPENDED),
+        (Acks.ALL, Durability.REPLICATED, AckLevel.REPLICATED),
+    ],
+)
+def test_acks_say_whose_and_durability_says_how(
+    acks: Acks, durability: Durability, level: AckLevel
+) -> None:
+    assert ack_level(acks, durability) is level
+
+
+def test_nothing_is_said_of_records_that_nobody_acknowledges() -> None:
+    with pytest.raises(AssertionError, match="nothing is acknowledged"):
+        ack_level(Acks.NONE, Durability.FSYNC)

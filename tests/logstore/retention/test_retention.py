@@ -1,11 +1,19 @@
-"""Only whole segments go, the oldest first, and only for a reason."""
+"""Only whole segments are deleted, the oldest first, and only for a reason; and ingest rates."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.retention.retention import SegmentInfo, committed_count, deletable_count
+from tidelog.logstore.retention.disk_retention import surplus_counts
+from tidelog.logstore.retention.ingest_rate import SHORTEST_MS, IngestRate, ingest_rate_of
+from tidelog.logstore.retention.retention import (
+    ActiveSegmentInfo,
+    LogSummary,
+    SegmentInfo,
+    committed_count,
+    deletable_count,
+)
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_000 * HOUR_MS
@@ -123,3 +131,114 @@ def test_what_stays_is_within_the_limits_or_has_to_stay(
         first = segments[gone]
         assert retention_ms is None or NOW_MS - first.newest_ms <= retention_ms
         assert retention_bytes is None or kept_bytes - first.size_bytes < retention_bytes
+
+
+def log(*newest_ms: int, size_bytes: int = 100, active_bytes: int = 50) -> LogSummary:
+    sealed = [SegmentInfo(size_bytes, 10, newest) for newest in newest_ms]
+    return LogSummary(sealed, ActiveSegmentInfo(10, 20, active_bytes, None))
+
+
+def test_nothing_goes_while_all_of_it_fits() -> None:
+    assert surplus_counts([log(1, 2), log(3)], bytes_max=400) == [0, 0]
+    assert surplus_counts([], bytes_max=0) == []
+
+
+def test_the_oldest_go_first_whatever_log_they_are_in() -> None:
+    logs = [log(5, 9), log(1, 2, 8), log()]
+
+    assert surplus_counts(logs, bytes_max=649) == [0, 1, 0]
+    assert surplus_counts(logs, bytes_max=449) == [1, 2, 0]
+
+
+def test_an_old_segment_behind_a_young_one_waits_for_it() -> None:
+    assert surplus_counts([log(9, 1), log(5)], bytes_max=399) == [0, 1]
+
+
+def test_the_segments_that_grow_stay() -> None:
+    assert surplus_counts([log(1, 2), log(3)], bytes_max=0) == [2, 1]
+
+
+@pytest.mark.invariant("I20")
+@given(
+    st.lists(st.lists(st.integers(0, 50), max_size=6), max_size=6),
+    st.integers(0, 4000),
+)
+def test_as_much_goes_as_must_and_not_a_segment_more(
+    newest: list[list[int]], bytes_max: int
+) -> None:
+    logs = [log(*sorted(each)) for each in newest]
+
+    counts = surplus_counts(logs, bytes_max=bytes_max)
+
+    left = sum(each.size_bytes for each in logs) - 100 * sum(counts)
+    assert left <= bytes_max or counts == [len(each) for each in newest]
+    assert not any(counts) or left + 100 > bytes_max
+    gone = [time for each, count in zip(logs, counts, strict=True) for time in _times(each)[:count]]
+    kept = [time for each, count in zip(logs, counts, strict=True) for time in _times(each)[count:]]
+    assert max(gone, default=0) <= min(kept, default=50)
+
+
+def _times(facts: LogSummary) -> list[int]:
+    return [each.newest_ms for each in facts.sealed]
+
+
+DAY_MS = 24 * HOUR_MS
+
+
+def sealed_before(days_ago: float, *, size_bytes: int = 1000, end_offset: int = 0) -> SegmentInfo:
+    sealed_at_ms = NOW_MS - int(days_ago * DAY_MS)
+    return SegmentInfo(size_bytes, end_offset, sealed_at_ms, sealed_at_ms)
+
+
+def active(
+    base_offset: int = 0, end_offset: int = 0, *, size_bytes: int = 64, days_ago: float | None = 0
+) -> ActiveSegmentInfo:
+    first_append_ms = None if days_ago is None else NOW_MS - int(days_ago * DAY_MS)
+    return ActiveSegmentInfo(base_offset, end_offset, size_bytes, first_append_ms)
+
+
+def rate_of(
+    sealed: list[SegmentInfo], active: ActiveSegmentInfo, *, now_ms: int
+) -> IngestRate | None:
+    return ingest_rate_of(LogSummary(sealed, active), now_ms=now_ms)
+
+
+def test_it_is_what_came_behind_the_first_segment_that_was_sealed_of_late() -> None:
+    segments = [
+        sealed_before(30, size_bytes=1_000_000, end_offset=100),
+        sealed_before(4, size_bytes=5000, end_offset=200),
+        sealed_before(2, size_bytes=600, end_offset=250),
+        sealed_before(1, size_bytes=300, end_offset=280),
+    ]
+
+    grown = rate_of(segments, active(280, 300, size_bytes=100), now_ms=NOW_MS)
+
+    assert grown == IngestRate((600 + 300 + 100) // 4, (300 - 200) // 4)
+
+
+def test_a_log_into_which_little_comes_grows_slowly() -> None:
+    segments = [sealed_before(30, end_offset=90), sealed_before(20, end_offset=100)]
+
+    assert rate_of(segments, active(100, 120, size_bytes=4000), now_ms=NOW_MS) == IngestRate(200, 1)
+
+
+def test_without_sealed_segments_it_counts_from_the_first_record() -> None:
+    assert rate_of([], active(7, 57, size_bytes=500, days_ago=0.5), now_ms=NOW_MS) == IngestRate(
+        1000, 100
+    )
+
+
+def test_a_log_that_never_got_a_record_says_nothing() -> None:
+    assert rate_of([], active(days_ago=None), now_ms=NOW_MS) is None
+
+
+def test_some_seconds_say_nothing_of_a_day() -> None:
+    almost = (SHORTEST_MS - 1) / DAY_MS
+
+    assert rate_of([], active(0, 9, days_ago=almost), now_ms=NOW_MS) is None
+    assert rate_of([sealed_before(almost)], active(0, 9), now_ms=NOW_MS) is None
+    assert rate_of([], active(0, 9, days_ago=SHORTEST_MS / DAY_MS), now_ms=NOW_MS) is not None
+
+
+def test_a_clock_that_was_put_back_makes_no_log_shrink() -> None:
+    assert rate_of([sealed_before(-1)], active(0, 9), now_ms=NOW_MS) is None
