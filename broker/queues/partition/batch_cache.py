@@ -4,9 +4,9 @@ Plain calls. What is known is thrown away when the replica is led anew, or not l
 leader's log is never cut.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 from tidelog.broker.partitions.partition import Partition
 from tidelog.isr.leader import PartitionLeader
@@ -51,7 +51,7 @@ class BatchCache:
         known = self._batches
         for batch in batches:
             if known and batch.base_offset < known[-1].next_offset:
-                del known[bisect_left(known, batch.base_offset, key=_base_offset) :]
+                del known[_first_from(known, batch.base_offset) :]
             known.append(batch)
         if len(self._batches) > 2 * _COUNT_MAX:
             del self._batches[:-_COUNT_MAX]
@@ -65,12 +65,12 @@ class BatchCache:
         if not self._is_valid(partition):
             return []
         batches = self._batches
-        place = bisect_right(batches, first, key=_base_offset) - 1
+        place = _first_from(batches, first + 1) - 1
         if place < 0 or batches[place].next_offset <= first:
             return []
         found: list[Batch] = []
         position = batches[place].position
-        for batch in batches[place : bisect_left(batches, end, key=_base_offset)]:
+        for batch in batches[place : _first_from(batches, end)]:
             is_behind = batch.position == position and batch.file is batches[place].file
             if found and not (is_behind and batch.size <= bytes_max):
                 break
@@ -90,8 +90,10 @@ class BatchCache:
         )
 
 
-def _base_offset(batch: Batch) -> int:
-    return batch.base_offset
+def _first_from(batches: list[Batch], offset: int) -> int:
+    """Return the place of the first batch that begins at an offset or above."""
+    below: Any = (offset,)  # Less than every batch that begins there: base offsets come first.
+    return bisect_left(batches, below)
 
 
 @final
