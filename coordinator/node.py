@@ -9,7 +9,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.coordinator.bootstrap.open_node import Found
+from tidelog.coordinator.bootstrap.open_node import OpenedNode
 from tidelog.coordinator.controller.address_book import AddressBook
 from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.controller import Controller
@@ -48,7 +48,7 @@ class ClusterNode:
     def __init__(
         self,
         env: Env,
-        found: Found,
+        opened: OpenedNode,
         addresses: Mapping[int, tuple[str, int]],
         *,
         nursery: trio.Nursery,
@@ -57,7 +57,7 @@ class ClusterNode:
 
         Args:
             env: The world.
-            found: The node.
+            opened: The node.
             addresses: Host and port of the nodes that this one was started with, by node id.
             nursery: For tasks that never end by themselves.
         """
@@ -65,13 +65,13 @@ class ClusterNode:
         self._configured = addresses
         self._refused_at: float | None = None
         """When a live broker was found to have this node's id, unless it let go of it since."""
-        self.status = found.status
+        self.status = opened.status
         """What this node says of itself to those who look for a cluster."""
-        self.raft = found.node
-        self.node_id = found.node.identity.node_id
+        self.raft = opened.node
+        self.node_id = opened.node.identity.node_id
         name = f"node {self.node_id}"
         self.metadata = ReplicatedState(env, self.raft)
-        self.raft.on_role(self.metadata.role_changed)
+        self.raft.on_role_changed(self.metadata.role_changed)
         self.addresses = AddressBook(addresses, lambda: self.metadata.state)
         address_of = self.addresses.address_of
         self._links = RaftTransport(
@@ -99,7 +99,7 @@ class ClusterNode:
             if delta.has_changed_brokers:
                 listener()
 
-        self.raft.on_membership(listener)
+        self.raft.on_membership_changed(listener)
         self.metadata.subscribe(committed)
         listener()
 
@@ -123,7 +123,7 @@ class ClusterNode:
 
     async def wait_first_term(self) -> None:
         """Wait until this node decides, if it decides all alone; else return at once."""
-        while self.raft.is_only_voter and not self.raft.has_begun_term:
+        while self.raft.is_only_voter and not self.raft.is_active_leader:
             await self.raft.wait_applied()
 
     async def keep_joined(self, host: str, port: int) -> None:
@@ -163,7 +163,7 @@ class ClusterNode:
             else:
                 self._refused_at = None
                 if reply.host:
-                    self.addresses.told(reply.leader_id, (reply.host, reply.port))
+                    self.addresses.announced(reply.leader_id, (reply.host, reply.port))
                 return True
         if len(strangers) == len(others):
             # Nobody of its own cluster is in the list: it would go on by itself, unnoticed.

@@ -84,7 +84,7 @@ class MetadataHandler:
         A topic that was created a moment ago through another broker must not seem to be missing.
         """
         raft = self._cluster.raft
-        if request.topics is None or raft.has_begun_term:
+        if request.topics is None or raft.is_active_leader:
             return False
         catalog = self._cluster.metadata.state.catalog
         return any(not catalog.has_topic(name) for name in request.topics)

@@ -21,13 +21,13 @@ from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.cluster import Peer, PeerStatusReply
 
 
-class Form(msgspec.Struct, frozen=True):
+class FormCluster(msgspec.Struct, frozen=True):
     """Begin a cluster: it is this node's turn."""
 
     voters: list[Peer]
 
 
-class Join(msgspec.Struct, frozen=True):
+class JoinCluster(msgspec.Struct, frozen=True):
     """Take part in a cluster that is there."""
 
     cluster_id: str
@@ -37,7 +37,7 @@ class Join(msgspec.Struct, frozen=True):
     """With whom the cluster began, if a node that is one of them needs to know it."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WaitForPeers(msgspec.Struct, frozen=True):
     """Nothing can be decided yet."""
 
     reason: str
@@ -45,10 +45,10 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 @final
-class Formation:
+class Bootstrap:
     """One fresh node's view of its peers.
 
-    Invariant: `decide` says `Form` on at most one of the peers as long as none of them loses its
+    Invariant: `decide` says `FormCluster` on at most one of the peers while none of them loses its
     directory, for all of them go by the same list.
     """
 
@@ -60,20 +60,20 @@ class Formation:
         self._heard: dict[int, PeerStatusReply] = {own.peer.node_id: own}
         self._strangers: dict[int, tuple[str, int]] = {}
 
-    def heard(self, status: PeerStatusReply) -> None:
+    def peer_answered(self, status: PeerStatusReply) -> None:
         """Take note of what a peer said; the latest word counts."""
         self._heard[status.peer.node_id] = status
 
-    def heard_stranger(self, node_id: int, address: str, found_id: int) -> None:
+    def stranger_answered(self, node_id: int, address: str, found_id: int) -> None:
         """Take note that at the address of a peer (HOST:PORT) another node answers."""
         self._strangers[node_id] = (address, found_id)
 
-    def silent(self, node_id: int) -> None:
+    def peer_silent(self, node_id: int) -> None:
         """Take note that a peer cannot be reached: what it said before may be over."""
         if node_id != self.own.peer.node_id:
             self._heard.pop(node_id, None)
 
-    def decide(self) -> Form | Join | Wait:
+    def decide(self) -> FormCluster | JoinCluster | WaitForPeers:
         """Return what to do now.
 
         Raises:
@@ -90,17 +90,19 @@ class Formation:
             return self._join(members)
         missing = [node_id for node_id in self.own.peer_ids if node_id not in self._heard]
         if missing:
-            return Wait(f"a new cluster begins when all of its nodes are there; {_say(missing)}")
+            return WaitForPeers(
+                f"a new cluster begins when all of its nodes are there; {_say(missing)}"
+            )
         self._check_lists()
         lowest = min(self.own.peer_ids)
         if lowest != self.own.peer.node_id:
-            return Wait(f"node {lowest} forms the cluster")
-        return Form([status.peer for status in self._statuses()])
+            return WaitForPeers(f"node {lowest} forms the cluster")
+        return FormCluster([status.peer for status in self._statuses()])
 
     def _statuses(self) -> list[PeerStatusReply]:
         return [self._heard[node_id] for node_id in sorted(self._heard)]
 
-    def _join(self, members: list[PeerStatusReply]) -> Join:
+    def _join(self, members: list[PeerStatusReply]) -> JoinCluster:
         first = members[0]
         assert first.cluster_id is not None
         for other in members[1:]:
@@ -110,7 +112,7 @@ class Formation:
                     f" {other.peer.node_id} to cluster {other.cluster_id};"
                     " name only nodes of one of them with --peers"
                 )
-        return Join(first.cluster_id, first.peer.node_id, first.first_voters)
+        return JoinCluster(first.cluster_id, first.peer.node_id, first.first_voters)
 
     def _check_lists(self) -> None:
         for status in self._statuses():

@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from tidelog.coordinator.bootstrap.decision import Form, Formation, Join, Wait
+from tidelog.coordinator.bootstrap.decision import Bootstrap, FormCluster, JoinCluster, WaitForPeers
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster import PeerStatusReply, PeerStatusRequest
@@ -22,7 +22,7 @@ ROUND_S: Final = 0.5
 
 async def find_cluster(
     env: Env, own: PeerStatusReply, addresses: Mapping[int, tuple[str, int]]
-) -> Form | Join:
+) -> FormCluster | JoinCluster:
     """Return what a fresh node is to do, as soon as its peers have told enough.
 
     All others ask it the same meanwhile: it must answer `PEER_STATUS` with `own`.
@@ -35,15 +35,15 @@ async def find_cluster(
     Raises:
         ConfigError: The peers do not go together; one line says why.
     """
-    formation = Formation(own)
+    bootstrap = Bootstrap(own)
     reason = ""
     while True:
         async with trio.open_nursery() as nursery:
             for node_id, address in addresses.items():
                 if node_id != own.peer.node_id:
-                    nursery.start_soon(partial(_ask, env, formation, node_id, address=address))
-        decision = formation.decide()
-        if not isinstance(decision, Wait):
+                    nursery.start_soon(partial(_ask, env, bootstrap, node_id, address=address))
+        decision = bootstrap.decide()
+        if not isinstance(decision, WaitForPeers):
             return decision
         if decision.reason != reason:
             reason = decision.reason
@@ -51,9 +51,9 @@ async def find_cluster(
         await trio.sleep(ROUND_S)
 
 
-async def _ask(env: Env, formation: Formation, node_id: int, *, address: tuple[str, int]) -> None:
+async def _ask(env: Env, bootstrap: Bootstrap, node_id: int, *, address: tuple[str, int]) -> None:
     """Ask one peer; take note of its answer, or that there was none."""
-    own_id = formation.own.peer.node_id
+    own_id = bootstrap.own.peer.node_id
     with trio.move_on_after(ANSWER_TIMEOUT_S):
         try:
             async with open_rpc(
@@ -61,11 +61,11 @@ async def _ask(env: Env, formation: Formation, node_id: int, *, address: tuple[s
             ) as connection:
                 status = await connection.ask(api.PEER_STATUS, PeerStatusRequest(own_id))
         except (BrokerError, ConnectionLostError, WireFormatError):
-            formation.silent(node_id)
+            bootstrap.peer_silent(node_id)
             return
         if status.peer.node_id == node_id:
-            formation.heard(status)
+            bootstrap.peer_answered(status)
             return
-        formation.heard_stranger(node_id, f"{address[0]}:{address[1]}", status.peer.node_id)
+        bootstrap.stranger_answered(node_id, f"{address[0]}:{address[1]}", status.peer.node_id)
         return
-    formation.silent(node_id)
+    bootstrap.peer_silent(node_id)

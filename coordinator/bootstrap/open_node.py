@@ -9,7 +9,7 @@ back under another identity, and only into the cluster that it belonged to.
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from tidelog.coordinator.bootstrap.decision import Form
+from tidelog.coordinator.bootstrap.decision import FormCluster
 from tidelog.coordinator.bootstrap.discovery import find_cluster
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.core import RaftCore
@@ -65,7 +65,7 @@ class Home(Protocol):
         ...
 
 
-class Found(NamedTuple):
+class OpenedNode(NamedTuple):
     """A node that can run."""
 
     node: RaftNode
@@ -80,7 +80,7 @@ async def open_node(
     *,
     addresses: Mapping[int, tuple[str, int]],
     answer: Callable[[PeerStatusReply], None],
-) -> Found:
+) -> OpenedNode:
     """Return the node of a data directory; with peers, that may take until they are there.
 
     Args:
@@ -144,7 +144,7 @@ async def _beginning(
     own = PeerStatusReply(peer, sorted(addresses), None, [])
     answer(own)
     decision = await find_cluster(env, own, addresses)
-    if isinstance(decision, Form):
+    if isinstance(decision, FormCluster):
         if cluster_id:
             raise DataDirectoryError(
                 f"{where} has lost the metadata of cluster {cluster_id}, and none of the peers"
@@ -177,7 +177,7 @@ def _peer(identity: Identity) -> Peer:
     return Peer(identity.node_id, identity.disk_id)
 
 
-async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) -> Found:
+async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) -> OpenedNode:
     now_ms = env.clock.now_ms()
 
     def open_it() -> tuple[RaftStorage, Stored]:
@@ -202,7 +202,7 @@ async def _open(env: Env, files: FileCache, home: Home, *, peer_ids: list[int]) 
     status = PeerStatusReply(
         _peer(vote.identity), peer_ids, vote.cluster_id, [_peer(voter) for voter in voters]
     )
-    return Found(RaftNode(env, core, storage, stored=stored), status)
+    return OpenedNode(RaftNode(env, core, storage, stored=stored), status)
 
 
 def _set_aside(disk: Disk, home: Home, disk_id: bytes) -> None:

@@ -26,18 +26,18 @@ class AddressBook:
         """Know what is configured, and what the metadata has; `state` returns it as it is now."""
         self._configured = configured
         self._state = state
-        self._told: dict[int, tuple[Address, int | None]] = {}
+        self._announced: dict[int, tuple[Address, int | None]] = {}
         """Address, and the broker epoch of the registration before."""
 
-    def told(self, node_id: int, address: Address) -> None:
+    def announced(self, node_id: int, address: Address) -> None:
         """Take note of where a node says that it is."""
-        self._told[node_id] = (address, self._broker_epoch(node_id))
+        self._announced[node_id] = (address, self._broker_epoch(node_id))
 
     def address_of(self, node_id: int) -> Address | None:
         """Return where a node is, `None` when nobody has said."""
-        told, broker_epoch = self._told.get(node_id, (None, None))
-        if told is not None and broker_epoch == self._broker_epoch(node_id):
-            return told
+        announced, broker_epoch = self._announced.get(node_id, (None, None))
+        if announced is not None and broker_epoch == self._broker_epoch(node_id):
+            return announced
         broker = self._state().brokers.get(node_id)
         if broker is not None:
             return broker.host, broker.port

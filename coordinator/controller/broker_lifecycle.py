@@ -1,6 +1,6 @@
 """The lifecycle of a broker: registration, heartbeats, controlled shutdown (KIP-631).
 
-Shell around `coordinator.metadata.broker_sessions.OwnSession`. A broker that hears nothing from
+Shell around `coordinator.metadata.broker_sessions.BrokerSession`. A broker that hears nothing from
 the cluster stops to act as a leader before the cluster gives its partitions to others.
 """
 
@@ -14,7 +14,7 @@ from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_sessions import (
     HEARTBEAT_INTERVAL_MS,
     SESSION_MS,
-    OwnSession,
+    BrokerSession,
 )
 from tidelog.coordinator.metadata.commands import RegisterBroker, Registered
 from tidelog.wire.env.env import Env
@@ -83,7 +83,7 @@ class BrokerLifecycle:
         self._cluster_id = cluster_id
         self._is_only_voter = is_only_voter
         self._incarnation_id = env.random.randbytes(12).hex()
-        self._session = OwnSession()
+        self._session = BrokerSession()
         self._is_fenced = True
         self._heartbeat_lock = trio.Lock()
         self._granted: list[tuple[int, int]] = []

@@ -105,7 +105,7 @@ class CommandClient:
 
     async def _submit_once(self, command: Command, *, timeout_s: float) -> Reply:
         with trio.move_on_after(timeout_s):
-            if self._node.has_begun_term:
+            if self._node.is_active_leader:
                 return await self._metadata.decide(command)
             leader_id = self._node.leader_id
             if leader_id is None or leader_id == self._node.identity.node_id:
@@ -190,7 +190,7 @@ class CommandClient:
         own_id, leader_id = self._node.identity.node_id, self._node.leader_id
         if leader_id is None and identity in self._node.membership.members:
             # Who could lead may be waiting for this.
-            self._addresses.told(identity.node_id, address)
+            self._addresses.announced(identity.node_id, address)
         if leader_id in (None, own_id) or request.is_passed_on:
             await self._controller.admit(identity, address)
             reply = JoinReply(own_id, "", 0)
@@ -198,7 +198,7 @@ class CommandClient:
             assert leader_id is not None
             reply = await self._pass_on(leader_id, request)
         # Not before: a stranger with the id of a member would lead everybody astray.
-        self._addresses.told(identity.node_id, address)
+        self._addresses.announced(identity.node_id, address)
         return reply
 
     async def _pass_on(self, leader_id: int, request: JoinRequest) -> JoinReply:
@@ -234,7 +234,7 @@ class CommandClient:
                 self._node.require_running()
                 try:
                     leader_id = self._node.leader_id
-                    if self._node.has_begun_term:
+                    if self._node.is_active_leader:
                         return await here()
                     if leader_id is not None and leader_id != self._node.identity.node_id:
                         return await self._unless_deposed(partial(there, leader_id))

@@ -13,7 +13,7 @@ import trio
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.controller.voter_promotion import next_promotion
 from tidelog.coordinator.metadata.broker_sessions import (
-    BrokerSessions,
+    BrokerHeartbeatTracker,
     Heartbeat,
     HeartbeatAnswer,
     heartbeat_answer,
@@ -80,7 +80,7 @@ class Controller:
         self._metadata = metadata
         self._refused_since = refused_since
         self._term = -1
-        self._sessions: BrokerSessions | None = None
+        self._sessions: BrokerHeartbeatTracker | None = None
         self._preferred: PreferredLeaders | None = None
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class Controller:
                 if late_s >= _LATE_S:
                     sessions.extend(int(late_s * 1000))
                 now_ms = _now_ms()
-                commands: list[Command] = [*sessions.silent(now_ms=now_ms), *self._refused()]
+                commands: list[Command] = [*sessions.expired(now_ms=now_ms), *self._refused()]
                 due = preferred.due(self._metadata.state, now_ms=now_ms)
                 if due is not None:
                     commands.append(due)
@@ -154,8 +154,8 @@ class Controller:
         answer = heartbeat_answer(self._metadata.state, heartbeat, is_counted=not is_behind)
         broker, now_ms = (heartbeat.node_id, heartbeat.broker_epoch), _now_ms()
         if not answer.is_fenced and not is_behind:
-            sessions.heard(*broker, now_ms=now_ms)
-        sessions.told(*broker, index=self._node.commit_index, now_ms=now_ms)
+            sessions.touch(*broker, now_ms=now_ms)
+        sessions.informed(*broker, index=self._node.commit_index, now_ms=now_ms)
         return answer
 
     async def admit(self, identity: Identity, address: tuple[str, int]) -> None:
@@ -232,7 +232,7 @@ class Controller:
         except (ProposalRefusedError, LostProposalError, OvertakenProposalError) as error:
             raise NotControllerError(f"the members cannot be changed now: {error}") from error
 
-    def _of_this_term(self) -> tuple[BrokerSessions, PreferredLeaders]:
+    def _of_this_term(self) -> tuple[BrokerHeartbeatTracker, PreferredLeaders]:
         """Return what belongs to the term in which this node leads.
 
         Raises:
@@ -242,7 +242,7 @@ class Controller:
         if self._sessions is None or self._preferred is None or self._term != self._node.term:
             now_ms = _now_ms()
             self._term = self._node.term
-            self._sessions = BrokerSessions(brokers.values(), now_ms=now_ms)
+            self._sessions = BrokerHeartbeatTracker(brokers.values(), now_ms=now_ms)
             self._preferred = PreferredLeaders(now_ms=now_ms)
         return self._sessions, self._preferred
 

@@ -246,14 +246,14 @@ class ReplicatedState:
             " may still be carried out"
         )
 
-    def check_leading(self) -> None:
+    def check_active_controller(self) -> None:
         """Check that this node decides, and knows all that was decided before.
 
         Raises:
             NotControllerError: It does not; the message says who does.
         """
         node = self._node
-        if not node.has_begun_term:
+        if not node.is_active_leader:
             leader_id = node.leader_id
             if leader_id is None or leader_id == node.identity.node_id:
                 raise NotControllerError("no node leads the cluster at the moment; try again")
@@ -262,7 +262,7 @@ class ReplicatedState:
             )
 
     def _controller_of_this_term(self) -> MetadataStateMachine:
-        self.check_leading()
+        self.check_active_controller()
         if self._controller is None or self._controller_term != self._node.term:
             self._controller = MetadataStateMachine.from_snapshot(self._image.snapshot())
             self._controller_term = self._node.term

@@ -104,7 +104,7 @@ class GroupAdministration:
             InvalidRequestError: Saying what is wrong.
             RequestTimedOutError: It may be carried out, or not.
         """
-        self._metadata.check_leading()
+        self._metadata.check_active_controller()
         logs = await self._reset_logs(request.partitions)
         # No await from here on, until it is proposed.
         leading = self._leadership.leading()

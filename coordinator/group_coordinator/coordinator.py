@@ -87,7 +87,7 @@ class GroupCoordinator:
         self._next_tick_ms = 0
         self._wake = trio.Event()
         metadata.subscribe(self._note_topics)
-        node.on_role(self._role_changed)
+        node.on_role_changed(self._role_changed)
 
     async def run(self) -> None:
         """Do what is due whenever this node leads; until cancelled."""
@@ -142,7 +142,7 @@ class GroupCoordinator:
         Raises:
             NotControllerError: Another node leads.
         """
-        self._metadata.check_leading()
+        self._metadata.check_active_controller()
         partitions = dict.fromkeys((one.topic_id, one.partition) for one in request.offsets)
         known = list(filter(self._exists, partitions))
 

@@ -65,7 +65,7 @@ class GroupLeadership:
         Raises:
             NotControllerError: Another node leads, or what was proposed is not committed yet.
         """
-        self._metadata.check_leading()
+        self._metadata.check_active_controller()
         if self._term != self._node.term:
             self._term = self._node.term
             self._leading = None
@@ -139,7 +139,7 @@ class GroupLeadership:
             NotControllerError: Another node leads.
             RequestTimedOutError: No majority of the voters is there.
         """
-        self._metadata.check_leading()
+        self._metadata.check_active_controller()
         if self._read is None:
             self._read = _Read()
             self._is_wanted.set()

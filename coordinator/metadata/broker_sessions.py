@@ -32,7 +32,7 @@ class _Awaited(msgspec.Struct):
 
 
 @final
-class BrokerSessions:
+class BrokerHeartbeatTracker:
     """When each broker that is not fenced was heard of last."""
 
     def __init__(
@@ -44,20 +44,20 @@ class BrokerSessions:
         self._awaited: dict[int, _Awaited] = {}
         for broker in brokers:
             if not broker.is_fenced:
-                self.heard(broker.node_id, broker.broker_epoch, now_ms=now_ms)
+                self.touch(broker.node_id, broker.broker_epoch, now_ms=now_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to ask `silent` again; `None` when there is nobody to wait for."""
+        """When to ask `expired` again; `None` when there is nobody to wait for."""
         return min((deadline for _, deadline in self._sessions.values()), default=None)
 
-    def heard(self, node_id: int, broker_epoch: int, *, now_ms: int) -> None:
+    def touch(self, node_id: int, broker_epoch: int, *, now_ms: int) -> None:
         """Take note of a heartbeat. That of an earlier process does not count."""
         known = self._sessions.get(node_id)
         if known is None or broker_epoch >= known[0]:
             self._sessions[node_id] = (broker_epoch, now_ms + self._session_ms)
 
-    def told(self, node_id: int, broker_epoch: int, *, index: int, now_ms: int) -> None:
+    def informed(self, node_id: int, broker_epoch: int, *, index: int, now_ms: int) -> None:
         """Take note that a broker was told of the metadata up to `index`, which it is to apply."""
         known = self._awaited.get(node_id)
         if known is None or known.broker_epoch != broker_epoch:
@@ -92,7 +92,7 @@ class BrokerSessions:
         for awaited in self._awaited.values():
             awaited.since_ms += by_ms
 
-    def silent(self, *, now_ms: int) -> list[FenceBroker]:
+    def expired(self, *, now_ms: int) -> list[FenceBroker]:
         """Return what is to be done about brokers whose session is over.
 
         The same broker is returned again a while later, until `fenced` is called: the command may
@@ -163,7 +163,7 @@ def heartbeat_answer(
 
 
 @final
-class OwnSession:
+class BrokerSession:
     """A broker's own view of its session: when it must stop to act as a leader.
 
     It counts from when a heartbeat was sent, not from when it was answered. So it ends here before

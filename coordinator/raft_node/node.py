@@ -83,9 +83,9 @@ class RaftNode:
         self._begun_term = 0
         self._has_changed_role = trio.Event()
         self._has_company = trio.Event()
-        self._on_role: list[Callable[[], None]] = []
+        self._on_role_changed: list[Callable[[], None]] = []
         self._membership_seen = core.membership
-        self._on_membership: list[Callable[[], None]] = []
+        self._on_membership_changed: list[Callable[[], None]] = []
         self._failure: str | None = None
         self._end: TidelogError | None = None
         """Why `run` ends."""
@@ -108,7 +108,7 @@ class RaftNode:
         return self._core.role is Role.LEADER and self._failure is None
 
     @property
-    def has_begun_term(self) -> bool:
+    def is_active_leader(self) -> bool:
         """Whether this node leads, and its state machine has all that earlier leaders committed."""
         return self.is_leader and self._begun_term == self._core.term
 
@@ -146,13 +146,13 @@ class RaftNode:
         """Whether this node decides all alone."""
         return self._core.membership.voters == (self.identity,)
 
-    def on_role(self, listener: Callable[[], None]) -> None:
+    def on_role_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever role or term changed; it must not wait or raise."""
-        self._on_role.append(listener)
+        self._on_role_changed.append(listener)
 
-    def on_membership(self, listener: Callable[[], None]) -> None:
+    def on_membership_changed(self, listener: Callable[[], None]) -> None:
         """Call `listener` whenever another membership is in force; it must not wait or raise."""
-        self._on_membership.append(listener)
+        self._on_membership_changed.append(listener)
 
     # Work.
 
@@ -396,13 +396,13 @@ class RaftNode:
         membership = self._core.membership
         if membership is not self._membership_seen:
             self._membership_seen = membership
-            for listener in self._on_membership:
+            for listener in self._on_membership_changed:
                 listener()
 
     def _tell_role(self) -> None:
         changed, self._has_changed_role = self._has_changed_role, trio.Event()
         changed.set()
-        for listener in self._on_role:
+        for listener in self._on_role_changed:
             listener()
 
     # The disk.

@@ -14,7 +14,7 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.partitions.data_directory import DataDirectory, open_data_directory
 from tidelog.broker.requests.memory_budget import MemoryBudget
-from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, Found, open_node
+from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, OpenedNode, open_node
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.wire.errors import DataDirectoryError
@@ -32,7 +32,7 @@ LOG = f"{METADATA_DIRECTORY}/{0:020d}.log"
 class Opened(NamedTuple):
     """A start that came to a node."""
 
-    found: Found
+    found: OpenedNode
     directory: DataDirectory
     answers: list[PeerStatusReply]
     """What others were told while it started."""
@@ -97,7 +97,7 @@ def member(
 
 
 @asynccontextmanager
-async def at_work(world: World, found: Found) -> AsyncGenerator[ClusterNode]:
+async def at_work(world: World, found: OpenedNode) -> AsyncGenerator[ClusterNode]:
     """Let a node take part, and decide if it is alone, until the end of the block."""
     async with trio.open_nursery() as nursery:
         node = ClusterNode(world.env, found, ALONE, nursery=nursery)

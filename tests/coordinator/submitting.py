@@ -44,7 +44,7 @@ class Cluster:
 
     def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
         metadata = ReplicatedState(env, node)
-        node.on_role(metadata.role_changed)
+        node.on_role_changed(metadata.role_changed)
         controller = Controller(env, node, metadata)
         everybody = {host.node_id: (f"node{host.node_id}", PORT) for host in self.group}
         addresses = AddressBook(everybody, lambda: metadata.state)
@@ -113,7 +113,7 @@ class Cluster:
         found: list[Host] = []
 
         def is_known() -> bool:
-            found[:] = [host for host in self.group if host.raft and host.raft.has_begun_term]
+            found[:] = [host for host in self.group if host.raft and host.raft.is_active_leader]
             return len(found) == 1 and all(
                 host.raft is not None and host.raft.leader_id == found[0].node_id
                 for host in self.group

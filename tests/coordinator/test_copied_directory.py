@@ -10,7 +10,7 @@ from tidelog.wire.messages.cluster import JoinRequest
 
 
 def leading(members: list[Member]) -> Member:
-    return next(member for member in members if member.node.raft.has_begun_term)
+    return next(member for member in members if member.node.raft.is_active_leader)
 
 
 def test_a_copy_is_refused_while_the_original_lives_and_nobody_is_led_astray() -> None:

@@ -224,7 +224,7 @@ def learners(member: Member) -> list[int]:
 def leader_of(members: list[Member]) -> Member | None:
     """Return the one that decides."""
     for member in members:
-        if member.cluster is not None and member.cluster.raft.has_begun_term:
+        if member.cluster is not None and member.cluster.raft.is_active_leader:
             return member
     return None
 
@@ -243,7 +243,7 @@ def test_a_node_that_is_alone_decides_and_asks_nobody_to_let_it_in() -> None:
 
         await alone.node.wait_first_term()
 
-        assert alone.node.raft.has_begun_term
+        assert alone.node.raft.is_active_leader
         with trio.fail_after(0):
             await alone.node.keep_joined("node1", PORT)
             await alone.node.transfer_leadership()

@@ -173,7 +173,7 @@ async def test_identities_that_cannot_be_are_refused(
 
 
 async def test_a_broker_that_can_ask_nobody_does_not_say_that_there_is_no_such_topic() -> None:
-    raft = SimpleNamespace(has_begun_term=False, leader_id=None, cluster_id="a cluster")
+    raft = SimpleNamespace(is_active_leader=False, leader_id=None, cluster_id="a cluster")
     state = Cluster(1).state
     cluster: Any = SimpleNamespace(raft=raft, metadata=SimpleNamespace(state=state))
     partitions: Any = None

@@ -155,7 +155,7 @@ class ThreeBrokers:
     def controller(self) -> int:
         """Return the node that leads the cluster."""
         for node_id, broker in self.brokers.items():
-            if broker._cluster is not None and broker._cluster.raft.has_begun_term:
+            if broker._cluster is not None and broker._cluster.raft.is_active_leader:
                 return node_id
         raise AssertionError("nobody leads the cluster")
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.coordinator.bootstrap.decision import Form, Formation, Join, Wait
+from tidelog.coordinator.bootstrap.decision import Bootstrap, FormCluster, JoinCluster, WaitForPeers
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.cluster import Peer, PeerStatusReply
 
@@ -20,67 +20,67 @@ def status(
     )
 
 
-def formation(node_id: int, *heard: PeerStatusReply) -> Formation:
-    begun = Formation(status(node_id))
+def bootstrap(node_id: int, *heard: PeerStatusReply) -> Bootstrap:
+    begun = Bootstrap(status(node_id))
     for each in heard:
-        begun.heard(each)
+        begun.peer_answered(each)
     return begun
 
 
 def test_a_node_without_peers_forms_a_cluster_of_its_own() -> None:
-    assert Formation(status(7, 7)).decide() == Form([Peer(7, b"disk-7")])
+    assert Bootstrap(status(7, 7)).decide() == FormCluster([Peer(7, b"disk-7")])
 
 
 def test_the_lowest_of_the_peers_forms_the_cluster_with_all_of_them() -> None:
-    decision = formation(1, status(3), status(2)).decide()
+    decision = bootstrap(1, status(3), status(2)).decide()
 
-    assert decision == Form([Peer(node_id, b"disk-%d" % node_id) for node_id in (1, 2, 3)])
+    assert decision == FormCluster([Peer(node_id, b"disk-%d" % node_id) for node_id in (1, 2, 3)])
 
 
 def test_the_others_wait_for_it() -> None:
-    assert formation(2, status(1), status(3)).decide() == Wait("node 1 forms the cluster")
+    assert bootstrap(2, status(1), status(3)).decide() == WaitForPeers("node 1 forms the cluster")
 
 
 def test_nobody_forms_a_cluster_while_somebody_is_silent() -> None:
-    begun = formation(1, status(2))
+    begun = bootstrap(1, status(2))
 
-    assert begun.decide() == Wait(
+    assert begun.decide() == WaitForPeers(
         "a new cluster begins when all of its nodes are there; node 3 does not answer"
     )
-    begun.silent(2)
-    assert begun.decide() == Wait(
+    begun.peer_silent(2)
+    assert begun.decide() == WaitForPeers(
         "a new cluster begins when all of its nodes are there; nodes 2, 3 do not answer"
     )
 
 
 def test_a_cluster_that_is_there_is_joined_even_if_others_are_silent() -> None:
-    assert formation(1, status(3, cluster_id="c")).decide() == Join("c", 3, FOUNDERS)
+    assert bootstrap(1, status(3, cluster_id="c")).decide() == JoinCluster("c", 3, FOUNDERS)
 
 
 def test_a_late_node_joins_although_the_members_were_started_with_another_list() -> None:
-    late = formation(3, status(1, 1, cluster_id="c"))
+    late = bootstrap(3, status(1, 1, cluster_id="c"))
 
-    assert late.decide() == Join("c", 1, FOUNDERS)
+    assert late.decide() == JoinCluster("c", 1, FOUNDERS)
 
 
 def test_a_peer_that_came_back_with_another_disk_counts_as_it_is_now() -> None:
-    begun = formation(1, status(2), status(3))
-    begun.heard(status(2, disk_id="another"))
+    begun = bootstrap(1, status(2), status(3))
+    begun.peer_answered(status(2, disk_id="another"))
 
     decision = begun.decide()
 
-    assert isinstance(decision, Form)
+    assert isinstance(decision, FormCluster)
     assert decision.voters[1] == Peer(2, b"another")
 
 
 def test_different_lists_of_peers_are_refused_in_one_line() -> None:
     with pytest.raises(ConfigError, match=r"node 1 was .* nodes 1, 2, 3, node 2 for nodes 1, 2;"):
-        formation(1, status(2, 1, 2), status(3)).decide()
+        bootstrap(1, status(2, 1, 2), status(3)).decide()
 
 
 def test_two_clusters_are_not_mixed() -> None:
     with pytest.raises(ConfigError, match="node 2 belongs to cluster a and node 3 to cluster b"):
-        formation(1, status(2, cluster_id="a"), status(3, cluster_id="b")).decide()
+        bootstrap(1, status(2, cluster_id="a"), status(3, cluster_id="b")).decide()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=40))
@@ -89,7 +89,7 @@ def test_however_they_hear_of_each_other_one_cluster_comes_of_it(
 ) -> None:
     """Each step, one asks another, or finds it silent, and acts on what it decides."""
     own = {node_id: status(node_id) for node_id in (1, 2, 3)}
-    formations = {node_id: Formation(each) for node_id, each in own.items()}
+    bootstraps = {node_id: Bootstrap(each) for node_id, each in own.items()}
     formed: list[str] = []
     full = [(a, b, True) for _ in range(2) for a in range(3) for b in range(3)]
     for asking, asked, is_reached in [*steps, *full]:
@@ -97,15 +97,15 @@ def test_however_they_hear_of_each_other_one_cluster_comes_of_it(
         if own[node_id].cluster_id is not None:
             continue
         if not is_reached:
-            formations[node_id].silent(other_id)
+            bootstraps[node_id].peer_silent(other_id)
             continue
-        formations[node_id].heard(own[other_id])
-        decision = formations[node_id].decide()
+        bootstraps[node_id].peer_answered(own[other_id])
+        decision = bootstraps[node_id].decide()
         cluster_id = None
-        if isinstance(decision, Form):
+        if isinstance(decision, FormCluster):
             cluster_id = f"cluster {len(formed)}"
             formed.append(cluster_id)
-        elif isinstance(decision, Join):
+        elif isinstance(decision, JoinCluster):
             cluster_id = decision.cluster_id
         if cluster_id is not None:
             own[node_id] = PeerStatusReply(own[node_id].peer, [1, 2, 3], cluster_id, [])
@@ -115,8 +115,8 @@ def test_however_they_hear_of_each_other_one_cluster_comes_of_it(
 
 
 def test_a_peer_whose_address_is_that_of_another_node_ends_it_with_one_line() -> None:
-    begun = formation(1, status(2), status(3, cluster_id="a"))
-    begun.heard_stranger(2, "10.0.0.2:8433", 7)
+    begun = bootstrap(1, status(2), status(3, cluster_id="a"))
+    begun.stranger_answered(2, "10.0.0.2:8433", 7)
 
     with pytest.raises(
         ConfigError, match=r"node 2 is at 10\.0\.0\.2:8433, but node 7 answers there"

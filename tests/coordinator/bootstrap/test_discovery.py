@@ -11,7 +11,7 @@ from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import PORT, Answer, Answerer, listen
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
-from tidelog.coordinator.bootstrap.decision import Form
+from tidelog.coordinator.bootstrap.decision import FormCluster
 from tidelog.coordinator.bootstrap.discovery import find_cluster
 from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.cluster import Peer, PeerStatusReply
@@ -55,11 +55,13 @@ class Fresh:
                     self.error = error
                 else:
                     self._first_voters = (
-                        decision.voters if isinstance(decision, Form) else decision.first_voters
+                        decision.voters
+                        if isinstance(decision, FormCluster)
+                        else decision.first_voters
                     )
                     self.cluster_id = (
                         f"formed by {self.node_id}"
-                        if isinstance(decision, Form)
+                        if isinstance(decision, FormCluster)
                         else decision.cluster_id
                     )
             await trio.sleep_forever()

@@ -41,7 +41,7 @@ async def test_a_node_that_is_alone_begins_a_cluster_of_its_own(mock_clock: Mock
     )
     assert answers == [], "nobody asks"
     async with at_work(world, found) as node:
-        assert node.raft.has_begun_term
+        assert node.raft.is_active_leader
 
 
 @pytest.mark.parametrize("seed", range(4))

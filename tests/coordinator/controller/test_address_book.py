@@ -38,8 +38,8 @@ def test_what_a_node_says_when_it_starts_is_later_than_its_registration() -> Non
     addresses = book(cluster)
     register(cluster, 2, "before")
 
-    addresses.told(2, ("now", 7))
-    addresses.told(3, ("here", 8))
+    addresses.announced(2, ("now", 7))
+    addresses.announced(3, ("here", 8))
 
     assert addresses.address_of(2) == ("now", 7)
     assert addresses.address_of(3) == ("here", 8)
@@ -48,8 +48,8 @@ def test_what_a_node_says_when_it_starts_is_later_than_its_registration() -> Non
 def test_a_registration_since_then_is_later_still() -> None:
     cluster = Cluster()
     addresses = book(cluster)
-    addresses.told(2, ("now", 7))
-    addresses.told(3, ("here", 8))
+    addresses.announced(2, ("now", 7))
+    addresses.announced(3, ("here", 8))
 
     register(cluster, 2, "later")
     register(cluster, 2, "latest")
@@ -62,7 +62,7 @@ def test_what_others_register_does_not_matter() -> None:
     cluster = Cluster()
     addresses = book(cluster)
     register(cluster, 2, "before")
-    addresses.told(2, ("now", 7))
+    addresses.announced(2, ("now", 7))
 
     register(cluster, 1, "another")
 

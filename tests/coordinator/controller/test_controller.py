@@ -38,7 +38,7 @@ class Cluster:
 
     def _make_state(self, env: Env, node: RaftNode, _: trio.Nursery) -> Made:
         metadata = ReplicatedState(env, node)
-        node.on_role(metadata.role_changed)
+        node.on_role_changed(metadata.role_changed)
         controller = Controller(env, node, metadata, refused_since=self.refused_since.get)
         self.controllers[node.identity.node_id] = controller
         return Made(metadata, tasks=[controller.run])
@@ -79,7 +79,7 @@ class Cluster:
 
     def _leader(self) -> Host | None:
         for host in self.group:
-            if host.raft is not None and host.raft.has_begun_term:
+            if host.raft is not None and host.raft.is_active_leader:
                 return host
         return None
 
@@ -201,7 +201,7 @@ def test_a_broker_that_comes_back_is_let_in_again() -> None:
 
 def test_whoever_leads_next_gives_every_broker_a_full_session() -> None:
     async def story(cluster: Cluster) -> None:
-        old = next(host for host in cluster.group if host.raft and host.raft.has_begun_term)
+        old = next(host for host in cluster.group if host.raft and host.raft.is_active_leader)
         broker_id = next(host.node_id for host in cluster.group if host is not old)
         cluster.alive.discard(broker_id)
         await trio.sleep(6)
@@ -220,7 +220,7 @@ def test_a_heartbeat_of_an_earlier_process_is_refused() -> None:
     async def story(cluster: Cluster) -> None:
         old_epoch = cluster.epochs[3]
         await cluster.register(3)
-        host = next(host for host in cluster.group if host.raft and host.raft.has_begun_term)
+        host = next(host for host in cluster.group if host.raft and host.raft.is_active_leader)
 
         with pytest.raises(StaleBrokerEpochError, match="older process must register again"):
             await cluster.controllers[host.node_id].heartbeat(
@@ -244,7 +244,7 @@ def test_a_node_that_does_not_lead_takes_no_heartbeats() -> None:
 
 def test_a_broker_that_wants_to_stop_may_when_it_leads_nothing() -> None:
     async def story(cluster: Cluster) -> None:
-        host = next(host for host in cluster.group if host.raft and host.raft.has_begun_term)
+        host = next(host for host in cluster.group if host.raft and host.raft.is_active_leader)
         cluster.alive.discard(1)
         leaving = Heartbeat(1, cluster.epochs[1], wants_to_stop=True)
 

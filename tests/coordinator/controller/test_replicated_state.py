@@ -39,7 +39,7 @@ from tidelog.wire.errors import (
 
 def make_metadata(env: Env, node: raft_node.RaftNode, _: trio.Nursery) -> Made:
     metadata = ReplicatedState(env, node)
-    node.on_role(metadata.role_changed)
+    node.on_role_changed(metadata.role_changed)
     return Made(metadata)
 
 
@@ -65,7 +65,7 @@ async def controller_of(group: list[Host]) -> Host:
     found: list[Host] = []
 
     def is_there() -> bool:
-        found[:] = [host for host in group if host.raft is not None and host.raft.has_begun_term]
+        found[:] = [host for host in group if host.raft is not None and host.raft.is_active_leader]
         return len(found) == 1
 
     await until(is_there)
@@ -309,7 +309,7 @@ def test_what_a_deposed_controller_had_in_mind_is_forgotten() -> None:
         assert new.raft is not None
         if new is not old:
             new.raft.transfer_leadership(old.node_id)
-        await until(lambda: old.raft is not None and old.raft.has_begun_term)
+        await until(lambda: old.raft is not None and old.raft.is_active_leader)
 
         assert await metadata_of(old).decide(create(1)) == TopicAnswer(b"%016d" % 1)
 

@@ -139,10 +139,10 @@ def test_a_leader_that_slept_does_not_say_what_it_believed() -> None:
         coordinator = cluster.coordinators[leader.node_id]
         leader.machine.pause(8)
         others = [host for host in cluster.group if host is not leader]
-        await until(lambda: any(host.raft and host.raft.has_begun_term for host in others))
+        await until(lambda: any(host.raft and host.raft.is_active_leader for host in others))
         await cluster.commit(0, 20)
         assert leader.raft is not None
-        assert leader.raft.has_begun_term, "it does not know yet"
+        assert leader.raft.is_active_leader, "it does not know yet"
 
         async with trio.open_nursery() as nursery:
 
@@ -170,7 +170,7 @@ def test_a_leader_that_is_cut_off_answers_nobody() -> None:
         await trio.sleep(3)
         cluster.world.network.partition([leader.machine.name], others)
         assert leader.raft is not None
-        assert leader.raft.has_begun_term, "it does not know yet"
+        assert leader.raft.is_active_leader, "it does not know yet"
 
         refusals = 0
         async with trio.open_nursery() as nursery:

@@ -21,7 +21,7 @@ async def led(cluster: GroupCluster, nursery: trio.Nursery) -> tuple[RaftNode, G
     assert leader.raft is not None
     assert isinstance(leader.state, ReplicatedState)
     leadership = GroupLeadership(leader.raft, leader.state, GroupConfig())
-    leader.raft.on_role(leadership.role_changed)
+    leader.raft.on_role_changed(leadership.role_changed)
     nursery.start_soon(leadership.run)
     return leader.raft, leadership
 

@@ -7,10 +7,10 @@ from tidelog.coordinator.metadata.broker_sessions import (
     BEHIND_MS,
     HEARTBEAT_INTERVAL_MS,
     SESSION_MS,
-    BrokerSessions,
+    BrokerHeartbeatTracker,
+    BrokerSession,
     Heartbeat,
     HeartbeatAnswer,
-    OwnSession,
     heartbeat_answer,
     heartbeat_command,
 )
@@ -18,40 +18,40 @@ from tidelog.coordinator.metadata.commands import BeginShutdown, FenceBroker, Un
 from tidelog.wire.errors import StaleBrokerEpochError
 
 
-def sessions_of(cluster: Cluster, *, now_ms: int = 0) -> BrokerSessions:
-    return BrokerSessions(cluster.state.brokers.values(), now_ms=now_ms)
+def sessions_of(cluster: Cluster, *, now_ms: int = 0) -> BrokerHeartbeatTracker:
+    return BrokerHeartbeatTracker(cluster.state.brokers.values(), now_ms=now_ms)
 
 
 def test_a_broker_that_is_silent_for_a_session_is_to_be_fenced() -> None:
     sessions = sessions_of(Cluster(1, 2))
-    sessions.heard(2, 2, now_ms=1000)
+    sessions.touch(2, 2, now_ms=1000)
 
     assert sessions.next_deadline_ms == SESSION_MS
-    assert sessions.silent(now_ms=SESSION_MS - 1) == []
-    assert sessions.silent(now_ms=SESSION_MS) == [FenceBroker(1, 1)]
+    assert sessions.expired(now_ms=SESSION_MS - 1) == []
+    assert sessions.expired(now_ms=SESSION_MS) == [FenceBroker(1, 1)]
 
 
 def test_a_broker_whose_heartbeats_come_is_never_silent() -> None:
     sessions = sessions_of(Cluster(1))
 
     for now_ms in range(0, 10 * SESSION_MS, HEARTBEAT_INTERVAL_MS):
-        assert sessions.silent(now_ms=now_ms) == []
-        sessions.heard(1, 1, now_ms=now_ms)
+        assert sessions.expired(now_ms=now_ms) == []
+        sessions.touch(1, 1, now_ms=now_ms)
 
 
 def test_a_silent_broker_is_named_again_until_it_is_fenced() -> None:
     sessions = sessions_of(Cluster(1))
-    sessions.silent(now_ms=SESSION_MS)
+    sessions.expired(now_ms=SESSION_MS)
 
     again_ms = sessions.next_deadline_ms
     assert again_ms is not None
     assert again_ms > SESSION_MS, "not at once, or else the caller would spin"
-    assert sessions.silent(now_ms=SESSION_MS) == []
-    assert sessions.silent(now_ms=again_ms) == [FenceBroker(1, 1)]
+    assert sessions.expired(now_ms=SESSION_MS) == []
+    assert sessions.expired(now_ms=again_ms) == [FenceBroker(1, 1)]
 
     sessions.fenced(1, 1)
     assert sessions.next_deadline_ms is None
-    assert sessions.silent(now_ms=10**9) == []
+    assert sessions.expired(now_ms=10**9) == []
 
 
 def test_who_begins_to_lead_gives_everybody_a_full_session() -> None:
@@ -61,36 +61,36 @@ def test_who_begins_to_lead_gives_everybody_a_full_session() -> None:
     sessions = sessions_of(cluster, now_ms=5_000)
 
     assert sessions.next_deadline_ms == 5_000 + SESSION_MS
-    assert sessions.silent(now_ms=5_000 + SESSION_MS) == [FenceBroker(1, 1)], "2 is fenced already"
+    assert sessions.expired(now_ms=5_000 + SESSION_MS) == [FenceBroker(1, 1)], "2 is fenced already"
 
 
 def test_a_heartbeat_of_an_earlier_process_does_not_count() -> None:
     sessions = sessions_of(Cluster(1))
-    sessions.heard(1, 5, now_ms=0)
+    sessions.touch(1, 5, now_ms=0)
 
-    sessions.heard(1, 1, now_ms=8_000)
+    sessions.touch(1, 1, now_ms=8_000)
     sessions.fenced(1, 1)
 
-    assert sessions.silent(now_ms=SESSION_MS) == [FenceBroker(1, 5)]
+    assert sessions.expired(now_ms=SESSION_MS) == [FenceBroker(1, 5)]
 
 
 def test_a_broker_that_does_not_apply_what_it_was_told_of_is_behind_after_a_while() -> None:
     sessions = sessions_of(Cluster(1))
-    sessions.told(1, 1, index=10, now_ms=0)
-    sessions.told(1, 1, index=50, now_ms=2_000)
+    sessions.informed(1, 1, index=10, now_ms=0)
+    sessions.informed(1, 1, index=50, now_ms=2_000)
 
     assert not sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS - 1)
     assert sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS)
     assert not sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=BEHIND_MS)
 
-    sessions.told(1, 1, index=60, now_ms=BEHIND_MS)
+    sessions.informed(1, 1, index=60, now_ms=BEHIND_MS)
     assert not sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS - 1)
     assert sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS)
 
 
 def test_a_time_in_which_nobody_could_be_heard_makes_nobody_be_behind() -> None:
     sessions = sessions_of(Cluster(1))
-    sessions.told(1, 1, index=10, now_ms=0)
+    sessions.informed(1, 1, index=10, now_ms=0)
 
     sessions.extend(60_000)
 
@@ -99,17 +99,17 @@ def test_a_time_in_which_nobody_could_be_heard_makes_nobody_be_behind() -> None:
 
 def test_a_process_that_has_just_started_is_not_behind_for_what_the_one_before_was_told() -> None:
     sessions = sessions_of(Cluster(1))
-    sessions.told(1, 1, index=10, now_ms=0)
+    sessions.informed(1, 1, index=10, now_ms=0)
 
     assert not sessions.is_behind(Heartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS)
 
-    sessions.told(1, 2, index=12, now_ms=BEHIND_MS)
+    sessions.informed(1, 2, index=12, now_ms=BEHIND_MS)
     assert not sessions.is_behind(Heartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS + 1)
 
 
 def test_a_broker_of_an_earlier_version_is_never_behind() -> None:
     sessions = sessions_of(Cluster(1))
-    sessions.told(1, 1, index=10, now_ms=0)
+    sessions.informed(1, 1, index=10, now_ms=0)
 
     assert not sessions.is_behind(Heartbeat(1, 1), now_ms=10 * BEHIND_MS)
 
@@ -156,7 +156,7 @@ def test_an_earlier_process_must_register() -> None:
 
 
 def test_a_broker_knows_its_session_to_be_over_before_others_can() -> None:
-    own = OwnSession()
+    own = BrokerSession()
     assert not own.is_valid(now_ms=0)
 
     own.answered(sent_at_ms=1_000)

@@ -52,7 +52,7 @@ def test_what_nodes_do_is_seen() -> None:
         for host in group:
             host.start()
         with witnessing(notes), trio.fail_after(30):
-            await until(lambda: any(host.raft and host.raft.has_begun_term for host in group))
+            await until(lambda: any(host.raft and host.raft.is_active_leader for host in group))
             leader = notes.leaders[-1]
             index = await leader.propose(b"one")
             await until(lambda: all(values_of(host) == {index: b"one"} for host in group))

@@ -15,7 +15,7 @@ from tidelog.coordinator.groups.group import Group, Member
 from tidelog.coordinator.groups.partitions import unpack
 from tidelog.coordinator.groups.records import AssignmentChanged
 from tidelog.coordinator.metadata import broker_commands
-from tidelog.coordinator.metadata.broker_sessions import BrokerSessions, OwnSession
+from tidelog.coordinator.metadata.broker_sessions import BrokerHeartbeatTracker, BrokerSession
 from tidelog.coordinator.metadata.catalog import Catalog, CreateTopic
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.records import Broker, BrokerChanged, Record
@@ -80,7 +80,7 @@ def _newest_state(self: ReplicatedState) -> ClusterState:
 
 
 def _controller_for_ever(self: ReplicatedState) -> MetadataStateMachine:
-    self.check_leading()
+    self.check_active_controller()
     if self._controller is None:
         self._controller = MetadataStateMachine.from_snapshot(self._image.snapshot())
     return self._controller
@@ -90,17 +90,17 @@ def _role_ignored(_: ReplicatedState) -> None:
     """Skip what should be done."""
 
 
-_silent = BrokerSessions.silent
+_expired = BrokerHeartbeatTracker.expired
 
 
-def _silent_early(self: BrokerSessions, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
-    return _silent(self, now_ms=now_ms + 6_000)
+def _expired_early(self: BrokerHeartbeatTracker, *, now_ms: int) -> Any:  # noqa: ANN401  (passed on)
+    return _expired(self, now_ms=now_ms + 6_000)
 
 
-_answered = OwnSession.answered
+_answered = BrokerSession.answered
 
 
-def _answered_for_longer(self: OwnSession, *, sent_at_ms: int) -> None:
+def _answered_for_longer(self: BrokerSession, *, sent_at_ms: int) -> None:
     _answered(self, sent_at_ms=sent_at_ms + 3_000)
 
 
@@ -202,12 +202,12 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "fenced-too-early",
         "brokers are fenced before their own session is over",
-        (BrokerSessions, "silent", _silent_early),
+        (BrokerHeartbeatTracker, "expired", _expired_early),
     ),
     Mutation(
         "session-too-long",
         "a broker believes in its session for longer than the cluster does",
-        (OwnSession, "answered", _answered_for_longer),
+        (BrokerSession, "answered", _answered_for_longer),
     ),
     Mutation(
         "follower-shows-too-much",
