@@ -31,7 +31,7 @@ from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.handlers.reassignment import ReassignmentHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
-from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.queues.handlers.admin import QueueAdminHandler
 from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
@@ -41,10 +41,10 @@ from tidelog.broker.queues.handlers.send import SendHandler
 from tidelog.broker.queues.handlers.settle import SettleHandler
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.retention_warning import RetentionWarning
-from tidelog.broker.replication.role_transitions import Roles
-from tidelog.broker.replication.surroundings import Surroundings
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.replication.context import ReplicationContext
+from tidelog.broker.replication.role_transitions import RoleTransitions
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.transactions.handlers import StageHandler, TransactionHandler
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
@@ -75,7 +75,7 @@ def cluster_routes(cluster: ClusterNode) -> Routes:
     }
 
 
-def replication_routes(roles: Roles) -> Routes:
+def replication_routes(roles: RoleTransitions) -> Routes:
     """Return what is served to followers."""
     return {
         api.REPLICA_FETCH: Deferred(roles.server.fetch),
@@ -89,21 +89,21 @@ class ClientService:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: ReplicationContext,
         dynamic_config: DynamicConfig,
-        keeper: PartitionKeeper,
+        applier: MetadataApplier,
         *,
-        waiting: Waiting,
+        purgatory: Purgatory,
     ) -> None:
         """Build the handlers of a broker that has opened its logs."""
-        self._surroundings = surroundings
-        self._live_config = dynamic_config
+        self._context = context
+        self._dynamic_config = dynamic_config
         self._config = dynamic_config.own
-        self._keeper = keeper
-        self._waiting = waiting
-        self._env, self._nursery = surroundings.env, surroundings.nursery
-        self._cluster, self._partitions = surroundings.cluster, surroundings.partitions
-        self._flusher = surroundings.flusher
+        self._applier = applier
+        self._purgatory = purgatory
+        self._env, self._nursery = context.env, context.nursery
+        self._cluster, self._partitions = context.cluster, context.partitions
+        self._group_commit = context.group_commit
         self._search = OffsetSearch(self._env)
         self._list_offsets = ListOffsetsHandler(
             self._cluster.raft,
@@ -135,24 +135,24 @@ class ClientService:
         )
 
     def _records(self) -> Routes:
-        env, partitions, waiting = self._env, self._partitions, self._waiting
+        env, partitions, purgatory = self._env, self._partitions, self._purgatory
         metadata = MetadataHandler(self._config, self._cluster, partitions)
-        produce = ProduceHandler(env, partitions, self._flusher, waiting=waiting)
+        produce = ProduceHandler(env, partitions, self._group_commit, purgatory=purgatory)
         fetch = FetchHandler(
             env,
             partitions,
-            waiting,
+            purgatory,
             nursery=self._nursery,
             fetch_max_bytes=self._config.fetch_max_bytes,
         )
 
-        def describe(message: MetadataRequest, replier: Replier) -> None:
-            local = replier.asking.local
+        def describe(message: MetadataRequest, response: ResponseHandle) -> None:
+            local = response.context.local
             if metadata.may_be_behind(message):
                 ask = partial(metadata.describe_after_asking, local=local)
-                self._nursery.start_soon(run_in_task, ask, message, replier)
+                self._nursery.start_soon(run_in_task, ask, message, response)
             else:
-                replier.reply(metadata.describe(message, local=local))
+                response.reply(metadata.describe(message, local=local))
 
         return {
             api.METADATA: Deferred(describe),
@@ -169,8 +169,8 @@ class ClientService:
             self._config,
             self._cluster,
             partitions=self._partitions,
-            keeper=self._keeper,
-            flusher=self._flusher,
+            applier=self._applier,
+            group_commit=self._group_commit,
         )
         usage = TopicUsageHandler(self._env, self._cluster, self._partitions, search=self._search)
         return {
@@ -216,11 +216,11 @@ class ClientService:
             api.DRAIN_BROKER: InTask(administration.drain),
             api.UNREGISTER_BROKER: InTask(administration.unregister),
             api.REASSIGN: InTask(ReassignmentHandler(self._cluster).reassign),
-            api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._live_config).describe),
+            api.DESCRIBE_CONFIG: InTask(BrokerConfigHandler(self._dynamic_config).describe),
         }
 
     def _queue_admin(self) -> Routes:
-        queues = QueuesHandler(self._env, self._config, self._cluster, keeper=self._keeper)
+        queues = QueuesHandler(self._env, self._config, self._cluster, applier=self._applier)
         return {
             api.CREATE_QUEUE: InTask(queues.create),
             api.DESCRIBE_QUEUES: InTask(queues.describe),
@@ -229,26 +229,26 @@ class ClientService:
         }
 
     def _queues(self) -> Routes:
-        nursery, waiting = self._nursery, self._waiting
+        nursery, purgatory = self._nursery, self._purgatory
         bytes_max = self._config.fetch_max_bytes
         server = QueueServer(
             self._env,
             nursery,
             self._cluster,
             partitions=self._partitions,
-            flusher=self._flusher,
+            group_commit=self._group_commit,
             search=self._search,
         )
         windows = DeduplicationWindows(server)
         for run in (server.run, RetentionWarning(server).run):
             nursery.start_soon(run)
         administration = QueueAdminHandler(server, windows)
-        send = SendHandler(server, windows, self._flusher, waiting=waiting)
-        receive = ReceiveHandler(server, waiting, bytes_max=bytes_max)
+        send = SendHandler(server, windows, self._group_commit, purgatory=purgatory)
+        receive = ReceiveHandler(server, purgatory, bytes_max=bytes_max)
         return {
             api.SEND: Appending(send.handle),
             api.RECEIVE: Deferred(receive.handle),
-            api.SETTLE: Deferred(SettleHandler(server, waiting, nursery).handle),
+            api.SETTLE: Deferred(SettleHandler(server, purgatory, nursery).handle),
             api.PEEK: Deferred(PeekHandler(server, nursery, bytes_max=bytes_max).handle),
             api.COUNT_MESSAGES: InTask(administration.count),
             api.PURGE: InTask(administration.purge),
@@ -266,12 +266,12 @@ class ClientService:
             self._nursery,
             cluster,
             partitions=self._partitions,
-            flusher=self._flusher,
+            group_commit=self._group_commit,
             max_transaction_bytes_per_partition=self._config.max_transaction_bytes_per_partition,
         )
         self._nursery.start_soon(server.run)
-        stage = StageHandler(env, server, self._flusher, waiting=self._waiting)
-        transactions = TransactionHandler(env, cluster, self._keeper)
+        stage = StageHandler(env, server, self._group_commit, purgatory=self._purgatory)
+        transactions = TransactionHandler(env, cluster, self._applier)
         return {
             api.BEGIN_TRANSACTION: InTask(transactions.begin),
             api.STAGE: Appending(stage.handle),

@@ -11,7 +11,7 @@ from typing import Any, Final, final
 
 import trio
 
-from tidelog.broker.requests.response import Asking, Replier
+from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.wire.errors import BrokerNotReadyError, OverloadedError, ShuttingDownError
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest
 from tidelog.wire.protocol import api
@@ -35,7 +35,7 @@ class Immediate:
 class Deferred:
     """An API that is answered at once or when there is something to say."""
 
-    handler: Callable[[Any, Replier], None]
+    handler: Callable[[Any, ResponseHandle], None]
 
 
 @final
@@ -43,7 +43,7 @@ class Deferred:
 class Appending:
     """An API that appends what is attached, and is answered at once or later."""
 
-    handler: Callable[[Any, memoryview, Replier], None]
+    handler: Callable[[Any, memoryview, ResponseHandle], None]
 
 
 @final
@@ -56,7 +56,7 @@ class InTask:
 
 Route = Immediate | Deferred | Appending | InTask
 Routes = Mapping[Api[Any, Any], Route]
-_Run = Callable[[Request, Replier], None]
+_Run = Callable[[Request, ResponseHandle], None]
 
 
 @final
@@ -88,26 +88,26 @@ class Dispatcher:
         """Serve clients from now on."""
         self._of_clients = self._runs(routes)
 
-    def handle(self, request: Request, asking: Asking) -> None:
+    def handle(self, request: Request, context: RequestContext) -> None:
         """Carry out one request; it is answered now or later, exactly once."""
         key = request.api_key
-        replier = Replier(self._api_of[key], request, asking)
-        with replier:
+        response = ResponseHandle(self._api_of[key], request, context)
+        with response:
             run = self._of_brokers.get(key)
             if run is None or _is_of_client(request.message):
-                self._check_clients_are_served(asking)
+                self._check_clients_are_served(context)
                 run = self._of_clients[key]
             elif key != _HELLO:
-                asking.is_of_node = True
-            run(request, replier)
+                context.is_of_node = True
+            run(request, response)
 
-    def _check_clients_are_served(self, asking: Asking) -> None:
+    def _check_clients_are_served(self, context: RequestContext) -> None:
         """Check that clients are served on this connection.
 
         Raises:
             RetriableError: They are not now; the message says why.
         """
-        if asking.is_reserve:
+        if context.is_reserve:
             raise OverloadedError(
                 "this broker has as many connections as it may (max_connections); what is left is"
                 " for other nodes of its cluster"
@@ -123,26 +123,28 @@ class Dispatcher:
     def _run_of(self, route: Route) -> _Run:
         match route:
             case Immediate(answer):
-                return lambda request, replier: replier.reply_if_wanted(
+                return lambda request, response: response.reply_if_wanted(
                     answer(request.message, request.attachment)
                 )
             case Deferred(answer_later):
-                return lambda request, replier: answer_later(request.message, replier)
+                return lambda request, response: answer_later(request.message, response)
             case Appending(append):
-                return lambda request, replier: append(request.message, request.attachment, replier)
+                return lambda request, response: append(
+                    request.message, request.attachment, response
+                )
             case InTask(handler):
                 start = self._nursery.start_soon
-                return lambda request, replier: start(
-                    run_in_task, handler, request.message, replier
+                return lambda request, response: start(
+                    run_in_task, handler, request.message, response
                 )
 
 
 async def run_in_task(
-    handler: Callable[[Any], Awaitable[object]], message: object, replier: Replier
+    handler: Callable[[Any], Awaitable[object]], message: object, response: ResponseHandle
 ) -> None:
     """Answer a request with what its handler returns."""
-    with replier:
-        replier.reply(await handler(message))
+    with response:
+        response.reply(await handler(message))
 
 
 def _is_of_client(message: object) -> bool:

@@ -9,10 +9,10 @@ from typing import final
 
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.replication.role_transitions import Roles
+from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import Topic
@@ -34,7 +34,7 @@ _OPENED_AT_ONCE = 16
 
 
 @final
-class PartitionKeeper:
+class MetadataApplier:
     """Has every replica open that this broker is to have, and leads what it is to lead.
 
     Invariant: a partition of which the metadata knows another leader is not led here, and one that
@@ -47,8 +47,8 @@ class PartitionKeeper:
         metadata: ReplicatedState,
         partitions: Partitions,
         *,
-        flusher: Flusher,
-        roles: Roles,
+        group_commit: GroupCommit,
+        roles: RoleTransitions,
     ) -> None:
         """Keep `partitions` as `metadata` says, in the roles that they have.
 
@@ -58,7 +58,7 @@ class PartitionKeeper:
         self._node_id = roles.node_id
         self._metadata = metadata
         self._partitions = partitions
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._roles = roles
         self._due: dict[bytes, dict[int, None]] = {}
         """Partitions to be opened, by topic."""
@@ -93,7 +93,7 @@ class PartitionKeeper:
         for opened, (topic, number) in enumerate(wanted):
             partition = await self._partitions.open(topic, number)
             if self._opened(partition):
-                self._flusher.request(partition)
+                self._group_commit.request(partition)
             if (opened + 1) % _OPENED_REPORTED == 0:
                 self._env.probe("opening_logs", opened=opened + 1, total=len(wanted))
 
@@ -169,7 +169,7 @@ class PartitionKeeper:
                 partition.reconfigure(topic.config)
                 self._roles.take_role(partition)
                 # What was only promised to be in memory is to be on disk now.
-                self._flusher.appended(partition)
+                self._group_commit.appended(partition)
 
     def _close(self, topic_id: bytes, name: str) -> None:
         for partition in self._partitions.all():
@@ -219,7 +219,7 @@ class PartitionKeeper:
         except (OSError, DataDirectoryError) as error:
             failure = self._failure(topic_id, error)
             self._failures[topic_id, number] = failure
-            self._roles.unfit.not_opened((topic_id, number), failure)
+            self._roles.failed_replicas.not_opened((topic_id, number), failure)
         else:
             self._failures.pop((topic_id, number), None)
             self._opened(partition)
@@ -288,5 +288,5 @@ class PartitionKeeper:
 
     async def _let_go(self, partition: Partition, *, is_for_good: bool) -> None:
         """Return when nobody touches the files of a replica that was closed."""
-        await self._flusher.forget(partition, is_for_good=is_for_good)
+        await self._group_commit.forget(partition, is_for_good=is_for_good)
         partition.log.close()  # A repair that was under way may have opened it anew.

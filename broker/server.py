@@ -28,17 +28,17 @@ from tidelog.broker.config.dynamic_config import DynamicConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.broker.maintenance.compactor import CompactionLimits, CompactionProgress, Compactor
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.maintenance.scrubber import Scrubber, ScrubProgress
-from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.broker.partitions.data_directory import DataDirectory, open_data_directory
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.replication.role_transitions import Roles
-from tidelog.broker.replication.surroundings import Surroundings
-from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.replication.context import ReplicationContext
+from tidelog.broker.replication.role_transitions import RoleTransitions
+from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.bootstrap.open_node import open_node
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
 from tidelog.coordinator.node import ClusterNode
@@ -104,18 +104,18 @@ class Broker:
         self._acceptor = Acceptor(
             env, config, listener, dispatcher=self._dispatcher, nursery=nursery
         )
-        self._waiting = Waiting()
-        self._flusher = Flusher(env, nursery)
+        self._purgatory = Purgatory()
+        self._group_commit = GroupCommit(env, nursery)
         self._coordinating = trio.CancelScope()
         self._registering = trio.CancelScope()
         self._has_left_cluster = trio.Event()
         self._cluster: ClusterNode | None = None
         self._lifecycle: BrokerLifecycle | None = None
         self._partitions: Partitions | None = None
-        self._roles: Roles | None = None
+        self._roles: RoleTransitions | None = None
         self._scrubber: Scrubber | None = None
         self._compactor: Compactor | None = None
-        self._surroundings: Surroundings | None = None
+        self._context: ReplicationContext | None = None
         self.failure: TidelogError | None = None
         """Why this broker cannot go on, if something outside of it says so."""
 
@@ -135,7 +135,7 @@ class Broker:
         partitions = [] if self._partitions is None else self._partitions.all()
         return BrokerStatistics(
             connection_count=len(self._acceptor.connections),
-            waiting_count=len(self._waiting),
+            waiting_count=len(self._purgatory),
             waiter_count=sum(each.waiter_count for each in partitions),
             queued_max_request_bytes=self._acceptor.memory.used_bytes,
             scrub=ScrubProgress() if self._scrubber is None else self._scrubber.progress,
@@ -165,35 +165,40 @@ class Broker:
             state=lambda: cluster.metadata.state,
             may_lead=lifecycle.may_lead,
         )
-        self._surroundings = Surroundings(
+        self._context = ReplicationContext(
             self._env,
             self._nursery,
             cluster,
             lifecycle,
             partitions,
-            self._flusher,
+            self._group_commit,
             self._config.replica_lag_time_max_ms,
         )
-        roles = self._roles = Roles(self._surroundings, self._waiting)
+        roles = self._roles = RoleTransitions(self._context, self._purgatory)
         self._dispatcher.serve_brokers(replication_routes(roles))
-        keeper = PartitionKeeper(
-            self._env, cluster.metadata, partitions, flusher=self._flusher, roles=roles
+        applier = MetadataApplier(
+            self._env, cluster.metadata, partitions, group_commit=self._group_commit, roles=roles
         )
-        await keeper.start()
+        await applier.start()
         self._warn_of_large_batches(cluster)
         self._partitions = partitions
         config = DynamicConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
-        retention = Retention(self._env, config, partitions, flusher=self._flusher)
-        service = ClientService(self._surroundings, config, keeper, waiting=self._waiting)
+        retention = Retention(self._env, config, partitions, group_commit=self._group_commit)
+        service = ClientService(self._context, config, applier, purgatory=self._purgatory)
         service.start(self._dispatcher)
-        self._look_after(config, retention, keeper, roles=roles)
-        await roles.unfit.give_up_damaged()
-        await partitions.settle_doubts()
+        self._look_after(config, retention, applier, roles=roles)
+        await roles.failed_replicas.give_up_damaged()
+        await partitions.settle_suspects()
         await lifecycle.heartbeat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
 
     def _look_after(
-        self, config: DynamicConfig, retention: Retention, keeper: PartitionKeeper, *, roles: Roles
+        self,
+        config: DynamicConfig,
+        retention: Retention,
+        applier: MetadataApplier,
+        *,
+        roles: RoleTransitions,
     ) -> None:
         """Begin what goes on in the background for as long as this broker runs."""
         partitions = retention.partitions
@@ -201,15 +206,15 @@ class Broker:
             self._env,
             config,
             retention,
-            flusher=self._flusher,
+            group_commit=self._group_commit,
             connections=self._acceptor.connections,
-            retry_logs=keeper.retry,
+            retry_logs=applier.retry,
         )
-        self._scrubber = Scrubber(self._env, config, partitions, flusher=self._flusher)
+        self._scrubber = Scrubber(self._env, config, partitions, group_commit=self._group_commit)
         self._compactor = Compactor(
             self._env,
             self._directory.disk,
-            self._flusher,
+            self._group_commit,
             limits=CompactionLimits(
                 self._config.log_cleaner_max_bytes_per_second,
                 self._config.log_cleaner_dedupe_buffer_bytes,
@@ -218,9 +223,9 @@ class Broker:
             config_of=lambda partition: None if partition.is_held else partition.config.compaction,
         )
         for run in (
-            self._waiting.run,
+            self._purgatory.run,
             maintenance.run,
-            keeper.run,
+            applier.run,
             roles.run,
             self._scrubber.run,
             partial(self._compactor.run, lambda: config().maintenance_interval_ms / 1000),
@@ -241,17 +246,17 @@ class Broker:
         self._acceptor.refuse_more()
         self._dispatcher.is_shutting_down = True
         with trio.move_on_after(self._config.shutdown_grace_ms / 1000):
-            self._waiting.close_all()
+            self._purgatory.close_all()
             await self._acceptor.finish()
         # What comes behind the last flush would be missing, and the directory be marked as clean.
         self._roles.stop()
         for partition in self._partitions.all():
             partition.log.request_checkpoint()
-            self._flusher.request(partition)
+            self._group_commit.request(partition)
         for partition in self._partitions.all():
             with suppress(LogOfflineError):
-                await self._flusher.flush_now(partition)  # Waits for one that is being mended.
-        await self._flusher.wait_idle()
+                await self._group_commit.flush_now(partition)  # Waits for one that is being mended.
+        await self._group_commit.wait_idle()
         await self._leave(self._cluster, self._partitions)
 
     async def _hand_over(self, cluster: ClusterNode) -> None:
@@ -300,7 +305,7 @@ class Broker:
         self._cluster = cluster
 
         def note_alone() -> None:
-            self._flusher.is_alone = cluster.is_alone
+            self._group_commit.is_alone = cluster.is_alone
 
         cluster.on_alone(note_alone)
         self._dispatcher.serve_brokers(cluster_routes(cluster))

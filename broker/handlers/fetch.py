@@ -7,8 +7,8 @@ import trio
 
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import BytesLike, Env
 from tidelog.wire.errors import BrokerError, CorruptRecordError, LogOfflineError, OverloadedError
@@ -61,25 +61,27 @@ class Found(msgspec.Struct):
 
 
 @final
-class FetchWait:
+class DelayedFetch:
     """A fetch that was not answered at once.
 
-    Invariant: it waits at every partition it asks for, in `Waiting` and at its connection, or it
+    Invariant: it waits at every partition it asks for, in `Purgatory` and at its connection, or it
     has ended.
     """
 
-    def __init__(self, handler: "FetchHandler", request: FetchRequest, replier: Replier) -> None:
+    def __init__(
+        self, handler: "FetchHandler", request: FetchRequest, response: ResponseHandle
+    ) -> None:
         """Wait for more data than there is."""
         self._handler = handler
         self._request = request
-        self._replier = replier
+        self._response = response
         self._partitions: list[Partition] = []
         self._has_ended = False
 
     def park(self, partitions: list[Partition]) -> None:
         """Begin to wait at these partitions."""
         self._partitions = partitions
-        self._replier.asking.parked[self] = None
+        self._response.context.delayed[self] = None
         for partition in partitions:
             partition.wait_for_data(self)
 
@@ -97,18 +99,18 @@ class FetchWait:
         self._look_again(is_last=True)
 
     def drop(self) -> None:
-        """See `broker.requests.response.Parked`."""
+        """See `broker.requests.response.DelayedRequest`."""
         self._end()
-        self._replier.nothing()
+        self._response.nothing()
 
     def _look_again(self, *, is_last: bool) -> None:
-        with self._replier:
+        with self._response:
             found = self._handler.collect(self._request)
             if self._has_ended:
                 return  # Looking found a broken disk, and woke this very fetch.
             if is_last or self._handler.is_enough(found, self._request):
                 self._end()
-                self._handler.answer(found, self._replier)
+                self._handler.answer(found, self._response)
             else:
                 self.park(self._partitions)
             return
@@ -118,8 +120,8 @@ class FetchWait:
         self._has_ended = True
         for partition in self._partitions:
             partition.stop_waiting(self)
-        self._replier.asking.parked.pop(self, None)
-        self._handler.waiting.done(self)
+        self._response.context.delayed.pop(self, None)
+        self._handler.purgatory.done(self)
 
 
 @final
@@ -130,7 +132,7 @@ class FetchHandler:
         self,
         env: Env,
         partitions: ReadablePartitions,
-        waiting: Waiting,
+        purgatory: Purgatory,
         *,
         nursery: trio.Nursery,
         fetch_max_bytes: int,
@@ -138,22 +140,22 @@ class FetchHandler:
         """Read from `partitions`; cold reads run in `nursery`."""
         self._env = env
         self._partitions = partitions
-        self.waiting = waiting
+        self.purgatory = purgatory
         self._nursery = nursery
         self._fetch_max_bytes = fetch_max_bytes
         self._reader = SliceReader(env)
 
-    def handle(self, request: FetchRequest, replier: Replier) -> None:
+    def handle(self, request: FetchRequest, response: ResponseHandle) -> None:
         """Reply now if there is enough, else wait for more."""
         found = self.collect(request)
         is_impatient = request.max_wait_ms <= 0 or self._env.buggify("poll without waiting")
         if is_impatient or self.is_enough(found, request):
-            self.answer(found, replier)
+            self.answer(found, response)
             return
-        wait = FetchWait(self, request, replier)
+        wait = DelayedFetch(self, request, response)
         wait.park([item.partition for item in found if item.partition is not None])
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
-        self.waiting.add(wait, trio.current_time() + max_wait_ms / 1000)
+        self.purgatory.add(wait, trio.current_time() + max_wait_ms / 1000)
 
     def collect(self, request: FetchRequest) -> list[Found]:
         """Look what every partition has; when the answer is full, only whether there is more."""
@@ -187,14 +189,14 @@ class FetchHandler:
         total = sum(item.part.length for item in found if item.part is not None)
         return total >= max(request.min_bytes, 1)
 
-    def answer(self, found: list[Found], replier: Replier) -> None:
+    def answer(self, found: list[Found], response: ResponseHandle) -> None:
         """Send what was found; what must come from the disk is read in a task first."""
         is_cold = self._reader.is_cold
         cold = [item for item in found if item.part is not None and is_cold(item.part)]
         if cold:
-            self._nursery.start_soon(self._load_and_reply, found, cold, replier)
+            self._nursery.start_soon(self._load_and_reply, found, cold, response)
         else:
-            self._reply(found, replier)
+            self._reply(found, response)
 
     def _look(
         self, wanted: PartitionFetch, *, bytes_max: int, is_full: bool, in_journal: bool = False
@@ -232,13 +234,13 @@ class FetchHandler:
             return Found(None, partition.high_watermark, log_start_offset, told, partition)
 
     async def _load_and_reply(
-        self, found: list[Found], cold: list[Found], replier: Replier
+        self, found: list[Found], cold: list[Found], response: ResponseHandle
     ) -> None:
-        with replier:
+        with response:
             for item in cold:
                 if item.part is not None:
                     await self._load(item, item.part)
-            self._reply(found, replier)
+            self._reply(found, response)
 
     async def _load(self, item: Found, part: LogSlice) -> None:
         assert item.partition is not None
@@ -247,8 +249,8 @@ class FetchHandler:
         except (CorruptRecordError, LogOfflineError, OverloadedError) as error:
             item.part, item.error = None, item.partition.passing(error)
 
-    def _reply(self, found: list[Found], replier: Replier) -> None:
-        room_bytes = _COPIED_BYTES_MAX - replier.asking.write_buffer.pending_bytes
+    def _reply(self, found: list[Found], response: ResponseHandle) -> None:
+        room_bytes = _COPIED_BYTES_MAX - response.context.write_buffer.pending_bytes
         pieces: list[BytesLike | FileRegion] = []
         results: list[PartitionFetched] = []
         for item in found:
@@ -270,7 +272,7 @@ class FetchHandler:
                     None if item.error is None else item.error.to_wire(),
                 )
             )
-        replier.reply(FetchReply(results), pieces)
+        response.reply(FetchReply(results), pieces)
 
     def _piece(self, item: Found, part: LogSlice, room_bytes: int) -> bytes | FileRegion | None:
         """Return what is sent of one partition, `None` when it cannot be read."""

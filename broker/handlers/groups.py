@@ -2,7 +2,7 @@
 
 from typing import final
 
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.commits import CommitResult
 from tidelog.wire.errors import BrokerError
@@ -17,7 +17,7 @@ class CommitHandler:
         """Hand them to `groups`."""
         self._groups = groups
 
-    def handle(self, request: CommitOffsetsRequest, replier: Replier) -> None:
+    def handle(self, request: CommitOffsetsRequest, response: ResponseHandle) -> None:
         """Have one commit stored; it is answered when it is.
 
         Raises:
@@ -25,9 +25,9 @@ class CommitHandler:
         """
 
         def done(result: CommitResult) -> None:
-            with replier:
+            with response:
                 if isinstance(result, BrokerError):
                     raise result
-                replier.reply(result)
+                response.reply(result)
 
         self._groups.commit_soon(request, done)

@@ -7,10 +7,10 @@ from typing import Protocol, final
 
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.isr.durability import ack_level
 from tidelog.logstore.log import Appended
 from tidelog.wire.batch.record_batch import check_produced
@@ -42,16 +42,16 @@ class Finder(Protocol):
 
 
 @final
-class PendingProduce:
+class DelayedProduce:
     """A produce request on its way to its reply.
 
     Invariant: `_open_count` results are still `None`, and nobody is told before none is.
     """
 
-    def __init__(self, replier: Replier, waiting: Waiting, batch_count: int) -> None:
+    def __init__(self, response: ResponseHandle, purgatory: Purgatory, batch_count: int) -> None:
         """Collect the results of `batch_count` batches."""
-        self._replier = replier
-        self._waiting = waiting
+        self._response = response
+        self._purgatory = purgatory
         self._results: list[PartitionAppended | None] = [None] * batch_count
         self._places = [(0, 0)] * batch_count
         self._open_count = batch_count
@@ -71,7 +71,7 @@ class PendingProduce:
         """Reply if everything is settled, else when it is, or when the time is over."""
         if self._open_count:
             self._is_parked = True
-            self._waiting.add(self, trio.current_time() + timeout_ms / 1000)
+            self._purgatory.add(self, trio.current_time() + timeout_ms / 1000)
         else:
             self._reply()
 
@@ -100,28 +100,32 @@ class PendingProduce:
         # Not parked: the request is still being carried out, or has its reply already.
         if self._is_parked and not self._open_count:
             self._is_parked = False
-            self._waiting.done(self)
-            with self._replier:
+            self._purgatory.done(self)
+            with self._response:
                 self._reply()
 
     def _reply(self) -> None:
         results = [result for result in self._results if result is not None]
         assert len(results) == len(self._results)
-        self._replier.reply(ProduceReply(results))
+        self._response.reply(ProduceReply(results))
 
 
 @final
 class ProduceHandler:
     """Appends batches to partitions."""
 
-    def __init__(self, env: Env, partitions: Finder, flusher: Flusher, *, waiting: Waiting) -> None:
-        """Append to what `partitions` finds; park in `waiting` what cannot be acknowledged yet."""
+    def __init__(
+        self, env: Env, partitions: Finder, group_commit: GroupCommit, *, purgatory: Purgatory
+    ) -> None:
+        """Append to what `partitions` finds; `purgatory` keeps what is not acknowledged yet."""
         self._env = env
         self._partitions = partitions
-        self._flusher = flusher
-        self._waiting = waiting
+        self._group_commit = group_commit
+        self._purgatory = purgatory
 
-    def handle(self, request: ProduceRequest, attachment: memoryview, replier: Replier) -> None:
+    def handle(
+        self, request: ProduceRequest, attachment: memoryview, response: ResponseHandle
+    ) -> None:
         """Append, and reply now or later.
 
         Raises:
@@ -131,7 +135,7 @@ class ProduceHandler:
         batches = request.batches
         if acks is None or sum(entry.batch_bytes for entry in batches) != len(attachment):
             raise _why_invalid(request, len(attachment))
-        pending = PendingProduce(replier, self._waiting, len(batches))
+        pending = DelayedProduce(response, self._purgatory, len(batches))
         position = 0
         now_ms = self._env.clock.now_ms()
         for index, entry in enumerate(batches):
@@ -141,7 +145,7 @@ class ProduceHandler:
             )
             position = end
         if acks is Acks.NONE:
-            replier.nothing()
+            response.nothing()
         else:
             is_impatient = self._env.buggify("produce without waiting")
             pending.reply_or_wait(0 if is_impatient else min(request.timeout_ms, _TIMEOUT_MS_MAX))
@@ -152,7 +156,7 @@ class ProduceHandler:
         batch: memoryview,
         acks: Acks,
         *,
-        pending: PendingProduce,
+        pending: DelayedProduce,
         index: int,
         now_ms: int,
     ) -> None:
@@ -174,7 +178,7 @@ class ProduceHandler:
             pending.settle(index, _failed(error))
             return
         if not appended.is_duplicate:
-            self._flusher.appended(partition)
+            self._group_commit.appended(partition)
             partition.progressed()
         if acks is not Acks.NONE:
             self._settle_or_wait(partition, appended, acks, pending=pending, index=index)
@@ -185,7 +189,7 @@ class ProduceHandler:
         appended: Appended,
         acks: Acks,
         *,
-        pending: PendingProduce,
+        pending: DelayedProduce,
         index: int,
     ) -> None:
         leader = partition.leader

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.coordinator.metadata.catalog import RECEIPT_KEY_SIZE, TOPIC_ID_SIZE, Catalog, Topic
 from tidelog.coordinator.metadata.commands import (
     AlterQueue,
@@ -43,13 +43,13 @@ class QueuesHandler:
     """
 
     def __init__(
-        self, env: Env, config: BrokerConfig, cluster: ClusterNode, *, keeper: PartitionKeeper
+        self, env: Env, config: BrokerConfig, cluster: ClusterNode, *, applier: MetadataApplier
     ) -> None:
-        """Have queues changed by the cluster; `keeper` opens and removes their journals."""
+        """Have queues changed by the cluster; `applier` opens and removes their journals."""
         self._env = env
         self._config = config
         self._cluster = cluster
-        self._keeper = keeper
+        self._applier = applier
 
     async def create(self, request: CreateQueueRequest) -> CreateQueueReply:
         """Create a queue; the logs that this broker has of it are open when this returns.
@@ -81,9 +81,9 @@ class QueuesHandler:
         answer = await self._decide(command)
         is_new = answer.queue_id == command.queue_id
         if not is_new:
-            self._keeper.retry()  # It may have been made when there was no room for it here.
-        await self._keeper.settle(answer.topic_id)
-        await self._keeper.settle(answer.queue_id)
+            self._applier.retry()  # It may have been made when there was no room for it here.
+        await self._applier.settle(answer.topic_id)
+        await self._applier.settle(answer.queue_id)
         if is_new:
             self._env.probe("queue_created", queue=request.name, topic=request.topic)
         return CreateQueueReply(answer.queue_id, answer.topic_id)
@@ -137,9 +137,9 @@ class QueuesHandler:
         answer = await self._decide(
             DeleteQueue(request.name, journal.topic_id, request.with_topic, request.cuts_ties)
         )
-        await self._keeper.settle(answer.queue_id)
+        await self._applier.settle(answer.queue_id)
         if request.with_topic:
-            await self._keeper.settle(journal.source_id)
+            await self._applier.settle(journal.source_id)
         self._env.probe("queue_deleted", queue=request.name)
         return DeleteQueueReply(answer.queue_id)
 

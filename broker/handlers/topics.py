@@ -7,8 +7,8 @@ import msgspec
 import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.maintenance.group_commit import Flusher
-from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.maintenance.group_commit import GroupCommit
+from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.coordinator.metadata.catalog import (
     TOPIC_ID_SIZE,
@@ -76,16 +76,16 @@ class TopicsHandler:
         cluster: ClusterNode,
         *,
         partitions: Partitions,
-        keeper: PartitionKeeper,
-        flusher: Flusher,
+        applier: MetadataApplier,
+        group_commit: GroupCommit,
     ) -> None:
-        """Have topics changed by the cluster; `keeper` does what that means for `partitions`."""
+        """Have topics changed by the cluster; `applier` does what that means for `partitions`."""
         self._env = env
         self._config = config
         self._cluster = cluster
         self._partitions = partitions
-        self._keeper = keeper
-        self._flusher = flusher
+        self._applier = applier
+        self._group_commit = group_commit
 
     async def create(self, request: CreateTopicRequest) -> CreateTopicReply:
         """Create a topic; the logs that this broker has of it are open when this returns."""
@@ -110,8 +110,8 @@ class TopicsHandler:
             await self._decide(command)
             topic = self._catalog.topic(request.name)
         else:
-            self._keeper.retry()
-        await self._keeper.settle(topic.topic_id)
+            self._applier.retry()
+        await self._applier.settle(topic.topic_id)
         self._env.probe("topic_created", topic=topic.name, partition_count=topic.partition_count)
         return CreateTopicReply(topic.topic_id, topic.partition_count, settings)
 
@@ -123,7 +123,7 @@ class TopicsHandler:
             return None
         asked = (command.partition_count, command.overrides)
         is_same = (topic.partition_count, topic.overrides) == asked
-        return topic if is_same and self._keeper.has_failed(topic.topic_id) else None
+        return topic if is_same and self._applier.has_failed(topic.topic_id) else None
 
     async def describe(self, request: DescribeTopicsRequest) -> DescribeTopicsReply:
         """Describe topics by name, or all; other brokers are asked for what they lead."""
@@ -208,7 +208,7 @@ class TopicsHandler:
             return reply
         await self._decide(command)
         for grown in (topic, *self._catalog.internal_topics_of(topic.topic_id)):
-            await self._keeper.settle(grown.topic_id)
+            await self._applier.settle(grown.topic_id)
         if added:
             self._env.probe(
                 "topic_grown", topic=request.name, partition_count=request.partition_count
@@ -221,7 +221,7 @@ class TopicsHandler:
         await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         topic = self._catalog.topic(request.name)
         await self._decide(DeleteTopic(request.name, topic.topic_id))
-        await self._keeper.settle(topic.topic_id)
+        await self._applier.settle(topic.topic_id)
         self._env.probe("topic_deleted", topic=request.name)
         return DeleteTopicReply(topic.topic_id)
 
@@ -233,7 +233,7 @@ class TopicsHandler:
             before_offset = partition.high_watermark
         partition.log.delete_records(before_offset, high_watermark=partition.high_watermark)
         try:
-            await self._flusher.flush_now(partition)
+            await self._group_commit.flush_now(partition)
         except LogOfflineError:
             self._partitions.find(request.topic_id, request.partition)  # Deleted meanwhile?
             raise

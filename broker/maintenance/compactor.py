@@ -11,7 +11,7 @@ from typing import Final, final
 import msgspec
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.logstore.compaction.cleaner_run import CleanerRun, LogToClean
 from tidelog.logstore.compaction.policy import CompactionConfig
@@ -56,7 +56,7 @@ class Compactor:
         self,
         env: Env,
         disk: Disk,
-        flusher: Flusher,
+        group_commit: GroupCommit,
         *,
         limits: CompactionLimits,
         partitions: Callable[[], Sequence[Partition]],
@@ -65,7 +65,7 @@ class Compactor:
         """Clean those of `partitions` that have a config; have `run` in a task."""
         self._env = env
         self._disk = disk
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._limits = limits
         self._partitions = partitions
         self._config_of = config_of
@@ -139,7 +139,7 @@ class Compactor:
             gap = cleaning.gap
             if gap is not None and cleaning.is_current and gap.end_offset > log.log_start_offset:
                 partition.damage_found(corrupt(gap.offset, gap.end_offset))
-                self._flusher.request(partition)  # So that the next start knows of it.
+                self._group_commit.request(partition)  # So that the next start knows of it.
             return False
         except OSError as error:
             if cleaning.is_current:
@@ -154,7 +154,7 @@ class Compactor:
             read_bytes=self.progress.read_bytes + cleaning.read_bytes,
             written_bytes=self.progress.written_bytes + cleaning.written_bytes,
         )
-        self._flusher.request(partition)
+        self._group_commit.request(partition)
         self._env.probe(
             "log_compacted",
             directory=log.directory,
@@ -179,7 +179,7 @@ class Compactor:
         return True
 
     async def _swap(self, partition: Partition, cleaning: CleanerRun) -> bool:
-        async with self._flusher.swapping(partition):
+        async with self._group_commit.swapping(partition):
             swap = cleaning.begin_swap()
             if swap is None:
                 return False

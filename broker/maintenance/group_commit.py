@@ -26,7 +26,7 @@ _AGAIN_S = 0.5
 
 
 @final
-class Flusher:
+class GroupCommit:
     """Syncs partitions, on demand or when their time has come."""
 
     def __init__(self, env: Env, nursery: trio.Nursery) -> None:

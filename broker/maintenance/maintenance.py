@@ -10,7 +10,7 @@ from typing import Protocol, final
 import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.partitions.partition import Partition
 from tidelog.wire.env.env import Env
@@ -40,7 +40,7 @@ class Maintenance:
         config: Callable[[], BrokerConfig],
         retention: Retention,
         *,
-        flusher: Flusher,
+        group_commit: GroupCommit,
         connections: Iterable[Tidied],
         retry_logs: Callable[[], None],
     ) -> None:
@@ -53,7 +53,7 @@ class Maintenance:
         self._config = config
         self._retention = retention
         self._partitions = retention.partitions
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._connections = connections
         self._retry_logs = retry_logs
         self._blank: set[Partition] = set()
@@ -70,7 +70,7 @@ class Maintenance:
     async def _flush_lazily(self) -> None:
         while True:
             await trio.sleep(self._config().log_flush_interval_ms / 1000)
-            self._flusher.flush_lazy()
+            self._group_commit.flush_lazy()
 
     async def _tidy(self) -> None:
         interval_ms = min(
@@ -89,7 +89,7 @@ class Maintenance:
             if self._env.buggify("files dropped"):
                 self._partitions.drop_files()
             self._retention.begin_round()
-            self._blank -= self._flusher.take_wanted()
+            self._blank -= self._group_commit.take_wanted()
             if round_number % _BLANK_ROUNDS == 0 or self._config().min_free_disk_bytes:
                 self._blank.clear()
             for count, partition in enumerate(self._partitions.all()):
@@ -122,6 +122,6 @@ class Maintenance:
         before_ms = now_ms - log.config.producer_expiry_ms
         log.producers.expire(before_ms=before_ms, is_kept=self._partitions.movers.is_one)
         if log.segment_count != segments_before:
-            self._flusher.request(partition)
+            self._group_commit.request(partition)
         await self._retention.apply(partition, now_ms=now_ms)
         partition.note_status("seen by maintenance")

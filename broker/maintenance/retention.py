@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import final
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.logstore.retention.disk_retention import surplus_counts
@@ -25,13 +25,13 @@ class Retention:
         config: Callable[[], BrokerConfig],
         partitions: Partitions,
         *,
-        flusher: Flusher,
+        group_commit: GroupCommit,
     ) -> None:
         """Look after `partitions`; `config` returns the settings as they are now."""
         self.partitions = partitions
         self._env = env
         self._config = config
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._wanted: dict[tuple[bytes, int], int] = {}
         """How many segments are to go of which partition, for all take too much together."""
 
@@ -66,7 +66,7 @@ class Retention:
     async def _remove(self, partition: Partition, removal: SegmentDeletion) -> None:
         log = partition.log
         try:
-            async with self._flusher.removing(partition):
+            async with self._group_commit.removing(partition):
                 await self._env.run_in_thread(removal.run)
         except OSError as error:
             # They are read no more all the same, and the next start removes them.

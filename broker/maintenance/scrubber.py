@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.logstore.segments.gap_scan import Gap
@@ -52,7 +52,7 @@ class Scrubber:
         config: Callable[[], BrokerConfig],
         partitions: Partitions,
         *,
-        flusher: Flusher,
+        group_commit: GroupCommit,
     ) -> None:
         """Check the logs of `partitions`, which may change at any time; have `run` in a task.
 
@@ -64,7 +64,7 @@ class Scrubber:
         self._is_on = config().scrub_max_bytes_per_second > 0
         self._interval_s = config().scrub_interval_ms / 1000
         self._partitions = partitions
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._working = trio.CancelScope()
         self.progress = ScrubProgress()
 
@@ -159,7 +159,7 @@ class Scrubber:
                 offset=error.offset,
                 next_offset=error.next_offset,
             )
-            self._flusher.request(partition)  # So that the next start knows of it.
+            self._group_commit.request(partition)  # So that the next start knows of it.
         except BrokerError:
             return  # It was deleted meanwhile, or went offline, and that is known.
 
@@ -169,7 +169,7 @@ class Scrubber:
         if await self._env.run_in_thread(lambda: is_checkpoint_spoiled(disk, log.directory)):
             self._tell_spoiled(partition, "checkpoint")
             log.request_checkpoint(is_due=True)
-            self._flusher.request(partition)
+            self._group_commit.request(partition)
 
     def _tell_spoiled(self, partition: Partition, what: str) -> None:
         self._env.probe(

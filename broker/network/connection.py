@@ -11,7 +11,7 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.requests.memory_budget import MemoryBudget
-from tidelog.broker.requests.response import Parked
+from tidelog.broker.requests.response import DelayedRequest
 from tidelog.wire.env.env import Env, Stream
 from tidelog.wire.errors import ConnectionLostError, WireFormatError
 from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConnection
@@ -56,12 +56,12 @@ class Connection:
             dispatcher.apis, max_frame_bytes=config.socket_request_max_bytes
         )
         self.write_buffer = WriteBuffer(stream)
-        self.parked: dict[Parked, None] = {}
-        """See `broker.requests.response.Asking`."""
+        self.delayed: dict[DelayedRequest, None] = {}
+        """See `broker.requests.response.RequestContext`."""
         self.is_reserve = is_reserve
-        """See `broker.requests.response.Asking`."""
+        """See `broker.requests.response.RequestContext`."""
         self.is_of_node = False
-        """See `broker.requests.response.Asking`."""
+        """See `broker.requests.response.RequestContext`."""
         self._borrowed_bytes = 0
         self._open_count = 0
         self._is_handling = False
@@ -129,7 +129,7 @@ class Connection:
         return count
 
     def answered(self) -> None:
-        """See `broker.requests.response.Asking`."""
+        """See `broker.requests.response.RequestContext`."""
         self._open_count -= 1
         if not self._is_handling:
             self.write_buffer.flush()
@@ -245,8 +245,8 @@ class Connection:
         """Close the stream and let go of everything; what is still answered goes nowhere."""
         self._has_ended = True
         self.write_buffer.close()
-        for parked in list(self.parked):
-            parked.drop()
+        for request in list(self.delayed):
+            request.drop()
         self._memory.note_busy(self)
         self._memory.release(self.give_back())
         self._tell_changed()

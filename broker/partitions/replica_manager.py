@@ -13,7 +13,7 @@ import trio
 from tidelog.broker.partitions.data_directory import DataDirectory
 from tidelog.broker.partitions.mover_ids import MoverIds
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manifest import ReplicaInDoubt, ReplicaManifest
+from tidelog.broker.partitions.replica_manifest import ReplicaManifest, SuspectReplica
 from tidelog.coordinator.metadata.broker_delta import Key
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
 from tidelog.coordinator.metadata.state import ClusterState
@@ -190,9 +190,9 @@ class Partitions:
         await self._env.run_in_thread(lambda: self._settle_left_overs(catalog))
 
     @property
-    def in_doubt(self) -> Mapping[Key, ReplicaInDoubt]:
+    def suspects(self) -> Mapping[Key, SuspectReplica]:
         """Replicas that have lost files, until the cluster has been told of it."""
-        return self._manifest.in_doubt
+        return self._manifest.suspects
 
     async def take_stock(self, replicas: Sequence[tuple[Topic, int]]) -> None:
         """Look, before anything is opened, which of the replicas have lost their files.
@@ -212,20 +212,20 @@ class Partitions:
         found = await self._env.run_in_thread(
             lambda: [self._look_at(*replica) for replica in entered]
         )
-        in_doubt = [each for each in found if each is not None]
-        await manifest.begin(set(keys), in_doubt, is_new=not directory.keeps_manifest)
+        suspects = [each for each in found if each is not None]
+        await manifest.begin(set(keys), suspects, is_new=not directory.keeps_manifest)
         for topic, number in replicas:
-            doubt = manifest.in_doubt.get((topic.topic_id, number))
-            if doubt is not None:
+            suspect = manifest.suspects.get((topic.topic_id, number))
+            if suspect is not None:
                 self._env.probe(
-                    "replica_in_doubt",
+                    "replica_suspect",
                     severity="error",
                     topic=topic.name,
                     partition=number,
-                    is_empty=doubt.is_empty,
+                    is_empty=suspect.is_empty,
                 )
 
-    async def settle_doubts(self) -> None:
+    async def settle_suspects(self) -> None:
         """Take note that nothing more is counted on of what was lost; all replicas are open.
 
         Raises:
@@ -321,7 +321,7 @@ class Partitions:
                 self._files,
                 config=topic.config.log,
                 now_ms=now_ms,
-                is_doubtful=key in self.in_doubt and self._has_others(key),
+                is_doubtful=key in self.suspects and self._has_others(key),
             )
             if not self._manifest.has(key):
                 _write_checkpoint(log)
@@ -366,12 +366,12 @@ class Partitions:
         known = self._state().partition(*key)
         return known is not None and len(known.replicas) > 1
 
-    def _look_at(self, topic: Topic, number: int) -> ReplicaInDoubt | None:
+    def _look_at(self, topic: Topic, number: int) -> SuspectReplica | None:
         path = self._directory.partition_directory(topic.name, topic.topic_id, number)
         presence = presence_of(self.disk, path)
         if presence is LogPresence.INTACT:
             return None
-        return ReplicaInDoubt(topic.topic_id, number, presence is LogPresence.MISSING)
+        return SuspectReplica(topic.topic_id, number, presence is LogPresence.MISSING)
 
     def _settle_left_overs(self, catalog: Catalog) -> None:
         for name, topic_id in self._directory.stored_topics():

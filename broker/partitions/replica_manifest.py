@@ -23,7 +23,7 @@ from tidelog.wire.env.env import Env
 MANIFEST_NAME: Final = "replicas"
 
 
-class ReplicaInDoubt(msgspec.Struct, frozen=True, array_like=True):
+class SuspectReplica(msgspec.Struct, frozen=True, array_like=True):
     """A replica that may have lost records at the end of its log."""
 
     topic_id: bytes
@@ -37,7 +37,7 @@ class ManifestContent(msgspec.Struct, frozen=True, array_like=True):
 
     replicas: list[tuple[bytes, list[int]]]
     """Topic ids, with numbers of partitions."""
-    in_doubt: list[ReplicaInDoubt]
+    suspects: list[SuspectReplica]
 
 
 @final
@@ -58,14 +58,14 @@ class ReplicaManifest:
         each time has the garbage collector look at all that there is."""
         self._unsaved: set[Key] = set()
         """Those of them that may not be on the disk."""
-        self._in_doubt: dict[Key, ReplicaInDoubt] = {}
+        self._suspects: dict[Key, SuspectReplica] = {}
         self.is_lost = False
         """Whether it was there once and cannot be read: any replica may have been entered."""
 
     @property
-    def in_doubt(self) -> Mapping[Key, ReplicaInDoubt]:
+    def suspects(self) -> Mapping[Key, SuspectReplica]:
         """Replicas that may have lost records, and of which the cluster has not been told yet."""
-        return self._in_doubt
+        return self._suspects
 
     def has(self, key: Key) -> bool:
         """Return whether a replica was made here."""
@@ -95,31 +95,31 @@ class ReplicaManifest:
         self._replicas = {
             topic_id: (topic_id, sorted(numbers)) for topic_id, numbers in content.replicas
         }
-        self._in_doubt = {(each.topic_id, each.partition): each for each in content.in_doubt}
+        self._suspects = {(each.topic_id, each.partition): each for each in content.suspects}
 
     async def begin(
-        self, replicas: Collection[Key], in_doubt: Iterable[ReplicaInDoubt], *, is_new: bool
+        self, replicas: Collection[Key], suspects: Iterable[SuspectReplica], *, is_new: bool
     ) -> None:
         """Have no others than these, of which some are found to be in doubt; durably.
 
         Args:
             replicas: Those that this broker is to have; some of them may not be made yet.
-            in_doubt: Those that have lost files since the last start.
+            suspects: Those that have lost files since the last start.
             is_new: Whether there must be a manifest although nothing is in it.
 
         Raises:
             OSError: The disk is full or failed.
         """
-        before = (self._keys(), dict(self._in_doubt))
-        for each in in_doubt:
-            self._in_doubt[each.topic_id, each.partition] = each
+        before = (self._keys(), dict(self._suspects))
+        for each in suspects:
+            self._suspects[each.topic_id, each.partition] = each
         for key in before[0].difference(replicas):
             self._forget(key)
-        self._in_doubt = {key: each for key, each in self._in_doubt.items() if key in replicas}
+        self._suspects = {key: each for key, each in self._suspects.items() if key in replicas}
         if self.is_lost:
             for key in replicas:
                 self._enter(key)
-        if self.is_lost or is_new or before != (self._keys(), self._in_doubt):
+        if self.is_lost or is_new or before != (self._keys(), self._suspects):
             await self._save()
         self.is_lost = False
 
@@ -148,7 +148,7 @@ class ReplicaManifest:
         gone = [key for key in keys if self._is_wanted(key)]
         for key in gone:
             self._forget(key)
-            self._in_doubt.pop(key, None)
+            self._suspects.pop(key, None)
         if gone:
             await self._save()
 
@@ -162,8 +162,8 @@ class ReplicaManifest:
         Raises:
             OSError: The disk is full or failed.
         """
-        if self._in_doubt:
-            self._in_doubt = {}
+        if self._suspects:
+            self._suspects = {}
             await self._save()
 
     def _keys(self) -> set[Key]:
@@ -200,7 +200,7 @@ class ReplicaManifest:
 
     async def _write(self) -> None:
         entering = set(self._unsaved)
-        content = ManifestContent(list(self._replicas.values()), list(self._in_doubt.values()))
+        content = ManifestContent(list(self._replicas.values()), list(self._suspects.values()))
         # Encoded here, for it may change while a thread writes it.
         encoded = msgspec.Raw(msgspec.msgpack.encode(content))
         await self._env.run_in_thread(lambda: write_small_file(self._disk, MANIFEST_NAME, encoded))

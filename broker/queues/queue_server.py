@@ -11,7 +11,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.replica_manager import Partitions
@@ -57,14 +57,14 @@ class QueueServer:
         cluster: ClusterNode,
         *,
         partitions: Partitions,
-        flusher: Flusher,
+        group_commit: GroupCommit,
         search: OffsetSearch,
     ) -> None:
         """Serve what is led here of what `cluster` knows; `run` must run in a task."""
         self.env = env
         self.nursery = nursery
         self.partitions = partitions
-        self.flusher = flusher
+        self.group_commit = group_commit
         self.search = search
         self.reader = SliceReader(env)
         self._cluster = cluster

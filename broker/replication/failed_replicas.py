@@ -11,7 +11,7 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.broker.replication.context import ReplicationContext
 from tidelog.coordinator.metadata.broker_delta import Key
 from tidelog.coordinator.metadata.commands import FailedReplica, RemoveFromIsr
 from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
@@ -37,16 +37,16 @@ _AT_ONCE_MAX: Final = 1000
 
 
 @final
-class UnfitReplicas:
+class FailedReplicas:
     """The replicas of this broker that are not whole.
 
     Invariant: every open replica whose log is not in order is among them.
     """
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: ReplicationContext) -> None:
         """Know of none yet; `run` must run in a task."""
-        self._surroundings = surroundings
-        self._unfit: dict[Partition, None] = {}
+        self._context = context
+        self._failed_replicas: dict[Partition, None] = {}
         self._stalled_at: dict[Partition, float] = {}
         """When a disk was seen last not to answer, of those that are or were stalled lately."""
         self._unopened: dict[Key, bool] = {}
@@ -55,15 +55,15 @@ class UnfitReplicas:
 
     def look_at(self, partition: Partition) -> None:
         """Take note of how a replica is; whoever follows with it says so."""
-        if not partition.is_whole and partition not in self._unfit:
-            self._unfit[partition] = None
+        if not partition.is_whole and partition not in self._failed_replicas:
+            self._failed_replicas[partition] = None
             partition.progressed()
             self._has_news.set()
 
     def not_opened(self, key: Key, error: BrokerError) -> None:
         """Take note that the log of a replica could not be made, or not be opened, for now.
 
-        Where only room or a descriptor was missing, nothing that it may have had is in doubt.
+        Where only room or a descriptor was missing, nothing that it may have had is in suspect.
         """
         self._unopened[key] = not isinstance(error, DiskFullError | OverloadedError)
         self._has_news.set()
@@ -99,8 +99,8 @@ class UnfitReplicas:
 
     def _look_for_stalled(self) -> None:
         """See which disks do not answer. One that has just answered is not trusted at once."""
-        now, lag_max_s = trio.current_time(), self._surroundings.replica_lag_time_max_ms / 1000
-        for partition in self._surroundings.flusher.stalled(lag_max_s):
+        now, lag_max_s = trio.current_time(), self._context.replica_lag_time_max_ms / 1000
+        for partition in self._context.group_commit.stalled(lag_max_s):
             # What is only to be in memory is acknowledged all the same.
             if partition.durability is Durability.FSYNC:
                 self._stalled_at[partition] = now
@@ -114,30 +114,30 @@ class UnfitReplicas:
                 self.look_at(partition)
 
     def _tell_stalled(self, partition: Partition) -> None:
-        self._surroundings.env.probe(
+        self._context.env.probe(
             "disk_stalled",
             severity="error",
             directory=partition.log.directory,
-            longer_than_ms=self._surroundings.replica_lag_time_max_ms,
+            longer_than_ms=self._context.replica_lag_time_max_ms,
         )
 
     def _look(self) -> None:
-        for partition in list(self._unfit):
-            is_open = self._surroundings.is_open(partition)
+        for partition in list(self._failed_replicas):
+            is_open = self._context.is_open(partition)
             if partition.is_whole or not is_open:
-                del self._unfit[partition]
+                del self._failed_replicas[partition]
                 if is_open:
                     partition.progressed()
         for key in list(self._unopened):
-            if self._surroundings.partitions.replica(*key) is not None:
+            if self._context.partitions.replica(*key) is not None:
                 del self._unopened[key]
 
     def _due(self) -> list[FailedReplica]:
         """Return what is counted on, and need not be."""
-        surroundings = self._surroundings
-        state = surroundings.state
+        context = self._context
+        state = context.state
         due = self._due_of_lost() + self._due_of_unopened()
-        for partition in self._unfit:
+        for partition in self._failed_replicas:
             known = state.partition(*partition.key)
             replica = FailedReplica(
                 *partition.key,
@@ -145,7 +145,7 @@ class UnfitReplicas:
                 is_offline=partition.log.status is LogStatus.OFFLINE,
             )
             if known is not None and should_remove_from_isr(
-                known, surroundings.node_id, state.brokers, replica=replica
+                known, context.node_id, state.brokers, replica=replica
             ):
                 due.append(replica)
         return due[:_AT_ONCE_MAX]
@@ -155,12 +155,12 @@ class UnfitReplicas:
 
         If it is the only replica, and something is left of it, nobody has more.
         """
-        surroundings = self._surroundings
-        state, own_id = surroundings.state, surroundings.node_id
+        context = self._context
+        state, own_id = context.state, context.node_id
         due: list[FailedReplica] = []
-        for key, doubt in surroundings.partitions.in_doubt.items():
+        for key, suspect in context.partitions.suspects.items():
             known = state.partition(*key)
-            if known is None or (len(known.replicas) == 1 and not doubt.is_empty):
+            if known is None or (len(known.replicas) == 1 and not suspect.is_empty):
                 continue
             replica = FailedReplica(*key, may_lack_records=True, is_lost=True)
             if should_remove_from_isr(known, own_id, state.brokers, replica=replica):
@@ -169,8 +169,8 @@ class UnfitReplicas:
 
     def _due_of_unopened(self) -> list[FailedReplica]:
         """Return what has no log here for now and is counted on; it cannot lead, nor follow."""
-        surroundings = self._surroundings
-        state, own_id = surroundings.state, surroundings.node_id
+        context = self._context
+        state, own_id = context.state, context.node_id
         due: list[FailedReplica] = []
         for key, may_lack_records in list(self._unopened.items()):
             known = state.partition(*key)
@@ -184,9 +184,9 @@ class UnfitReplicas:
 
     def _waits_for_others(self) -> bool:
         """Return whether somebody is counted on like a damaged replica here, and not there yet."""
-        own_id = self._surroundings.node_id
-        for partition in self._unfit:
-            known = self._surroundings.state.partition(*partition.key)
+        own_id = self._context.node_id
+        for partition in self._failed_replicas:
+            known = self._context.state.partition(*partition.key)
             if known is not None and _may_lack_records(partition):
                 eligible = known.eligible_leader_replicas
                 if own_id in eligible and len(eligible) > 1:
@@ -194,22 +194,22 @@ class UnfitReplicas:
         return False
 
     async def _give_up(self, due: list[FailedReplica]) -> None:
-        surroundings = self._surroundings
-        epoch = surroundings.lifecycle.broker_epoch
+        context = self._context
+        epoch = context.lifecycle.broker_epoch
         if epoch is None:
             await trio.sleep(_RETRY_S)
             return
-        command = RemoveFromIsr(surroundings.node_id, epoch, due)
+        command = RemoveFromIsr(context.node_id, epoch, due)
         try:
-            await surroundings.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
+            await context.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
         except (BrokerError, ConnectionLostError, WireFormatError) as error:
-            surroundings.env.probe("replicas_not_given_up", severity="warning", reason=str(error))
+            context.env.probe("replicas_not_given_up", severity="warning", reason=str(error))
             await trio.sleep(_RETRY_S)
             return
         for each in due:
-            partition = surroundings.partitions.replica(each.topic_id, each.partition)
+            partition = context.partitions.replica(each.topic_id, each.partition)
             if partition is None:
-                surroundings.env.probe(
+                context.env.probe(
                     "replica_given_up",
                     severity="warning",
                     topic_id=each.topic_id.hex(),
@@ -217,7 +217,7 @@ class UnfitReplicas:
                     status="not opened",
                 )
             else:
-                surroundings.env.probe(
+                context.env.probe(
                     "replica_given_up",
                     severity="warning",
                     directory=partition.log.directory,

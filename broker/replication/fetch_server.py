@@ -9,12 +9,12 @@ import msgspec
 import trio
 
 from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.context import ReplicationContext, now_ms
 from tidelog.broker.replication.isr_updater import IsrUpdater
 from tidelog.broker.replication.repair_reads import ReplicaReader
-from tidelog.broker.replication.surroundings import Surroundings, now_ms
 from tidelog.broker.replication.throttle import CatchUpThrottle
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Asking, Replier
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.isr.divergence import LogShape, find_divergence, find_stale
 from tidelog.isr.fetch_session import LeaderSession, SessionPartition
 from tidelog.isr.follower_progress import FollowerReport
@@ -102,24 +102,24 @@ class ReplicaSession:
     Invariant: at most one fetch waits.
     """
 
-    def __init__(self, server: "ReplicaServer", asking: Asking) -> None:
+    def __init__(self, server: "ReplicaServer", connection: RequestContext) -> None:
         """Begin with nothing followed; ends with the connection."""
         self._server = server
-        self._asking = asking
+        self._connection = connection
         self.core = LeaderSession()
         self.watches: dict[int, _Watch] = {}
         self.is_held_up = False
         """Whether something was not sent for the sake of others."""
-        self._waiting: tuple[ReplicaFetchRequest, Replier] | None = None
-        asking.parked[self] = None
+        self._waiting: tuple[ReplicaFetchRequest, ResponseHandle] | None = None
+        connection.delayed[self] = None
 
-    def wait(self, request: ReplicaFetchRequest, replier: Replier) -> None:
+    def wait(self, request: ReplicaFetchRequest, response: ResponseHandle) -> None:
         """Answer when there is something, or when time is over."""
-        self._waiting = (request, replier)
+        self._waiting = (request, response)
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
         if self.is_held_up:
             max_wait_ms = min(max_wait_ms, self._server.throttle.wait_ms())
-        self._server.waiting.add(self, trio.current_time() + max_wait_ms / 1000)
+        self._server.purgatory.add(self, trio.current_time() + max_wait_ms / 1000)
 
     def touched(self, number: int, partition: Partition) -> None:
         """Take note that something happened to a partition."""
@@ -144,12 +144,12 @@ class ReplicaSession:
         """Answer the fetch that waits, if there is something to say or `is_last`."""
         if self._waiting is None:
             return
-        request, replier = self._waiting
-        with replier:
+        request, response = self._waiting
+        with response:
             found = self._server.collect(self, request)
             if is_last or any(item.is_urgent for item in found):
                 self._end_wait()
-                self._server.answer(self, found, replier)
+                self._server.answer(self, found, response)
             return
         self._end_wait()  # A defect, which was answered.
 
@@ -162,14 +162,14 @@ class ReplicaSession:
         self.look_again(is_last=True)
 
     def drop(self) -> None:
-        """See `broker.requests.response.Parked`: the follower is gone."""
+        """See `broker.requests.response.DelayedRequest`: the follower is gone."""
         if self._waiting is not None:
-            _, replier = self._waiting
+            _, response = self._waiting
             self._end_wait()
-            replier.nothing()
-        self._asking.parked.pop(self, None)
+            response.nothing()
+        self._connection.delayed.pop(self, None)
         self.unwatch(list(self.watches))
-        self._server.forget(self._asking)
+        self._server.forget(self._connection)
 
     def unwatch(self, numbers: list[int]) -> None:
         """Hear no more of partitions."""
@@ -188,21 +188,23 @@ class ReplicaSession:
 
     def _end_wait(self) -> None:
         self._waiting = None
-        self._server.waiting.done(self)
+        self._server.purgatory.done(self)
 
 
 @final
 class ReplicaServer:
     """Serves followers with what this broker leads."""
 
-    def __init__(self, surroundings: Surroundings, in_sync: IsrUpdater, waiting: Waiting) -> None:
+    def __init__(
+        self, context: ReplicationContext, in_sync: IsrUpdater, purgatory: Purgatory
+    ) -> None:
         """Tell `in_sync` of followers that are not in sync; `run` must run in a task."""
-        self._surroundings = surroundings
+        self._context = context
         self._in_sync = in_sync
-        self.waiting = waiting
-        self.throttle = CatchUpThrottle(surroundings)
-        self.reader = ReplicaReader(surroundings, self.led)
-        self._sessions: dict[Asking, ReplicaSession] = {}
+        self.purgatory = purgatory
+        self.throttle = CatchUpThrottle(context)
+        self.reader = ReplicaReader(context, self.led)
+        self._sessions: dict[RequestContext, ReplicaSession] = {}
         self._woken: dict[ReplicaSession, None] = {}
         self._has_woken = trio.Event()
 
@@ -220,39 +222,39 @@ class ReplicaServer:
         self._woken[session] = None
         self._has_woken.set()
 
-    def forget(self, asking: Asking) -> None:
+    def forget(self, connection: RequestContext) -> None:
         """Forget the session of a connection that has ended."""
-        self._sessions.pop(asking, None)
+        self._sessions.pop(connection, None)
 
-    def fetch(self, request: ReplicaFetchRequest, replier: Replier) -> None:
+    def fetch(self, request: ReplicaFetchRequest, response: ResponseHandle) -> None:
         """Take note of what a follower reports, and reply now or when there is something.
 
         Raises:
             BrokerError: The request as a whole is refused.
         """
-        self._surroundings.check_identity(request.identity)
-        asking = replier.asking
-        session = self._sessions.get(asking)
+        self._context.check_identity(request.identity)
+        connection = response.context
+        session = self._sessions.get(connection)
         if session is None:
             if not request.begins_session:
                 raise InvalidRequestError("there is no session on this connection; begin one")
-            session = self._sessions[asking] = ReplicaSession(self, asking)
+            session = self._sessions[connection] = ReplicaSession(self, connection)
         session.look_again(is_last=True)
         session.unwatch(session.core.take(request))
         found = self.collect(session, request)
         if request.max_wait_ms <= 0 or any(item.is_urgent for item in found):
-            self.answer(session, found, replier)
+            self.answer(session, found, response)
         else:
-            session.wait(request, replier)
+            session.wait(request, response)
 
-    def durable(self, request: ReplicaDurableRequest, replier: Replier) -> None:
+    def durable(self, request: ReplicaDurableRequest, response: ResponseHandle) -> None:
         """Take note of what is on a follower's disk.
 
         Raises:
             BrokerError: The request as a whole is refused.
         """
-        self._surroundings.check_identity(request.identity)
-        session = self._sessions.get(replier.asking)
+        self._context.check_identity(request.identity)
+        session = self._sessions.get(response.context)
         known_count = 0
         for report in request.partitions:
             entry = None
@@ -262,10 +264,10 @@ class ReplicaServer:
                 known_count += self._became_durable(
                     entry, request.identity, report.durable_end_offset
                 )
-        if replier.version == 1:
-            replier.reply(ReplicaDurableReply(known_count))
+        if response.version == 1:
+            response.reply(ReplicaDurableReply(known_count))
         else:
-            replier.nothing()
+            response.nothing()
         if request.ends_wait and session is not None:
             session.look_again(is_last=True)
 
@@ -305,7 +307,7 @@ class ReplicaServer:
             found.append(item)
         return found
 
-    def answer(self, session: ReplicaSession, found: list[Found], replier: Replier) -> None:
+    def answer(self, session: ReplicaSession, found: list[Found], response: ResponseHandle) -> None:
         """Send what was found; what must come from the disk is read in a task first."""
         for item in found:
             session.core.told(
@@ -315,9 +317,9 @@ class ReplicaServer:
                 awaits_report=item.awaits_report,
             )
         if any(item.part is not None and not item.part.is_ready() for item in found):
-            self._surroundings.nursery.start_soon(self._load_and_reply, found, replier)
+            self._context.nursery.start_soon(self._load_and_reply, found, response)
         else:
-            self._reply(found, replier)
+            self._reply(found, response)
 
     def led(self, followed: FollowedPartition, node_id: int) -> tuple[Partition, PartitionLeader]:
         """Return a partition that is led here, as its follower believes.
@@ -325,7 +327,7 @@ class ReplicaServer:
         Raises:
             BrokerError: It is not, or not for this follower.
         """
-        partition = self._surroundings.partitions.led(followed.topic_id, followed.partition)
+        partition = self._context.partitions.led(followed.topic_id, followed.partition)
         leader = partition.leader
         assert leader is not None, "it was found, so it is led here"
         if followed.leader_epoch < leader.leader_epoch:
@@ -442,24 +444,24 @@ class ReplicaServer:
             item.part, item.error = None, item.partition.reading_failed(error)
         return item
 
-    async def _load_and_reply(self, found: list[Found], replier: Replier) -> None:
-        with replier:
+    async def _load_and_reply(self, found: list[Found], response: ResponseHandle) -> None:
+        with response:
             for item in found:
                 if item.part is not None and not item.part.is_ready():
                     await self._load(item, item.part)
-            self._reply(found, replier)
+            self._reply(found, response)
 
     async def _load(self, item: Found, part: LogSlice) -> None:
         assert item.partition is not None
         try:
-            item.part = await self._surroundings.env.run_in_thread(part.load)
+            item.part = await self._context.env.run_in_thread(part.load)
         except CorruptRecordError as error:
             item.partition.damage_found(error)
             item.part, item.error = None, error
         except OSError as error:
             item.part, item.error = None, item.partition.reading_failed(error)
 
-    def _reply(self, found: list[Found], replier: Replier) -> None:
+    def _reply(self, found: list[Found], response: ResponseHandle) -> None:
         pieces: list[BytesLike | FileRegion] = []
         results: list[ReplicaFetched] = []
         for item in found:
@@ -482,7 +484,7 @@ class ReplicaServer:
                     None if item.error is None else item.error.to_wire(),
                 )
             )
-        replier.reply(ReplicaFetchReply(results), pieces)
+        response.reply(ReplicaFetchReply(results), pieces)
 
 
 def _read(log: PartitionLog, offset: int, bytes_max: int) -> LogSlice | None:

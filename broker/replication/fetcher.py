@@ -10,7 +10,7 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.broker.replication.context import ReplicationContext
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.fetch_session import FollowerPosition, FollowerSession, Key
 from tidelog.isr.follower import Append, Drop, LeaderAnswer, PartitionFollower, Restart, Truncate
@@ -65,7 +65,7 @@ class Fetcher:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: ReplicationContext,
         leader_id: int,
         released: Callable[[Partition], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Fetcher:
         `released` is called when a log that had to be truncated is in order again; whoever is
         called decides anew whom to follow.
         """
-        self._surroundings = surroundings
+        self._context = context
         self._leader_id = leader_id
         self._released = released
         self._session = FollowerSession()
@@ -133,22 +133,22 @@ class Fetcher:
                 self._has_work = trio.Event()
                 await self._has_work.wait()
             reason = await self._connect()
-            self._surroundings.env.probe(
+            self._context.env.probe(
                 "replica_fetch_ended", severity="debug", leader_id=self._leader_id, reason=reason
             )
             await trio.sleep(_RETRY_S)
 
     async def _connect(self) -> str:
         """Fetch over one connection as long as it lasts; return why it ended."""
-        address = self._surroundings.cluster.addresses.address_of(self._leader_id)
-        identity = self._surroundings.own_identity()
+        address = self._context.cluster.addresses.address_of(self._leader_id)
+        identity = self._context.own_identity()
         if address is None or identity is None:
             return "its address is not known" if address is None else "not registered yet"
-        name = f"replicas of node {self._surroundings.node_id}"
+        name = f"replicas of node {self._context.node_id}"
         try:
             with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
                 async with open_rpc(
-                    self._surroundings.env.network, *address, client_id=name, client_version=""
+                    self._context.env.network, *address, client_id=name, client_version=""
                 ) as connection:
                     connecting.deadline = float("inf")
                     assert connection.hello is not None
@@ -167,7 +167,7 @@ class Fetcher:
         self._durable.clear()
         self._later.clear()
         begins_session = True
-        while len(self._session) and self._surroundings.own_identity() == identity:
+        while len(self._session) and self._context.own_identity() == identity:
             max_wait_ms = self._wake_later()
             request = ReplicaFetchRequest(
                 identity,
@@ -175,7 +175,7 @@ class Fetcher:
                 max_wait_ms,
                 _BYTES_MAX,
                 *self._session.next_delta(self._position_of, self._epochs_of),
-                self._surroundings.partitions.has_readers,
+                self._context.partitions.has_readers,
             )
             begins_session = False
             self._is_waiting = True
@@ -203,8 +203,8 @@ class Fetcher:
     def _epochs_of(self, key: Key) -> list[tuple[int, int]]:
         """Return by what the leader may find that this disk has gone back, if that may cost all."""
         log = self._partitions[key].log
-        known = self._surroundings.state.partition(*key)
-        if known is None or self._surroundings.node_id in known.in_sync_or_eligible or log.damage:
+        known = self._context.state.partition(*key)
+        if known is None or self._context.node_id in known.in_sync_or_eligible or log.damage:
             return []
         return list(log.leader_epochs.entries[-_EPOCHS_MAX:])
 
@@ -287,10 +287,10 @@ class Fetcher:
                 last_epoch=log.leader_epochs.latest or 0,
                 leader_epoch=answer.leader_epoch,
             )
-            now_ms = self._surroundings.env.clock.now_ms()
+            now_ms = self._context.env.clock.now_ms()
             log.append_replicated(headers, batches, now_ms=now_ms)
             self._session.is_due(partition.key)
-            self._surroundings.flusher.appended(partition)
+            self._context.group_commit.appended(partition)
         follower.appended(answer, log_end_offset=log.log_end_offset)
         start = min(answer.log_start_offset, log.log_end_offset)
         if start > log.log_start_offset:
@@ -303,7 +303,7 @@ class Fetcher:
         error = from_wire(detail)
         delay_s = _LATER_S if error.is_retriable else _MUCH_LATER_S
         self._later[partition.key] = trio.current_time() + delay_s
-        self._surroundings.env.probe(
+        self._context.env.probe(
             "replica_fetch_refused",
             severity="debug" if error.is_retriable else "warning",
             directory=partition.log.directory,
@@ -314,7 +314,7 @@ class Fetcher:
     def _failed(self, partition: Partition, error: BrokerError) -> None:
         """Do without what came; a disk that failed is not asked again."""
         partition.note_status(str(error))
-        self._surroundings.env.probe(
+        self._context.env.probe(
             "replica_append_failed",
             severity="error",
             directory=partition.log.directory,
@@ -331,7 +331,7 @@ class Fetcher:
     def _begin_repair(self, partition: Partition, step: Truncate | Restart) -> None:
         self.unfollow(partition.key)
         partition.is_held = True
-        self._surroundings.nursery.start_soon(self._repair, partition, step)
+        self._context.nursery.start_soon(self._repair, partition, step)
 
     async def _repair(self, partition: Partition, step: Truncate | Restart) -> None:
         """Truncate a log, or begin it anew; then let it be followed again.
@@ -341,12 +341,12 @@ class Fetcher:
         log = partition.log
         before = (log.log_end_offset, partition.high_watermark)
         error: BrokerError | None = None
-        async with self._surroundings.flusher.hold(partition):
-            if self._surroundings.is_open(partition):
+        async with self._context.group_commit.hold(partition):
+            if self._context.is_open(partition):
                 error = await self._carry_out(partition, step)
-        if not self._surroundings.is_open(partition):
+        if not self._context.is_open(partition):
             return
-        self._surroundings.env.probe(
+        self._context.env.probe(
             "replica_truncated" if error is None else "replica_not_truncated",
             # Below the high watermark only after an election that accepted a loss of data.
             severity="info" if error is None and step.offset >= before[1] else "warning",
@@ -371,7 +371,7 @@ class Fetcher:
             if isinstance(step, Truncate):
                 await self._truncate(partition, step)
             else:
-                await self._surroundings.partitions.restart(partition, step.offset)
+                await self._context.partitions.restart(partition, step.offset)
         except (CorruptRecordError, *_NO_APPEND) as error:
             return error
         _note_repaired(partition, step)
@@ -384,15 +384,15 @@ class Fetcher:
             CorruptRecordError: Damage is in the way, and this replica is still counted on for what
                 is there. It is about to be given up.
         """
-        surroundings, log = self._surroundings, partition.log
+        context, log = self._context, partition.log
         try:
-            await surroundings.env.run_in_thread(lambda: log.truncate(step.offset))
+            await context.env.run_in_thread(lambda: log.truncate(step.offset))
         except CorruptRecordError:
-            known = surroundings.state.partition(*partition.key)
+            known = context.state.partition(*partition.key)
             in_sync_or_eligible = () if known is None else known.in_sync_or_eligible
-            if surroundings.node_id in in_sync_or_eligible:
+            if context.node_id in in_sync_or_eligible:
                 raise
-            await surroundings.partitions.restart(partition, log.log_start_offset)
+            await context.partitions.restart(partition, log.log_start_offset)
 
 
 def _note_repaired(partition: Partition, step: Truncate | Restart) -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.surroundings import Surroundings, now_ms
+from tidelog.broker.replication.context import ReplicationContext, now_ms
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     InSyncChange,
@@ -54,9 +54,9 @@ class _PendingChange(NamedTuple):
 class IsrUpdater:
     """Watches the partitions that this broker leads with followers."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: ReplicationContext) -> None:
         """Watch nothing yet; `run` must run in a task."""
-        self._surroundings = surroundings
+        self._context = context
         self._active: dict[Partition, None] = {}
         """Partitions of which something is to be decided as time passes."""
         self._is_active = trio.Event()
@@ -94,7 +94,7 @@ class IsrUpdater:
     def _look(self, partition: Partition) -> bool:
         """Submit the next ISR change of a leader; return whether it could be asked for one."""
         leader = partition.leader
-        if leader is None or not self._surroundings.lifecycle.may_lead():
+        if leader is None or not self._context.lifecycle.may_lead():
             return False
         change = leader.next_isr_change(now_ms=now_ms())
         partition.progressed()
@@ -111,11 +111,11 @@ class IsrUpdater:
             await self._submit(changes)
 
     async def _submit(self, changes: list[_PendingChange]) -> None:
-        surroundings = self._surroundings
-        epoch = surroundings.lifecycle.broker_epoch
+        context = self._context
+        epoch = context.lifecycle.broker_epoch
         assert epoch is not None, "who leads is registered"
         command = AlterPartitions(
-            surroundings.node_id,
+            context.node_id,
             epoch,
             [
                 InSyncChange(
@@ -130,7 +130,7 @@ class IsrUpdater:
         reasons: Sequence[str | None]
         try:
             # Once only: a copy that is still on its way may be carried out after a refusal.
-            reply = await surroundings.cluster.command_client.submit(
+            reply = await context.cluster.command_client.submit(
                 command, timeout_s=_SUBMIT_TIMEOUT_S, retry=False
             )
         except (ConnectionLostError, BrokerError, WireFormatError) as error:
@@ -150,7 +150,7 @@ class IsrUpdater:
             leader.on_isr_change_committed(change)
         else:
             leader.on_isr_change_rejected(change, is_certain=is_certain, now_ms=now_ms())
-            self._surroundings.env.probe(
+            self._context.env.probe(
                 "in_sync_replicas_not_changed",
                 severity="warning",
                 directory=partition.log.directory,

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Final, final
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.surroundings import Surroundings
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.replication.context import ReplicationContext
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.isr.leader import PartitionLeader
 from tidelog.logstore.range_repair import check_repair
 from tidelog.wire.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
@@ -29,30 +29,30 @@ Led = Callable[[FollowedPartition, int], tuple[Partition, PartitionLeader]]
 class ReplicaReader:
     """Reads what this broker leads, for its followers."""
 
-    def __init__(self, surroundings: Surroundings, led: Led) -> None:
+    def __init__(self, context: ReplicationContext, led: Led) -> None:
         """Read from partitions that `led` finds for a follower, or refuses."""
-        self._surroundings = surroundings
+        self._context = context
         self._led = led
         self._doubted: dict[Partition, None] = {}
         """Partitions of which bytes are being looked at."""
 
-    def read(self, request: ReplicaReadRequest, replier: Replier) -> None:
+    def read(self, request: ReplicaReadRequest, response: ResponseHandle) -> None:
         """Reply with batches, when they have been read.
 
         Raises:
             BrokerError: The request is refused.
         """
-        self._surroundings.check_identity(request.identity)
-        self._surroundings.nursery.start_soon(self._read_and_reply, request, replier)
+        self._context.check_identity(request.identity)
+        self._context.nursery.start_soon(self._read_and_reply, request, response)
 
     def doubt(self, partition: Partition, offset: int) -> None:
         """Look at the bytes from an offset on: a follower got damaged ones."""
         if partition not in self._doubted:
             self._doubted[partition] = None
-            self._surroundings.nursery.start_soon(self._look, partition, offset)
+            self._context.nursery.start_soon(self._look, partition, offset)
 
-    async def _read_and_reply(self, request: ReplicaReadRequest, replier: Replier) -> None:
-        with replier:
+    async def _read_and_reply(self, request: ReplicaReadRequest, response: ResponseHandle) -> None:
+        with response:
             followed = FollowedPartition(
                 0, request.topic_id, request.partition, request.leader_epoch
             )
@@ -71,7 +71,7 @@ class ReplicaReader:
             if offset < request.end_offset:
                 bytes_max = min(request.bytes_max, _BYTES_MAX)
                 data = await self._load(partition, offset, request.end_offset, bytes_max=bytes_max)
-            replier.reply(ReplicaReadReply(start), [data])
+            response.reply(ReplicaReadReply(start), [data])
 
     async def _look(self, partition: Partition, offset: int) -> None:
         log = partition.log
@@ -90,7 +90,7 @@ class ReplicaReader:
             reason = str(error)
         finally:
             del self._doubted[partition]
-        self._surroundings.env.probe(
+        self._context.env.probe(
             "follower_doubts",
             severity="warning",
             directory=log.directory,
@@ -120,7 +120,7 @@ class ReplicaReader:
             return found.load().read()
 
         try:
-            return await self._surroundings.env.run_in_thread(load)
+            return await self._context.env.run_in_thread(load)
         except CorruptRecordError as error:
             partition.damage_found(error)
             raise

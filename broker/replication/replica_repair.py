@@ -11,7 +11,7 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.surroundings import Surroundings
+from tidelog.broker.replication.context import ReplicationContext
 from tidelog.isr.follower import PartitionFollower
 from tidelog.logstore.log import LogStatus
 from tidelog.logstore.range_repair import check_repair
@@ -36,23 +36,23 @@ _PIECE_BYTES: Final = 4 << 20
 
 
 @final
-class Refiller:
+class ReplicaRepair:
     """Mends the replicas of this broker, one after the other."""
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: ReplicationContext,
         leave: Callable[[tuple[bytes, int]], None],
         released: Callable[[Partition], None],
     ) -> None:
         """Know of no damage yet; `run` must run in a task.
 
         Args:
-            surroundings: This broker.
+            context: This broker.
             leave: Called before a log is held: nobody may follow with it.
             released: Called when it is held no more, for it to take its role again.
         """
-        self._surroundings = surroundings
+        self._context = context
         self._leave = leave
         self._released = released
         self._damaged: dict[Partition, None] = {}
@@ -80,7 +80,7 @@ class Refiller:
 
     async def _mend(self, partition: Partition) -> bool:
         """Repair one replica as far as possible; return whether nothing is left to be done."""
-        if not self._surroundings.is_open(partition) or not partition.log.damage:
+        if not self._context.is_open(partition) or not partition.log.damage:
             self._damaged.pop(partition, None)
             return True
         follower = self._ready(partition)
@@ -90,7 +90,7 @@ class Refiller:
         try:
             await self._mend_from(partition, follower)
         except TidelogError as error:
-            self._surroundings.env.probe(
+            self._context.env.probe(
                 "replica_not_refilled",
                 severity="warning",
                 directory=partition.log.directory,
@@ -100,7 +100,7 @@ class Refiller:
             return False
         if not partition.log.damage:
             self._damaged.pop(partition, None)
-            self._surroundings.env.probe(
+            self._context.env.probe(
                 "replica_refilled",
                 directory=partition.log.directory,
                 leader_id=follower.leader_id,
@@ -120,15 +120,15 @@ class Refiller:
         return follower
 
     async def _mend_from(self, partition: Partition, follower: PartitionFollower) -> None:
-        surroundings, leader_id = self._surroundings, follower.leader_id
+        context, leader_id = self._context, follower.leader_id
         assert leader_id is not None
-        address = surroundings.cluster.addresses.address_of(leader_id)
+        address = context.cluster.addresses.address_of(leader_id)
         if address is None:
             raise ConnectionLostError(f"the address of node {leader_id} is not known")
-        name = f"refill of node {surroundings.node_id}"
+        name = f"refill of node {context.node_id}"
         with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
             async with open_rpc(
-                surroundings.env.network, *address, client_id=name, client_version=""
+                context.env.network, *address, client_id=name, client_version=""
             ) as connection:
                 connecting.deadline = float("inf")
                 while partition.log.damage and self._ready(partition) is follower:
@@ -149,7 +149,7 @@ class Refiller:
             await self._begin_anew(partition)
             return
         offset, end_offset = max(damaged.offset, log.log_start_offset), damaged.end_offset
-        identity = self._surroundings.own_identity()
+        identity = self._context.own_identity()
         if identity is None:
             raise ConnectionLostError("this broker is not registered")
         request = ReplicaReadRequest(
@@ -162,7 +162,7 @@ class Refiller:
             # The leader has deleted them; what is not there cannot be damaged.
             start = min(reply.log_start_offset, log.log_end_offset)
             log.delete_records(start, high_watermark=log.log_end_offset)
-            self._surroundings.flusher.request(partition)
+            self._context.group_commit.request(partition)
             return
         checked = check_repair(batches, offset=offset, end_offset=offset + 1)
         try:
@@ -183,30 +183,30 @@ class Refiller:
         Raises:
             BrokerError: It may be counted on still, or the disk failed.
         """
-        surroundings = self._surroundings
+        context = self._context
         # What is known here may be old: it may just have been let in, and not have heard of it.
-        await surroundings.cluster.command_client.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
-        known = surroundings.state.partition(*partition.key)
-        if known is None or surroundings.node_id in known.in_sync_or_eligible:
+        await context.cluster.command_client.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
+        known = context.state.partition(*partition.key)
+        if known is None or context.node_id in known.in_sync_or_eligible:
             raise BrokerNotReadyError("its log is to be begun anew, and the cluster counts on it")
-        if not surroundings.is_open(partition):
+        if not context.is_open(partition):
             return
         self._leave(partition.key)
-        async with surroundings.flusher.hold(partition):
-            if surroundings.is_open(partition):
-                await surroundings.partitions.restart(partition, partition.log.log_start_offset)
+        async with context.group_commit.hold(partition):
+            if context.is_open(partition):
+                await context.partitions.restart(partition, partition.log.log_start_offset)
         self._released(partition)
 
     async def _put(
         self, partition: Partition, offset: int, end_offset: int, *, batches: memoryview
     ) -> None:
-        surroundings, log = self._surroundings, partition.log
-        now_ms = surroundings.env.clock.now_ms()
+        context, log = self._context, partition.log
+        now_ms = context.env.clock.now_ms()
         failure: BrokerError | None = None
         self._leave(partition.key)
-        async with surroundings.flusher.hold(partition):
+        async with context.group_commit.hold(partition):
             try:
-                await surroundings.env.run_in_thread(
+                await context.env.run_in_thread(
                     lambda: log.repair_range(offset, end_offset, batches, now_ms=now_ms)
                 )
             except BrokerError as error:

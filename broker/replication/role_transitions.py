@@ -9,13 +9,13 @@ from typing import final
 import trio
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.failed_replicas import UnfitReplicas
+from tidelog.broker.replication.context import ReplicationContext, now_ms
+from tidelog.broker.replication.failed_replicas import FailedReplicas
 from tidelog.broker.replication.fetch_server import ReplicaServer
 from tidelog.broker.replication.fetcher import Fetcher
 from tidelog.broker.replication.isr_updater import IsrUpdater
-from tidelog.broker.replication.replica_repair import Refiller
-from tidelog.broker.replication.surroundings import Surroundings, now_ms
-from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.replication.replica_repair import ReplicaRepair
+from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.metadata import records
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
@@ -26,23 +26,21 @@ from tidelog.wire.errors import ShuttingDownError
 
 
 @final
-class Roles:
+class RoleTransitions:
     """Leads and follows.
 
     Invariant: a partition is followed by one fetcher at most, and by none while it is led here.
     """
 
-    def __init__(self, surroundings: Surroundings, waiting: Waiting) -> None:
+    def __init__(self, context: ReplicationContext, purgatory: Purgatory) -> None:
         """Have no replica yet; `run` must run in a task."""
-        self._surroundings = surroundings
-        self._view = BrokerView(
-            surroundings.node_id, surroundings.status_of, surroundings.replica_lag_time_max_ms
-        )
-        self._config = surroundings.state.config
-        self._in_sync = IsrUpdater(surroundings)
-        self.server = ReplicaServer(surroundings, self._in_sync, waiting)
-        self.unfit = UnfitReplicas(surroundings)
-        self._refiller = Refiller(surroundings, self.leave, self._released)
+        self._context = context
+        self._view = BrokerView(context.node_id, context.status_of, context.replica_lag_time_max_ms)
+        self._config = context.state.config
+        self._in_sync = IsrUpdater(context)
+        self.server = ReplicaServer(context, self._in_sync, purgatory)
+        self.failed_replicas = FailedReplicas(context)
+        self._refiller = ReplicaRepair(context, self.leave, self._released)
         self._has_stopped = False
         self._fetchers: dict[int, Fetcher] = {}
         self._followed_by: dict[FollowedKey, Fetcher] = {}
@@ -50,12 +48,12 @@ class Roles:
     @property
     def node_id(self) -> int:
         """This broker."""
-        return self._surroundings.node_id
+        return self._context.node_id
 
     async def run(self) -> None:
         """Serve followers, keep replicas in sync and whole, until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self.unfit.run)
+            nursery.start_soon(self.failed_replicas.run)
             nursery.start_soon(self._refiller.run)
             nursery.start_soon(self.server.run)
             nursery.start_soon(self._in_sync.run)
@@ -67,10 +65,10 @@ class Roles:
             self._status_changed(partition)
         if partition.is_held or self._has_stopped:
             return  # It is asked again when the log is in order.
-        known = self._surroundings.state.partition(*partition.key)
-        if known is None or self._surroundings.node_id not in known.replicas:
+        known = self._context.state.partition(*partition.key)
+        if known is None or self._context.node_id not in known.replicas:
             self.leave(partition.key)
-        elif known.leader == self._surroundings.node_id:
+        elif known.leader == self._context.node_id:
             self._lead(partition, known)
         else:
             self._follow(partition, known)
@@ -78,19 +76,19 @@ class Roles:
     def stop(self) -> None:
         """Lead and follow nothing any more: from now on nothing is appended to any log here."""
         self._has_stopped = True
-        for partition in self._surroundings.partitions.all():
+        for partition in self._context.partitions.all():
             self.leave(partition.key)
             partition.resign(ShuttingDownError("this broker is shutting down"))
 
     def heard(self, delta: BrokerDelta) -> None:
         """Take note of what changed besides the partitions themselves."""
-        partitions = self._surroundings.partitions
+        partitions = self._context.partitions
         if delta.has_changed_brokers:
             for partition in partitions.all():
                 # A replica may join now that could not before.
                 if partition.leader is not None and not partition.leader.is_all_in_sync:
                     self._in_sync.changed(partition)
-        config = self._surroundings.state.config
+        config = self._context.state.config
         if config != self._config:
             self._config = config
             for partition in partitions.all():
@@ -118,7 +116,7 @@ class Roles:
                 now_ms=now_ms(),
             )
             partition.lead(known.leader_epoch, followers)
-            for listener in self._surroundings.partitions.listeners:
+            for listener in self._context.partitions.listeners:
                 listener(partition)
         if len(replicas.assigned_replicas) > 1:
             partition.watchers[self._in_sync] = None
@@ -142,24 +140,24 @@ class Roles:
         if known.leader is not None:
             fetcher = self._fetchers.get(known.leader)
             if fetcher is None:
-                fetcher = Fetcher(self._surroundings, known.leader, self._released)
+                fetcher = Fetcher(self._context, known.leader, self._released)
                 self._fetchers[known.leader] = fetcher
-                self._surroundings.nursery.start_soon(fetcher.run)
+                self._context.nursery.start_soon(fetcher.run)
             self._followed_by[partition.key] = fetcher
             fetcher.follow(partition, known.leader_epoch)
 
     def _released(self, partition: Partition) -> None:
         """Let a log be followed with again, unless it is closed: another one may be there now."""
-        if self._surroundings.is_open(partition):
+        if self._context.is_open(partition):
             self._followed_by.pop(partition.key, None)
             self.take_role(partition)
 
     def _status_changed(self, partition: Partition) -> None:
-        self.unfit.look_at(partition)
+        self.failed_replicas.look_at(partition)
         self._refiller.look_at(partition)
 
     def _replica_set(self, partition: Partition, known: records.Partition) -> ReplicaSet:
-        state = self._surroundings.state
+        state = self._context.state
         topic = state.catalog.topic_by_id(partition.topic_id)
         assert topic is not None, "it has partitions"
         return ReplicaSet(
@@ -170,7 +168,7 @@ class Roles:
         )
 
     def _tell_of_in_sync_replicas(self, partition: Partition, replicas: ReplicaSet) -> None:
-        self._surroundings.env.probe(
+        self._context.env.probe(
             "in_sync_replicas_changed",
             severity="info" if replicas.has_enough else "warning",
             directory=partition.log.directory,

@@ -8,7 +8,7 @@ what is committed waits.
 from typing import Final, final
 
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.surroundings import Surroundings, now_ms
+from tidelog.broker.replication.context import ReplicationContext, now_ms
 from tidelog.isr.catch_up_budget import CatchUpBudget
 
 _WAIT_MS_MAX: Final = 1000
@@ -19,9 +19,9 @@ _WAIT_MS_MAX: Final = 1000
 class CatchUpThrottle:
     """What this broker may send to replicas that are being added, all of them together."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: ReplicationContext) -> None:
         """Follow the cluster setting `reassignment_max_bytes_per_second` as it changes."""
-        self._surroundings = surroundings
+        self._context = context
         self._budget = CatchUpBudget()
 
     def allowance(self, partition: Partition, node_id: int) -> int | None:
@@ -41,10 +41,10 @@ class CatchUpThrottle:
 
     @property
     def _bytes_per_s(self) -> int | None:
-        return self._surroundings.state.config.reassignment_max_bytes_per_second
+        return self._context.state.config.reassignment_max_bytes_per_second
 
     def _is_throttled(self, partition: Partition, node_id: int) -> bool:
-        known = self._surroundings.state.partition(*partition.key)
+        known = self._context.state.partition(*partition.key)
         return (
             known is not None
             and node_id in known.adding_replicas

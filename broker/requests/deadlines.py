@@ -10,11 +10,11 @@ from typing import Generic, TypeVar, final
 
 _TICKS_PER_SECOND = 50
 
-Waiting = TypeVar("Waiting")
+Item = TypeVar("Item")
 
 
 @final
-class Deadlines(Generic[Waiting]):
+class Deadlines(Generic[Item]):
     """Waiting things by the tick at which they expire.
 
     Invariant: every tick in `_by_tick` is in `_heap` exactly once.
@@ -22,8 +22,8 @@ class Deadlines(Generic[Waiting]):
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._by_tick: dict[int, dict[Waiting, None]] = {}
-        self._tick_of: dict[Waiting, int] = {}
+        self._by_tick: dict[int, dict[Item, None]] = {}
+        self._tick_of: dict[Item, int] = {}
         self._heap: list[int] = []
 
     def __len__(self) -> int:
@@ -37,30 +37,30 @@ class Deadlines(Generic[Waiting]):
             del self._by_tick[heapq.heappop(self._heap)]
         return self._heap[0] / _TICKS_PER_SECOND if self._heap else None
 
-    def add(self, waiting: Waiting, deadline: float) -> bool:
+    def add(self, item: Item, deadline: float) -> bool:
         """Note a deadline in seconds; return whether it is earlier than all others."""
         tick = ceil(deadline * _TICKS_PER_SECOND)
         is_earliest = not self._heap or tick < self._heap[0]
         if tick not in self._by_tick:
             self._by_tick[tick] = {}
             heapq.heappush(self._heap, tick)
-        self._by_tick[tick][waiting] = None
-        self._tick_of[waiting] = tick
+        self._by_tick[tick][item] = None
+        self._tick_of[item] = tick
         return is_earliest
 
-    def discard(self, waiting: Waiting) -> None:
+    def discard(self, item: Item) -> None:
         """Forget something that waits no more; nothing happens when it is not known."""
-        tick = self._tick_of.pop(waiting, None)
+        tick = self._tick_of.pop(item, None)
         if tick is not None:
-            del self._by_tick[tick][waiting]
+            del self._by_tick[tick][item]
 
-    def take_expired(self, now: float) -> list[Waiting]:
+    def take_expired(self, now: float) -> list[Item]:
         """Remove and return what has reached its deadline, the earliest first."""
-        expired: list[Waiting] = []
+        expired: list[Item] = []
         # The same division as in `next_deadline`: multiplying instead may round the other way, and
         # then nothing has expired at the very moment that was asked for.
         while self._heap and self._heap[0] / _TICKS_PER_SECOND <= now:
-            for waiting in self._by_tick.pop(heapq.heappop(self._heap)):
-                del self._tick_of[waiting]
-                expired.append(waiting)
+            for item in self._by_tick.pop(heapq.heappop(self._heap)):
+                del self._tick_of[item]
+                expired.append(item)
         return expired

@@ -23,7 +23,7 @@ class Waiter(Protocol):
 
 
 @final
-class Waiting:
+class Purgatory:
     """All parked requests of a broker."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from tidelog.wire.protocol.write_buffer import FileRegion, WriteBuffer
 _log = logging.getLogger("tidelog.broker")
 
 
-class Parked(Protocol):
+class DelayedRequest(Protocol):
     """A request that waits for something which may be long in coming."""
 
     def drop(self) -> None:
@@ -22,11 +22,11 @@ class Parked(Protocol):
         ...
 
 
-class Asking(Protocol):
+class RequestContext(Protocol):
     """The connection that a request came on."""
 
     write_buffer: WriteBuffer
-    parked: dict[Parked, None]
+    delayed: dict[DelayedRequest, None]
     """Requests that are dropped when the connection ends, in the order in which they came."""
     is_reserve: bool
     """Whether it came when there were as many as may be: only other nodes are served there."""
@@ -44,7 +44,7 @@ class Asking(Protocol):
 
 
 @final
-class Replier:
+class ResponseHandle:
     """Answers one request, exactly once, from whichever task has the answer.
 
     As a context manager it is the supervisor of the request, one of the three that catch every
@@ -52,15 +52,15 @@ class Replier:
     the answer; a defect is logged and becomes an honest answer, and harms nobody else.
     """
 
-    __slots__ = ("_api", "_correlation_id", "_is_answered", "asking", "version")
+    __slots__ = ("_api", "_correlation_id", "_is_answered", "context", "version")
 
-    def __init__(self, served: api.AnyApi, request: Request, asking: Asking) -> None:
-        """Answer `request`, which came on `asking`."""
+    def __init__(self, served: api.AnyApi, request: Request, context: RequestContext) -> None:
+        """Answer `request`, which came on `context`."""
         self._api = served
         self.version = request.version
         self._correlation_id = request.correlation_id
         self._is_answered = False
-        self.asking = asking
+        self.context = context
 
     def reply(self, message: object, attachment: Sequence[BytesLike | FileRegion] = ()) -> None:
         """Answer with a message and what follows it."""
@@ -75,11 +75,11 @@ class Replier:
         )
         # All or nothing: what can fail has not failed when the first byte is put.
         self._note_answered()
-        write_buffer = self.asking.write_buffer
+        write_buffer = self.context.write_buffer
         write_buffer.put(frame)
         for piece in attachment:
             write_buffer.put(piece)
-        self.asking.answered()
+        self.context.answered()
 
     def fail(self, error: BrokerError) -> None:
         """Answer that the request as a whole failed."""
@@ -90,8 +90,8 @@ class Replier:
             correlation_id=self._correlation_id,
         )
         self._note_answered()
-        self.asking.write_buffer.put(frame)
-        self.asking.answered()
+        self.context.write_buffer.put(frame)
+        self.context.answered()
 
     def reply_if_wanted(self, message: object) -> None:
         """Send the reply; `None` when nobody waits for one."""
@@ -103,7 +103,7 @@ class Replier:
     def nothing(self) -> None:
         """Say that no answer is wanted."""
         self._note_answered()
-        self.asking.answered()
+        self.context.answered()
 
     def __enter__(self) -> None:
         """Watch over a step of the request."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import final
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
@@ -34,7 +34,7 @@ class CommitAppender:
     """A partition in one leader epoch."""
 
     def __init__(
-        self, env: Env, partitions: Partitions, flusher: Flusher, *, partition: Partition
+        self, env: Env, partitions: Partitions, group_commit: GroupCommit, *, partition: Partition
     ) -> None:
         """Append to a partition that is led here."""
         leader = partition.leader
@@ -43,7 +43,7 @@ class CommitAppender:
         self.leader_epoch = leader.leader_epoch
         self._env = env
         self._partitions = partitions
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._ends: deque[int] = deque()
 
     @property
@@ -126,7 +126,7 @@ class CommitAppender:
         )
         assert not appended.is_duplicate, "what is in the log is known"
         self._ends.append(appended.next_offset)
-        self._flusher.appended(partition)
+        self._group_commit.appended(partition)
         partition.progressed()
 
     async def _wait_below(self, offset: int) -> None:
@@ -134,7 +134,7 @@ class CommitAppender:
             return
         commit = Commit()
         self.partition.wait_for_ack(Acks.ALL, offset, commit, index=0)
-        self._flusher.appended(self.partition)
+        self._group_commit.appended(self.partition)
         await commit.wait()
 
     def _leader(self) -> PartitionLeader:

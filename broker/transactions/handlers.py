@@ -6,11 +6,11 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.handlers.produce import ProduceHandler
-from tidelog.broker.maintenance.group_commit import Flusher
-from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.maintenance.group_commit import GroupCommit
+from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.broker.transactions.server import TransactionServer
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import TOPIC_ID_SIZE
@@ -52,24 +52,33 @@ class StageHandler:
     """Takes what is staged."""
 
     def __init__(
-        self, env: Env, server: TransactionServer, flusher: Flusher, *, waiting: Waiting
+        self,
+        env: Env,
+        server: TransactionServer,
+        group_commit: GroupCommit,
+        *,
+        purgatory: Purgatory,
     ) -> None:
         """Append to the staging logs that `server` finds."""
         self._env = env
         self._server = server
-        self._flusher = flusher
-        self._waiting = waiting
+        self._group_commit = group_commit
+        self._purgatory = purgatory
 
-    def handle(self, request: StageRequest, attachment: memoryview, replier: Replier) -> None:
+    def handle(
+        self, request: StageRequest, attachment: memoryview, response: ResponseHandle
+    ) -> None:
         """Append, and reply when all is committed, as far as staging goes.
 
         Raises:
             InvalidRequestError: The request as a whole makes no sense; nothing was appended.
         """
         find = partial(self._server.find_open, request.number)
-        produce = ProduceHandler(self._env, _Finder(find), self._flusher, waiting=self._waiting)
+        produce = ProduceHandler(
+            self._env, _Finder(find), self._group_commit, purgatory=self._purgatory
+        )
         as_produced = ProduceRequest(int(Acks.ALL), request.timeout_ms, request.batches)
-        produce.handle(as_produced, attachment, replier)
+        produce.handle(as_produced, attachment, response)
 
 
 @final
@@ -90,11 +99,11 @@ class TransactionHandler:
     What is cancelled may be carried out, or not; asking again tells.
     """
 
-    def __init__(self, env: Env, cluster: ClusterNode, keeper: PartitionKeeper) -> None:
-        """Ask `cluster`; `keeper` opens staging logs."""
+    def __init__(self, env: Env, cluster: ClusterNode, applier: MetadataApplier) -> None:
+        """Ask `cluster`; `applier` opens staging logs."""
         self._env = env
         self._cluster = cluster
-        self._keeper = keeper
+        self._applier = applier
         self._has_changed = trio.Event()
         cluster.metadata.subscribe(self._on_metadata)
 
@@ -129,7 +138,7 @@ class TransactionHandler:
         for topic_id in topic_ids:
             staging = catalog.staging_of(topic_id)
             if staging is not None:
-                await self._keeper.settle(staging.topic_id)
+                await self._applier.settle(staging.topic_id)
         return BeginTransactionReply(answer.number, int(answer.status), topic_ids)
 
     async def commit(self, request: CommitTransactionRequest) -> CommitTransactionReply:

@@ -9,7 +9,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.broker.queues.supervision import start_supervised
@@ -61,7 +61,7 @@ class TransactionServer:
         cluster: ClusterNode,
         *,
         partitions: Partitions,
-        flusher: Flusher,
+        group_commit: GroupCommit,
         max_transaction_bytes_per_partition: int,
     ) -> None:
         """Do nothing yet; `run` must run in a task."""
@@ -69,7 +69,7 @@ class TransactionServer:
         self._nursery = nursery
         self._cluster = cluster
         self._partitions = partitions
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._max_transaction_bytes = max_transaction_bytes_per_partition
         self._low_watermarks: dict[Key, StagingLowWatermark] = {}
         self._running: dict[Key, None] = {}
@@ -167,7 +167,7 @@ class TransactionServer:
             if log.log_start_offset < start:
                 with suppress(BrokerError):  # A log that is offline is read by nobody.
                     log.delete_records(start, high_watermark=high_watermark)
-                    self._flusher.request(partition)
+                    self._group_commit.request(partition)
 
     # -- appending ------------------------------------------------------------------------------
 
@@ -216,7 +216,9 @@ class TransactionServer:
                 return
             try:
                 await self._append_all(
-                    CommitAppender(self._env, self._partitions, self._flusher, partition=partition)
+                    CommitAppender(
+                        self._env, self._partitions, self._group_commit, partition=partition
+                    )
                 )
                 delay_s = _RETRY_MIN_S
             except BrokerError as error:

@@ -9,14 +9,14 @@ import trio
 
 from tests.broker.world import World
 from tests.coordinator.metadata.clusters import Cluster
-from tidelog.broker.maintenance.group_commit import Flusher
-from tidelog.broker.metadata_applier import PartitionKeeper
+from tidelog.broker.maintenance.group_commit import GroupCommit
+from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.data_directory import open_data_directory
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.replication.role_transitions import Roles
-from tidelog.broker.replication.surroundings import Surroundings as ReplicationSurroundings
-from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.replication.context import ReplicationContext
+from tidelog.broker.replication.role_transitions import RoleTransitions
+from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.coordinator.controller.log_entries import encode_entry
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.raft.membership import Identity
@@ -70,17 +70,17 @@ class Keeping:
             state=lambda: self.metadata.state,
             may_lead=lambda: self.is_heard_of,
         )
-        self.flusher = Flusher(env, nursery)
+        self.group_commit = GroupCommit(env, nursery)
         cluster_node: Any = Elsewhere(self.metadata)
         lifecycle: Any = SimpleNamespace(broker_epoch=None, may_lead=lambda: self.is_heard_of)
-        roles = Roles(
-            ReplicationSurroundings(
-                env, nursery, cluster_node, lifecycle, self.partitions, self.flusher
+        roles = RoleTransitions(
+            ReplicationContext(
+                env, nursery, cluster_node, lifecycle, self.partitions, self.group_commit
             ),
-            Waiting(),
+            Purgatory(),
         )
-        self.keeper = PartitionKeeper(
-            env, self.metadata, self.partitions, flusher=self.flusher, roles=roles
+        self.applier = MetadataApplier(
+            env, self.metadata, self.partitions, group_commit=self.group_commit, roles=roles
         )
         self._nursery = nursery
         self._heard_count = 0
@@ -97,8 +97,8 @@ class Keeping:
 
     async def start(self) -> None:
         """Open what is there, and keep it from then on."""
-        await self.keeper.start()
-        self._nursery.start_soon(self.keeper.run)
+        await self.applier.start()
+        self._nursery.start_soon(self.applier.run)
 
     def replica(self, topic_id: bytes, number: int = 0) -> Partition:
         """Return a replica, which is open."""

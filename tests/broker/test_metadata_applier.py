@@ -106,7 +106,7 @@ async def test_a_new_topic_is_there_when_it_has_settled(mock_clock: MockClock) -
         kept.hear(lambda: cluster.create("orders", [1, 2], [1, 2], [2, 1], [2, 3]))
         topic_id = cluster.state.catalog.topic("orders").topic_id
         assert kept.partitions.all() == [], "that needs the disk"
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
 
         assert {partition.number for partition in kept.partitions.all()} == {0, 1, 2}
         assert [kept.leader_epoch(topic_id, number) for number in range(3)] == [0, 0, None]
@@ -115,11 +115,11 @@ async def test_a_new_topic_is_there_when_it_has_settled(mock_clock: MockClock) -
 async def test_what_happens_before_the_task_runs_is_not_forgotten(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     async with keeping(world, cluster) as kept:
-        await kept.keeper.start()
+        await kept.applier.start()
         kept.hear(lambda: cluster.create("orders", [1]))
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(kept.keeper.run)
+            nursery.start_soon(kept.applier.run)
             await settle()
             nursery.cancel_scope.cancel()
 
@@ -268,7 +268,7 @@ async def test_a_deleted_topic_is_gone_at_once_and_its_files_when_it_has_settled
         assert kept.partitions.all() == []
         ((_, error),) = told.failures
         assert isinstance(error, UnknownTopicIdError | NotLeaderError)
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
         assert world.disk.list_directory("topics") == []
 
 
@@ -282,7 +282,7 @@ async def test_the_files_of_a_deleted_topic_stay_while_they_are_flushed(
         partition = kept.replica(topic_id)
         world.work.hold_syncs()
         append(partition.log, b"a")
-        kept.flusher.appended(partition)
+        kept.group_commit.appended(partition)
         await settle()
 
         kept.hear(delete(cluster))
@@ -290,7 +290,7 @@ async def test_the_files_of_a_deleted_topic_stay_while_they_are_flushed(
 
         assert len(world.disk.list_directory("topics")) == 1
         world.work.let_all_sync()
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
         assert world.disk.list_directory("topics") == []
 
 
@@ -306,7 +306,7 @@ async def test_a_topic_that_is_deleted_while_it_is_opened_leaves_nothing(
         await settle()
         kept.hear(delete(cluster))
         world.work.let_all()
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
 
         assert kept.partitions.all() == []
         assert world.disk.list_directory("topics") == []
@@ -326,7 +326,7 @@ async def test_a_topic_that_is_deleted_during_a_start_leaves_nothing(
         kept.hear(delete(cluster))
         world.work.let_all()
         await settle()
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
 
         assert kept.partitions.all() == []
         assert world.disk.list_directory("topics") == []
@@ -350,14 +350,14 @@ async def test_a_topic_without_room_for_all_its_logs_has_the_others_and_gets_the
         topic_id = cluster.state.catalog.topic("orders").topic_id
 
         with pytest.raises(error_type, match=reason):
-            await kept.keeper.settle(topic_id)
+            await kept.applier.settle(topic_id)
 
         assert len(kept.partitions.all()) == 2
-        assert kept.keeper.has_failed(topic_id)
-        kept.keeper.retry()
-        await kept.keeper.settle(topic_id)
+        assert kept.applier.has_failed(topic_id)
+        kept.applier.retry()
+        await kept.applier.settle(topic_id)
         assert len(kept.partitions.all()) == 3
-        assert not kept.keeper.has_failed(topic_id)
+        assert not kept.applier.has_failed(topic_id)
         assert kept.leader_epoch(topic_id, 0) == kept.leader_epoch(topic_id, 2) == 0
 
 
@@ -373,8 +373,8 @@ async def test_a_log_that_failed_and_was_opened_on_other_news_has_not_failed_any
         await settle()
 
         kept.hear(lambda: cluster.fence(1))
-        await kept.keeper.settle(topic_id)
-        kept.keeper.retry()
+        await kept.applier.settle(topic_id)
+        kept.applier.retry()
         await settle()
 
         assert len(world.told("log_opened")) == 1
@@ -390,9 +390,9 @@ async def test_of_a_deleted_topic_no_failure_stays(mock_clock: MockClock) -> Non
         await settle()
 
         kept.hear(delete(cluster))
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
 
-        assert not kept.keeper.has_failed(topic_id)
+        assert not kept.applier.has_failed(topic_id)
 
 
 async def test_files_that_cannot_be_removed_are_told_of_and_do_not_stop_the_rest(
@@ -405,12 +405,12 @@ async def test_files_that_cannot_be_removed_are_told_of_and_do_not_stop_the_rest
         world.disk.fail("rename")
 
         kept.hear(delete(cluster))
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
 
         (told,) = world.told("files_left_over")
         assert (told["severity"], told["topic"]) == ("warning", "orders")
         kept.hear(lambda: cluster.create("another", [1]))
-        await kept.keeper.settle(cluster.state.catalog.topic("another").topic_id)
+        await kept.applier.settle(cluster.state.catalog.topic("another").topic_id)
         assert len(kept.partitions.all()) == 1
 
 

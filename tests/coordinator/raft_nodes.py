@@ -14,7 +14,7 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.requests.memory_budget import MemoryBudget
-from tidelog.broker.requests.response import Asking, Replier
+from tidelog.broker.requests.response import RequestContext, ResponseHandle
 from tidelog.coordinator.raft.config import RaftConfig
 from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.membership import Identity, Membership
@@ -109,19 +109,19 @@ class Answerer:
         self._slow_answers |= {int(served.key): answer for served, answer in answers.items()}
         self._nursery = nursery
 
-    def handle(self, request: Request, asking: Asking) -> None:
+    def handle(self, request: Request, context: RequestContext) -> None:
         """See `broker.dispatch.Dispatcher`."""
         key = request.api_key
         served = next(each for each in self.apis if each.key == key)
-        replier = Replier(served, request, asking)
-        with replier:
+        response = ResponseHandle(served, request, context)
+        with response:
             if key == api.HELLO.key:
-                replier.reply(self._hello())
+                response.reply(self._hello())
             elif key in self._answers:
-                replier.reply_if_wanted(self._answers[key](request.message, request.attachment))
+                response.reply_if_wanted(self._answers[key](request.message, request.attachment))
             else:
                 assert self._nursery is not None
-                self._nursery.start_soon(self._answer_slowly, key, request.message, replier)
+                self._nursery.start_soon(self._answer_slowly, key, request.message, response)
 
     def _hello(self) -> HelloReply:
         versions = [
@@ -130,9 +130,9 @@ class Answerer:
         ]
         return HelloReply("1", CLUSTER_ID, self._node_id, versions, 16 << 20, 256)
 
-    async def _answer_slowly(self, key: int, message: object, replier: Replier) -> None:
-        with replier:
-            replier.reply(await self._slow_answers[key](message))
+    async def _answer_slowly(self, key: int, message: object, response: ResponseHandle) -> None:
+        with response:
+            response.reply(await self._slow_answers[key](message))
 
 
 SlowAnswer = Callable[[Any], Awaitable[object]]

@@ -8,7 +8,7 @@ import msgspec
 
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity
-from tidelog.broker.partitions.replica_manifest import ManifestContent, ReplicaInDoubt
+from tidelog.broker.partitions.replica_manifest import ManifestContent, SuspectReplica
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import SnapshotMeta
 from tidelog.coordinator.raft.ready import HardState
@@ -20,7 +20,7 @@ TOPIC_ID = bytes(range(0xA0, 0xB0))
 CLUSTER_ID = "5f3a9c1e7b2d4f60a8c1e3d5"
 SMALL_FILES: dict[str, msgspec.Struct] = {
     "node": NodeIdentity(2, CLUSTER_ID, "0123456789abcdef01234567", VOTER.disk_id.hex(), True),
-    "replicas": ManifestContent([(TOPIC_ID, [0, 3])], [ReplicaInDoubt(TOPIC_ID, 3, False)]),
+    "replicas": ManifestContent([(TOPIC_ID, [0, 3])], [SuspectReplica(TOPIC_ID, 3, False)]),
     "clean_shutdown": CleanShutdown(1_700_000_000_000, 17),
     "vote": Vote(VOTER, CLUSTER_ID, HardState(4, VOTER)),
     "snapshot": Snapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),

@@ -11,7 +11,7 @@ from typing import Final, Protocol, final
 
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
@@ -35,7 +35,7 @@ class LocalQueues(Protocol):
 
     env: Env
     partitions: Partitions
-    flusher: Flusher
+    group_commit: GroupCommit
     reader: SliceReader
 
     def view(self, queue_id: bytes) -> QueueView:
@@ -143,7 +143,7 @@ class Resumer:
         queues = self._queues
         hosted = queues.loaded(*partition.key)
         if hosted is None:
-            journal = Journal(queues.env, queues.flusher, partition)
+            journal = Journal(queues.env, queues.group_commit, partition)
             try:
                 last = await journal.read_last(queues.reader)
             except BrokerError:

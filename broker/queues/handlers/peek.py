@@ -6,7 +6,7 @@ import trio
 
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.wire.env.env import BytesLike
 from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (
@@ -31,7 +31,7 @@ class PeekHandler:
         self._nursery = nursery
         self._bytes_max = bytes_max
 
-    def handle(self, request: PeekRequest, replier: Replier) -> None:
+    def handle(self, request: PeekRequest, response: ResponseHandle) -> None:
         """Reply when all messages are known.
 
         Raises:
@@ -44,10 +44,10 @@ class PeekHandler:
         unknown = [state for state in request.states if state not in _STATES]
         if unknown:
             raise InvalidRequestError(f"no state of messages has number {unknown[0]}")
-        self._nursery.start_soon(self._look, request, replier)
+        self._nursery.start_soon(self._look, request, response)
 
-    async def _look(self, request: PeekRequest, replier: Replier) -> None:
-        with replier:
+    async def _look(self, request: PeekRequest, response: ResponseHandle) -> None:
+        with response:
             hosted = self._server.find(request.queue_id, request.partition)
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
                 await hosted.catch_up()
@@ -62,7 +62,7 @@ class PeekHandler:
                 pieces.extend(hosted.records.pieces(gathered.batches))
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at
-            replier.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)
+            response.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)
 
 
 def _cut(runs: list[SeenRun], end: int) -> list[SeenRun]:

@@ -13,8 +13,8 @@ from tidelog.broker.queues.partition.hosted_partition import (
 )
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.wire.config.queue_config import ReceiveAcks
 from tidelog.wire.env.env import BytesLike
@@ -51,18 +51,18 @@ class PendingReceive:
     def __init__(
         self,
         server: QueueServer,
-        waiting: Waiting,
+        purgatory: Purgatory,
         request: ReceiveRequest,
         *,
-        replier: Replier,
+        response: ResponseHandle,
         bytes_max: int,
     ) -> None:
         """Look for messages when told to."""
         self._is_waiting = True
         self._server = server
-        self._waiting = waiting
+        self._purgatory = purgatory
         self._request = request
-        self._replier = replier
+        self._response = response
         self._bytes_max = bytes_max
         self._hosted: list[HostedPartition] = []
         self._results: list[PartitionReceived] = []
@@ -92,9 +92,9 @@ class PendingReceive:
             hosted.waiters[self] = None
             if self._is_immediate:
                 hosted.immediate_waiters[self] = None
-        self._replier.asking.parked[self] = None
+        self._response.context.delayed[self] = None
         wait_s = min(self._request.max_wait_ms, _MAX_WAIT_MS_MAX) / 1000
-        self._waiting.add(self, trio.current_time() + (wait_s or _LOADING_S))
+        self._purgatory.add(self, trio.current_time() + (wait_s or _LOADING_S))
         self._server.receive(self)
 
     def is_waiting(self) -> bool:
@@ -104,7 +104,7 @@ class PendingReceive:
     def attempt(self, ready_at: HostedPartition | None = None) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         if self._is_waiting:
-            with self._replier:
+            with self._response:
                 self._attempt(ready_at, is_last=False)
                 return
             self._end()  # A defect, which was answered.
@@ -154,14 +154,14 @@ class PendingReceive:
 
     def on_delivery(self, hosted: HostedPartition, delivery: Delivery) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
-        with self._replier:
+        with self._response:
             self._add(hosted, delivery)
             self._settle()
 
     def on_failure(self, hosted: HostedPartition, error: BrokerError) -> None:
         """See `broker.queues.partition.hosted_partition.MessageWaiter`."""
         if self._is_waiting:
-            with self._replier:
+            with self._response:
                 if isinstance(error, UnknownQueueError):
                     self._end()
                     raise error
@@ -184,7 +184,7 @@ class PendingReceive:
     def expire(self) -> None:
         """Answer with what there is; nobody knows what becomes of what is not committed."""
         if self._is_waiting:
-            with self._replier:
+            with self._response:
                 self._attempt(None, is_last=True)
                 return
             self._end()  # A defect, which was answered.
@@ -197,11 +197,11 @@ class PendingReceive:
     def close(self) -> None:
         """Answer that there is nothing; a shutdown waits for what was decided."""
         if self._is_waiting:
-            with self._replier:
+            with self._response:
                 self._settle()
 
     def drop(self) -> None:
-        """See `broker.requests.response.Parked`: its messages are released.
+        """See `broker.requests.response.DelayedRequest`: its messages are released.
 
         Unless it can be asked for again as the same attempt, on another connection: it may have
         been already, and is that one's then.
@@ -210,7 +210,7 @@ class PendingReceive:
         if self._open and self._request.attempt_id is None:
             self._give_back()
         self._open.clear()
-        self._replier.nothing()
+        self._response.nothing()
 
     def _give_back(self) -> None:
         by_number = {hosted.number: hosted for hosted in self._hosted}
@@ -254,46 +254,46 @@ class PendingReceive:
         for hosted in self._hosted:
             hosted.waiters.pop(self, None)
             hosted.immediate_waiters.pop(self, None)
-        self._waiting.done(self)
+        self._purgatory.done(self)
         if self._open:
-            self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
+            self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
         else:
             self._end()
             self._reply()
 
     def _reply_if_complete(self) -> None:
-        if self._open or self._is_waiting or self not in self._replier.asking.parked:
+        if self._open or self._is_waiting or self not in self._response.context.delayed:
             return
         self._end()
-        with self._replier:
+        with self._response:
             self._reply()
 
     def _reply(self) -> None:
         pieces: list[BytesLike | FileRegion] = []
         for index in sorted(self._pieces):
             pieces.extend(self._pieces[index])
-        self._replier.reply(ReceiveReply(self._results, self._server.env.clock.now_ms()), pieces)
+        self._response.reply(ReceiveReply(self._results, self._server.env.clock.now_ms()), pieces)
 
     def _end(self) -> None:
         self._is_waiting = False
         for hosted in self._hosted:
             hosted.waiters.pop(self, None)
             hosted.immediate_waiters.pop(self, None)
-        self._replier.asking.parked.pop(self, None)
-        self._waiting.done(self)
+        self._response.context.delayed.pop(self, None)
+        self._purgatory.done(self)
 
 
 @final
 class ReceiveHandler:
     """Hands out messages."""
 
-    def __init__(self, server: QueueServer, waiting: Waiting, *, bytes_max: int) -> None:
+    def __init__(self, server: QueueServer, purgatory: Purgatory, *, bytes_max: int) -> None:
         """Hand out what `server` has, `bytes_max` of it in one reply at most."""
         self._server = server
-        self._waiting = waiting
+        self._purgatory = purgatory
         self._bytes_max = bytes_max
 
-    def handle(self, request: ReceiveRequest, replier: Replier) -> None:
+    def handle(self, request: ReceiveRequest, response: ResponseHandle) -> None:
         """Reply when there are messages, or when the time is over.
 
         Raises:
@@ -306,5 +306,5 @@ class ReceiveHandler:
             self._server.check_partition_count(request.queue_id, request.partitions)
         bytes_max = min(request.bytes_max, self._bytes_max)
         PendingReceive(
-            self._server, self._waiting, request, replier=replier, bytes_max=bytes_max
+            self._server, self._purgatory, request, response=response, bytes_max=bytes_max
         ).begin()

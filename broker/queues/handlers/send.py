@@ -9,7 +9,7 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.handlers.deduplication_windows import (
     DeduplicationWindows,
@@ -18,8 +18,8 @@ from tidelog.broker.queues.handlers.deduplication_windows import (
     columns_of,
 )
 from tidelog.broker.queues.queue_server import QueueServer
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.isr.durability import ack_level
 from tidelog.queue_layer.commands.fifo_send import (
     SendDecision,
@@ -54,7 +54,7 @@ _CODECS: Final = {int(codec): codec for codec in Codec}
 class PendingSend:
     """A send on its way to its reply."""
 
-    def __init__(self, request: SendRequest, batch: memoryview, replier: Replier) -> None:
+    def __init__(self, request: SendRequest, batch: memoryview, response: ResponseHandle) -> None:
         """Check and decode what was sent.
 
         Raises:
@@ -62,7 +62,7 @@ class PendingSend:
         """
         self.request = request
         self.batch = batch
-        self.replier = replier
+        self.response = response
         self.header = check_produced(batch)
         self.columns = columns_of(self.header, batch)
         if self.columns.timestamp_deltas is not None:
@@ -73,7 +73,7 @@ class PendingSend:
         self.reading = trio.CancelScope()
         """While something is read for it; nothing of it is appended yet."""
         self._reply: SendReply | None = None
-        self._waiting: Waiting | None = None
+        self._purgatory: Purgatory | None = None
 
     @property
     def timeout_s(self) -> float:
@@ -84,7 +84,7 @@ class PendingSend:
         """Have the batch for longer than the request is being received."""
         self.batch = memoryview(bytearray(self.batch))
 
-    def answer(self, reply: SendReply, partition: Partition, waiting: Waiting) -> None:
+    def answer(self, reply: SendReply, partition: Partition, purgatory: Purgatory) -> None:
         """Reply when all that the reply speaks of is committed, or when the time is over."""
         leader = partition.leader
         assert leader is not None, "nothing has come between"
@@ -93,8 +93,8 @@ class PendingSend:
         if end <= leader.acknowledged_offset(Acks.ALL):
             self.acknowledged(0, ack_level(Acks.ALL, leader.durability))
             return
-        self._waiting = waiting
-        waiting.add(self, trio.current_time() + self.timeout_s)
+        self._purgatory = purgatory
+        purgatory.add(self, trio.current_time() + self.timeout_s)
         partition.wait_for_ack(Acks.ALL, end, self, index=0)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
@@ -102,8 +102,8 @@ class PendingSend:
         del index
         reply = self._settle()
         if reply is not None:
-            with self.replier:
-                self.replier.reply(
+            with self.response:
+                self.response.reply(
                     SendReply(
                         reply.offsets,
                         reply.duplicates,
@@ -117,7 +117,7 @@ class PendingSend:
         """See `broker.partitions.partition.AckWaiter`."""
         del index
         if self._settle() is not None:
-            self.replier.fail(error)
+            self.response.fail(error)
 
     def expire(self) -> None:
         """Answer that it was not committed in time."""
@@ -127,15 +127,15 @@ class PendingSend:
         """Go on waiting: a shutdown waits for acknowledgements."""
 
     def drop(self) -> None:
-        """See `broker.requests.response.Parked`: an abandoned send is not executed later."""
-        self.replier.asking.parked.pop(self, None)
+        """See `broker.requests.response.DelayedRequest`: an abandoned send is not executed."""
+        self.response.context.delayed.pop(self, None)
         self.reading.cancel()
-        self.replier.nothing()
+        self.response.nothing()
 
     def _settle(self) -> SendReply | None:
         reply, self._reply = self._reply, None
-        if self._waiting is not None:
-            self._waiting.done(self)
+        if self._purgatory is not None:
+            self._purgatory.done(self)
         return reply
 
 
@@ -147,41 +147,43 @@ class SendHandler:
         self,
         server: QueueServer,
         windows: DeduplicationWindows,
-        flusher: Flusher,
+        group_commit: GroupCommit,
         *,
-        waiting: Waiting,
+        purgatory: Purgatory,
     ) -> None:
-        """Append for queues that `server` knows; park what is not committed in `waiting`."""
+        """Append for queues that `server` knows; park what is not committed in `purgatory`."""
         self._server = server
         self._windows = windows
-        self._flusher = flusher
-        self._waiting = waiting
+        self._group_commit = group_commit
+        self._purgatory = purgatory
 
-    def handle(self, request: SendRequest, attachment: memoryview, replier: Replier) -> None:
+    def handle(
+        self, request: SendRequest, attachment: memoryview, response: ResponseHandle
+    ) -> None:
         """Append, and reply when it is committed.
 
         Raises:
             BrokerError: Nothing was appended.
         """
-        pending = PendingSend(request, attachment, replier)
+        pending = PendingSend(request, attachment, response)
         if not self._attempt(pending, is_current=False):
             pending.keep()
             self._server.nursery.start_soon(self._read_and_attempt, pending)
 
     async def _read_and_attempt(self, pending: PendingSend) -> None:
-        parked = pending.replier.asking.parked
-        parked[pending] = None
-        with pending.replier:
+        delayed = pending.response.context.delayed
+        delayed[pending] = None
+        with pending.response:
             try:
                 pending.reading.deadline = trio.current_time() + pending.timeout_s
                 with pending.reading:
                     await self._read(pending)
-                if pending.reading.cancelled_caught and pending in parked:
+                if pending.reading.cancelled_caught and pending in delayed:
                     raise RequestTimedOutError(
                         "what was sent before could not be read in time; nothing was appended"
                     )
             finally:
-                parked.pop(pending, None)
+                delayed.pop(pending, None)
 
     async def _read(self, pending: PendingSend) -> None:
         """Read what is needed to carry out a send, and carry it out."""
@@ -276,7 +278,7 @@ class SendHandler:
             decision.time_ms,
             throttle_ms,
         )
-        pending.answer(reply, partition, self._waiting)
+        pending.answer(reply, partition, self._purgatory)
 
     def _append_kept(
         self, pending: PendingSend, partition: Partition, decision: SendDecision
@@ -296,7 +298,7 @@ class SendHandler:
             partition.note_status(str(error))
             raise partition.passing(error) from error
         assert not appended.is_duplicate, "it was looked for"
-        self._flusher.appended(partition)
+        self._group_commit.appended(partition)
         partition.progressed()
         return appended.base_offset
 
@@ -326,7 +328,7 @@ class SendHandler:
                 offsets.append(None)
         duplicates = [at for at, place in enumerate(places) if place is None]
         reply = SendReply(offsets, duplicates, 0, stored.time_ms)
-        pending.answer(reply, window.partition, self._waiting)
+        pending.answer(reply, window.partition, self._purgatory)
 
 
 def _without(columns: Columns, kept: Sequence[int], header: BatchHeader) -> bytearray:

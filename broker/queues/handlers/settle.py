@@ -7,8 +7,8 @@ import trio
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, DECISION_TIMEOUT_S, deciding_until
-from tidelog.broker.requests.purgatory import Waiting
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.wire.errors import (
     BrokerError,
     InvalidRequestError,
@@ -30,10 +30,12 @@ from tidelog.wire.messages.queues import (
 class PendingSettle:
     """A request on its way to its reply: everything was decided, not all is committed."""
 
-    def __init__(self, replier: Replier, waiting: Waiting, results: list[Settled]) -> None:
+    def __init__(
+        self, response: ResponseHandle, purgatory: Purgatory, results: list[Settled]
+    ) -> None:
         """Wait for those results that are waited for."""
-        self._replier = replier
-        self._waiting = waiting
+        self._response = response
+        self._purgatory = purgatory
         self._results = results
         self._open: set[int] = set()
         self._is_parked = False
@@ -47,9 +49,9 @@ class PendingSettle:
         """Reply when everything is committed."""
         if self._open:
             self._is_parked = True
-            self._waiting.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
+            self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
         else:
-            self._replier.reply(SettleReply(self._results))
+            self._response.reply(SettleReply(self._results))
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `broker.partitions.partition.AckWaiter`."""
@@ -78,22 +80,22 @@ class PendingSettle:
     def _reply_if_complete(self) -> None:
         if self._is_parked and not self._open:
             self._is_parked = False
-            self._waiting.done(self)
-            with self._replier:
-                self._replier.reply(SettleReply(self._results))
+            self._purgatory.done(self)
+            with self._response:
+                self._response.reply(SettleReply(self._results))
 
 
 @final
 class SettleHandler:
     """Settles messages."""
 
-    def __init__(self, server: QueueServer, waiting: Waiting, nursery: trio.Nursery) -> None:
+    def __init__(self, server: QueueServer, purgatory: Purgatory, nursery: trio.Nursery) -> None:
         """Settle at what `server` has; tasks run in `nursery`."""
         self._server = server
-        self._waiting = waiting
+        self._purgatory = purgatory
         self._nursery = nursery
 
-    def handle(self, request: SettleRequest, replier: Replier) -> None:
+    def handle(self, request: SettleRequest, response: ResponseHandle) -> None:
         """Reply when it is committed.
 
         Raises:
@@ -113,9 +115,9 @@ class SettleHandler:
         if is_in_time and all(
             _is_known(found[each.partition], each) for each in request.settlements
         ):
-            self._settle(request, found, replier)
+            self._settle(request, found, response)
         else:
-            self._nursery.start_soon(self._catch_up_and_settle, request, found, replier)
+            self._nursery.start_soon(self._catch_up_and_settle, request, found, response)
 
     def _find(self, queue_id: bytes, number: int) -> HostedPartition | BrokerError:
         try:
@@ -129,9 +131,9 @@ class SettleHandler:
         self,
         request: SettleRequest,
         found: dict[int, HostedPartition | BrokerError],
-        replier: Replier,
+        response: ResponseHandle,
     ) -> None:
-        with replier:
+        with response:
             deadline = trio.current_time() + DECISION_TIMEOUT_S
             for settlement in request.settlements:
                 hosted = found[settlement.partition]
@@ -140,16 +142,16 @@ class SettleHandler:
                         await _catch_up_for(hosted, settlement)
                 except BrokerError as error:
                     found[settlement.partition] = error
-            self._settle(request, found, replier)
+            self._settle(request, found, response)
 
     def _settle(
         self,
         request: SettleRequest,
         found: dict[int, HostedPartition | BrokerError],
-        replier: Replier,
+        response: ResponseHandle,
     ) -> None:
         results: list[Settled] = []
-        pending = PendingSettle(replier, self._waiting, results)
+        pending = PendingSettle(response, self._purgatory, results)
         for index, settlement in enumerate(request.settlements):
             hosted = found[settlement.partition]
             try:

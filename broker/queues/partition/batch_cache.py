@@ -123,7 +123,7 @@ class EmptyCache:
         self._version = -1
 
     def is_empty(self, core: QueuePartition, high_watermark: int, now_ms: int) -> bool:
-        """Return whether it is still so, without a doubt."""
+        """Return whether it is still so, without a suspect."""
         return (
             core.state.version == self._version
             and high_watermark == self._high_watermark

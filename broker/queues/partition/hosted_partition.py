@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, TypeVar, final
 import trio
 from msgspec.structs import replace
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import Partition
@@ -89,7 +89,7 @@ class Context(Protocol):
     nursery: trio.Nursery
     """For tasks that live as long as the broker."""
     partitions: Partitions
-    flusher: Flusher
+    group_commit: GroupCommit
     search: OffsetSearch
     reader: SliceReader
 
@@ -141,7 +141,7 @@ class HostedPartition:
         self.immediate_waiters: dict[MessageWaiter, None] = {}
         """Those of them that are to be told as soon as it is known whether there is something."""
         self.journal = Journal(
-            context.env, context.flusher, journal, on_snapshot=self._snapshot_committed
+            context.env, context.group_commit, journal, on_snapshot=self._snapshot_committed
         )
         receipts = Receipts(queue_id=view.queue_id, partition=journal.number, key=view.receipt_key)
         config = view.config(journal.number)

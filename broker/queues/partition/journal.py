@@ -11,7 +11,7 @@ from typing import Final, final
 import trio
 from msgspec.structs import replace
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.isr.leader import PartitionLeader
@@ -55,7 +55,7 @@ class Journal:
     def __init__(
         self,
         env: Env,
-        flusher: Flusher,
+        group_commit: GroupCommit,
         partition: Partition,
         *,
         on_snapshot: Callable[[int], None] | None = None,
@@ -64,7 +64,7 @@ class Journal:
 
         Args:
             env: The world.
-            flusher: Makes durable what is appended.
+            group_commit: Makes durable what is appended.
             partition: Of the journal.
             on_snapshot: Told where a snapshot begins that is committed, so that `cut` may let go
                 of what is before it; `None`: that is done at once.
@@ -74,7 +74,7 @@ class Journal:
         self.partition = partition
         self.epoch = leader.leader_epoch
         self._env = env
-        self._flusher = flusher
+        self._group_commit = group_commit
         self._pending: list[bytes] = []
         self._on_appended: list[tuple[AckWaiter, int]] = []
         self._on_committed: list[tuple[AckWaiter, int]] = []
@@ -254,10 +254,10 @@ class Journal:
                 self.partition.wait_for_ack(Acks.ALL, end, waiter, index=index)
                 is_waited_for = True
         if is_waited_for:
-            self._flusher.appended(self.partition)
+            self._group_commit.appended(self.partition)
         elif frames:
             # Leases that may be lost: a delete that follows soon takes them along.
-            self._flusher.appended_lazily(self.partition)
+            self._group_commit.appended_lazily(self.partition)
 
     # -- snapshots ------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class Journal:
             self._bytes_since, self._snapshot_bytes = 0, sum(map(len, values))
         self._snapshot_offset = start
         self.partition.wait_for_ack(Acks.ALL, log.log_end_offset, self, index=start)
-        self._flusher.appended(self.partition)
+        self._group_commit.appended(self.partition)
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
         """See `partition.AckWaiter`: the snapshot that begins at offset `index` is committed."""
@@ -310,7 +310,7 @@ class Journal:
         with suppress(BrokerError):  # A log that is offline is read by nobody.
             high_watermark = self.partition.high_watermark
             self.partition.log.delete_records(snapshot_offset, high_watermark=high_watermark)
-            self._flusher.request(self.partition)
+            self._group_commit.request(self.partition)
 
     def failed(self, index: int, error: BrokerError) -> None:
         """See `broker.partitions.partition.AckWaiter`: what was before the snapshot is kept."""

@@ -2,11 +2,11 @@
 
 from typing import cast
 
-from tests.broker.requests.test_response import FakeAsking
+from tests.broker.requests.test_response import FakeContext
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
 from tests.coordinator.raft_clients import until
 from tidelog.broker.handlers.groups import CommitHandler
-from tidelog.broker.requests.response import Replier
+from tidelog.broker.requests.response import ResponseHandle
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     ErrorDetail,
@@ -29,15 +29,15 @@ async def answer(
     """Have one commit handled as a request that came on a connection."""
     commit = PartitionCommit(ORDERS, partition, 7)
     message = CommitOffsetsRequest(GROUP, member_id, -1, 1, [commit])
-    asking = FakeAsking()
+    context = FakeContext()
     request = Request(api.ApiKey.COMMIT_OFFSETS, 1, 7, message, memoryview(b""))
-    replier = Replier(cast("AnyApi", api.COMMIT_OFFSETS), request, asking)
-    with replier:
-        handler.handle(message, replier)
-    await until(lambda: asking.answered_count > 0)
-    assert asking.answered_count == 1
+    response = ResponseHandle(cast("AnyApi", api.COMMIT_OFFSETS), request, context)
+    with response:
+        handler.handle(message, response)
+    await until(lambda: context.answered_count > 0)
+    assert context.answered_count == 1
     decoder = FrameDecoder(max_frame_bytes=1 << 20)
-    sent = bytes(asking.stream.sent)
+    sent = bytes(context.stream.sent)
     decoder.get_buffer()[: len(sent)] = sent
     decoder.bytes_received(len(sent))
     frame = decoder.next_frame()

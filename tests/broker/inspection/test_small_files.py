@@ -9,7 +9,7 @@ from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.inspection.file_kinds import FileKind
 from tidelog.broker.inspection.small_files import SMALL_FILES, small_file_line
 from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity
-from tidelog.broker.partitions.replica_manifest import ManifestContent, ReplicaInDoubt
+from tidelog.broker.partitions.replica_manifest import ManifestContent, SuspectReplica
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import SnapshotMeta
 from tidelog.coordinator.raft.ready import HardState
@@ -20,7 +20,7 @@ VOTER = Identity(1, b"a disk")
 CONTENTS = {
     FileKind.NODE: NodeIdentity(1, "c", "d"),
     FileKind.CLEAN_SHUTDOWN: CleanShutdown(7, 3),
-    FileKind.REPLICAS: ManifestContent([(b"\x01", [0, 1])], [ReplicaInDoubt(b"\x01", 1, True)]),
+    FileKind.REPLICAS: ManifestContent([(b"\x01", [0, 1])], [SuspectReplica(b"\x01", 1, True)]),
     FileKind.VOTE: Vote(VOTER, "c", HardState()),
     FileKind.SNAPSHOT: Snapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
 }

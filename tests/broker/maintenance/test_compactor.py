@@ -13,7 +13,7 @@ from tests.broker.logs import TOPIC_ID, flush, open_partition_log
 from tests.broker.world import World, settle
 from tests.logstore.compacting import rows_of
 from tidelog.broker.maintenance.compactor import CompactionLimits, Compactor
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.logstore.compaction.policy import CompactionConfig
@@ -41,7 +41,7 @@ def fill(log: PartitionLog, count: int = 40, *, keys: int = 3) -> None:
 
 def compactor_of(
     world: World,
-    flusher: Flusher,
+    group_commit: GroupCommit,
     partitions: list[Partition],
     *,
     memory_bytes: int = LIMITS.memory_bytes,
@@ -50,7 +50,7 @@ def compactor_of(
     return Compactor(
         world.env,
         world.disk,
-        flusher,
+        group_commit,
         limits=CompactionLimits(LIMITS.bytes_per_s, memory_bytes),
         partitions=lambda: partitions,
         config_of=config_of,
@@ -58,24 +58,24 @@ def compactor_of(
 
 
 @asynccontextmanager
-async def compactor_in(world: World) -> AsyncGenerator[tuple[Compactor, Partition, Flusher]]:
+async def compactor_in(world: World) -> AsyncGenerator[tuple[Compactor, Partition, GroupCommit]]:
     log = open_partition_log(world.disk, CONFIG)
     fill(log)
     partition = Partition(TOPIC_ID, 0, log, config=CONFIG, probe=world.env.probe)
     async with trio.open_nursery() as nursery:
-        flusher = Flusher(world.env, nursery)
-        yield compactor_of(world, flusher, [partition]), partition, flusher
+        group_commit = GroupCommit(world.env, nursery)
+        yield compactor_of(world, group_commit, [partition]), partition, group_commit
 
 
 async def test_a_log_is_compacted_once_and_then_is_clean(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
-    async with compactor_in(world) as (compactor, partition, flusher):
+    async with compactor_in(world) as (compactor, partition, group_commit):
         before = rows_of(partition.log)
 
         assert await compactor.run_round()
         assert not await compactor.run_round()
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
 
         end = partition.log.log_end_offset
         assert rows_of(partition.log) == {at: before[at] for at in range(end - 3, end)}
@@ -90,11 +90,11 @@ async def test_a_round_ends_when_the_log_is_not_to_be_compacted_any_more(
 ) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
-    async with compactor_in(world) as (_, partition, flusher):
+    async with compactor_in(world) as (_, partition, group_commit):
         before = rows_of(partition.log)
         answers = iter([EAGER])
         compactor = compactor_of(
-            world, flusher, [partition], config_of=lambda _: next(answers, None)
+            world, group_commit, [partition], config_of=lambda _: next(answers, None)
         )
 
         assert not await compactor.run_round()
@@ -106,9 +106,12 @@ async def test_a_round_ends_when_the_log_is_not_to_be_compacted_any_more(
 async def test_a_swap_waits_for_who_holds_the_log(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
-    async with compactor_in(world) as (compactor, partition, flusher), trio.open_nursery() as own:
+    async with (
+        compactor_in(world) as (compactor, partition, group_commit),
+        trio.open_nursery() as own,
+    ):
         before = rows_of(partition.log)
-        async with flusher.hold(partition):
+        async with group_commit.hold(partition):
             own.start_soon(compactor.run_round)
             await trio.sleep(60)
             assert rows_of(partition.log) == before
@@ -120,14 +123,14 @@ async def test_a_swap_waits_for_who_holds_the_log(mock_clock: MockClock) -> None
 
 async def test_who_wants_to_hold_a_log_waits_for_a_swap(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with compactor_in(world) as (_, partition, flusher), trio.open_nursery() as own:
+    async with compactor_in(world) as (_, partition, group_commit), trio.open_nursery() as own:
         held = trio.Event()
 
         async def hold() -> None:
-            async with flusher.hold(partition):
+            async with group_commit.hold(partition):
                 held.set()
 
-        async with flusher.swapping(partition):
+        async with group_commit.swapping(partition):
             own.start_soon(hold)
             await settle()
             assert not held.is_set()
@@ -140,7 +143,7 @@ async def test_a_full_disk_ends_a_round_and_nothing_else(
 ) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
-    async with compactor_in(world) as (compactor, partition, flusher):
+    async with compactor_in(world) as (compactor, partition, group_commit):
         before = rows_of(partition.log)
         world.disk.fail(operation, error_number=errno.ENOSPC)
 
@@ -150,7 +153,7 @@ async def test_a_full_disk_ends_a_round_and_nothing_else(
         assert "No space" in compactor.progress.last_error
         assert partition.is_whole
         assert await compactor.run_round()
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
         assert len(rows_of(partition.log)) == 3
 
 
@@ -167,7 +170,7 @@ async def test_a_log_that_cannot_be_cleaned_is_in_no_others_way(mock_clock: Mock
     tmp = f"0/{0:020}.log.cleaned.tmp"
     world.disk.fail("write_at", path=tmp, error_number=errno.ENOSPC)
     async with trio.open_nursery() as nursery:
-        compactor = compactor_of(world, Flusher(world.env, nursery), partitions)
+        compactor = compactor_of(world, GroupCommit(world.env, nursery), partitions)
 
         await compactor.clean_all()
 
@@ -186,11 +189,11 @@ async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_
     fill(log, 100, keys=100)
     partition = Partition(TOPIC_ID, 0, log, config=CONFIG, probe=world.env.probe)
     async with trio.open_nursery() as nursery:
-        flusher = Flusher(world.env, nursery)
+        group_commit = GroupCommit(world.env, nursery)
         # For so many keys that a round ends within a segment.
-        compactor = compactor_of(world, flusher, [partition], memory_bytes=1)
+        compactor = compactor_of(world, group_commit, [partition], memory_bytes=1)
         assert await compactor.run_round()
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
         clean_offset = log.cleaner.clean_offset
         assert 0 < clean_offset < 100
         partition = Partition(
@@ -201,7 +204,7 @@ async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_
             probe=world.env.probe,
         )
         partition.log.high_watermark = 100
-        compactor = compactor_of(world, flusher, [partition], memory_bytes=1)
+        compactor = compactor_of(world, group_commit, [partition], memory_bytes=1)
         for path in world.disk.paths():
             if path.endswith((".index", ".log")):
                 world.disk.fail("read_at", path=path, count=100)
@@ -215,12 +218,12 @@ async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_
 async def test_damage_that_is_found_is_noted(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
-    async with compactor_in(world) as (compactor, partition, flusher):
+    async with compactor_in(world) as (compactor, partition, group_commit):
         path = f"0/{0:020}.log"
         world.disk.flip_bit(path, world.disk.visible_bytes(path).index(b"5" * 100) + 5, 0)
 
         assert not await compactor.run_round()
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
 
         assert [(each.offset, each.end_offset) for each in partition.log.damage] == [(5, 6)]
         assert not await compactor.run_round()

@@ -11,25 +11,25 @@ from trio.testing import MockClock
 
 from tests.broker.logs import TOPIC_ID, append, config_of, open_partition_log
 from tests.broker.world import World, settle
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.logstore.log import LogStatus
 from tidelog.wire.errors import LogOfflineError
 
 
 @asynccontextmanager
-async def flusher_in(world: World, *, is_alone: bool = False) -> AsyncGenerator[Flusher]:
+async def group_commit_in(world: World, *, is_alone: bool = False) -> AsyncGenerator[GroupCommit]:
     async with trio.open_nursery() as nursery:
-        flusher = Flusher(world.env, nursery)
-        flusher.is_alone = is_alone
-        yield flusher
+        group_commit = GroupCommit(world.env, nursery)
+        group_commit.is_alone = is_alone
+        yield group_commit
 
 
-async def sync_one(flusher: Flusher, partition: Partition, value: bytes = b"a") -> int:
+async def sync_one(group_commit: GroupCommit, partition: Partition, value: bytes = b"a") -> int:
     """Append a batch and have it synced; return the offset behind it."""
     end = append(partition.log, value)
-    flusher.appended(partition)
-    await flusher.wait_idle()
+    group_commit.appended(partition)
+    await group_commit.wait_idle()
     return end
 
 
@@ -44,12 +44,12 @@ def new_partition(world: World, durability: str = "fsync", number: int = 0) -> P
 async def test_what_was_appended_becomes_durable(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
-    async with flusher_in(world) as flusher:
+    async with group_commit_in(world) as group_commit:
         end = append(partition.log, b"a")
-        flusher.appended(partition)
+        group_commit.appended(partition)
         assert partition.log.durable_end_offset == 0
 
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
 
         assert partition.log.durable_end_offset == partition.high_watermark == end
 
@@ -58,15 +58,15 @@ async def test_one_sync_of_a_partition_runs_at_a_time(mock_clock: MockClock) -> 
     world = World(mock_clock)
     partition = new_partition(world)
     world.work.hold_syncs()
-    async with flusher_in(world) as flusher:
+    async with group_commit_in(world) as group_commit:
         for _ in range(5):
             append(partition.log, b"a")
-            flusher.appended(partition)
+            group_commit.appended(partition)
             await settle()
             assert world.work.held_count == 1
 
         world.work.let_all_sync()
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
 
     assert world.work.sync_count == 2
     assert partition.log.durable_end_offset == 5
@@ -78,15 +78,15 @@ async def test_whoever_wants_it_now_gets_a_sync_that_began_after_asking(
     world = World(mock_clock)
     partition = new_partition(world, "replicated")
     world.work.hold_syncs()
-    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+    async with group_commit_in(world) as group_commit, trio.open_nursery() as nursery:
         append(partition.log, b"a")
-        flusher.request(partition)
+        group_commit.request(partition)
         await settle()
         append(partition.log, b"b")
         seen: list[int] = []
 
         async def flush_and_look() -> None:
-            await flusher.flush_now(partition)
+            await group_commit.flush_now(partition)
             seen.append(partition.log.durable_end_offset)
 
         nursery.start_soon(flush_and_look)
@@ -103,12 +103,12 @@ async def test_whoever_wants_it_now_gets_a_sync_that_began_after_asking(
 async def test_there_is_nothing_to_wait_for_when_all_is_durable(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
-    async with flusher_in(world) as flusher:
+    async with group_commit_in(world) as group_commit:
         append(partition.log, b"a")
-        await flusher.flush_now(partition)
+        await group_commit.flush_now(partition)
         count = world.work.sync_count
 
-        await flusher.flush_now(partition)
+        await group_commit.flush_now(partition)
 
         assert world.work.sync_count == count
 
@@ -116,13 +116,13 @@ async def test_there_is_nothing_to_wait_for_when_all_is_durable(mock_clock: Mock
 async def test_whoever_wants_it_now_is_told_that_the_disk_failed(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
-    async with flusher_in(world) as flusher:
+    async with group_commit_in(world) as group_commit:
         append(partition.log, b"a")
         world.disk.fail("sync", error_number=errno.EIO)
 
         for _ in range(2):  # It is never tried again.
             with pytest.raises(LogOfflineError, match="fsync failed"):
-                await flusher.flush_now(partition)
+                await group_commit.flush_now(partition)
 
     assert [event["status"] for event in world.told("log_status_changed")] == ["offline"]
     assert partition.log.durable_end_offset == 0
@@ -134,17 +134,17 @@ async def test_forgetting_waits_for_the_sync_under_way_and_no_other_follows(
     world = World(mock_clock)
     partition = new_partition(world)
     world.work.hold_syncs()
-    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+    async with group_commit_in(world) as group_commit, trio.open_nursery() as nursery:
         append(partition.log, b"a")
-        flusher.appended(partition)
+        group_commit.appended(partition)
         await settle()
         append(partition.log, b"b")
-        flusher.appended(partition)
+        group_commit.appended(partition)
         partition.log.close()
         is_forgotten = trio.Event()
 
         async def forget() -> None:
-            await flusher.forget(partition)
+            await group_commit.forget(partition)
             is_forgotten.set()
 
         nursery.start_soon(forget)
@@ -163,13 +163,13 @@ async def test_a_lazy_partition_that_is_forgotten_is_not_synced_later(
 ) -> None:
     world = World(mock_clock)
     partition = new_partition(world, "replicated")
-    async with flusher_in(world) as flusher:
+    async with group_commit_in(world) as group_commit:
         append(partition.log, b"a")
-        flusher.appended(partition)
-        await flusher.forget(partition)
+        group_commit.appended(partition)
+        await group_commit.forget(partition)
 
-        flusher.flush_lazy()
-        await flusher.wait_idle()
+        group_commit.flush_lazy()
+        await group_commit.wait_idle()
 
     assert world.work.sync_count == 0
 
@@ -180,15 +180,15 @@ async def test_a_log_that_is_held_is_not_flushed_before_it_is_let_go(
     world = World(mock_clock)
     partition = new_partition(world)
     world.work.hold_syncs()
-    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
+    async with group_commit_in(world) as group_commit, trio.open_nursery() as nursery:
         append(partition.log, b"a")
-        flusher.request(partition)
+        group_commit.request(partition)
         await settle()
         let_go = trio.Event()
         is_held: list[bool] = []
 
         async def hold() -> None:
-            async with flusher.hold(partition):
+            async with group_commit.hold(partition):
                 is_held.append(partition.is_flushing)
                 await let_go.wait()
 
@@ -200,8 +200,8 @@ async def test_a_log_that_is_held_is_not_flushed_before_it_is_let_go(
         assert is_held == [False]
 
         append(partition.log, b"b")
-        flusher.request(partition)
-        nursery.start_soon(flusher.flush_now, partition)
+        group_commit.request(partition)
+        nursery.start_soon(group_commit.flush_now, partition)
         await settle()
         assert world.work.held_count == 0
         let_go.set()
@@ -212,14 +212,16 @@ async def test_a_log_that_is_held_is_not_flushed_before_it_is_let_go(
         assert partition.log.durable_end_offset == 2
 
 
-async def partition_with_a_checkpoint_under_way(world: World, flusher: Flusher) -> Partition:
+async def partition_with_a_checkpoint_under_way(
+    world: World, group_commit: GroupCommit
+) -> Partition:
     """Return a partition with one durable record, whose log was rolled."""
     partition = new_partition(world)
-    await flusher.flush_now(partition)
+    await group_commit.flush_now(partition)
     append(partition.log, b"a")
     partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), force=True)
     world.work.hold_syncs()
-    flusher.request(partition)
+    group_commit.request(partition)
     await settle()
     world.work.let_sync()
     await settle()
@@ -233,11 +235,11 @@ async def test_records_become_durable_while_a_checkpoint_is_written(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with flusher_in(world) as flusher:
-        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+    async with group_commit_in(world) as group_commit:
+        partition = await partition_with_a_checkpoint_under_way(world, group_commit)
         scanned_bytes = partition.log.bytes_since_checkpoint
         append(partition.log, b"b")
-        flusher.appended(partition)
+        group_commit.appended(partition)
         await settle()
         assert world.work.held_count == 2
         checkpoint, sync = world.work.take_held_syncs()
@@ -247,7 +249,7 @@ async def test_records_become_durable_while_a_checkpoint_is_written(
         assert partition.log.bytes_since_checkpoint > scanned_bytes
 
         checkpoint.set()
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
 
         assert 0 < partition.log.bytes_since_checkpoint < scanned_bytes + 1
         assert not partition.is_checkpointing
@@ -255,17 +257,17 @@ async def test_records_become_durable_while_a_checkpoint_is_written(
 
 async def test_a_log_is_held_when_its_checkpoint_is_written(mock_clock: MockClock) -> None:
     world = World(mock_clock)
-    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
-        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+    async with group_commit_in(world) as group_commit, trio.open_nursery() as nursery:
+        partition = await partition_with_a_checkpoint_under_way(world, group_commit)
         done: list[str] = []
 
         async def hold() -> None:
-            async with flusher.hold(partition):
+            async with group_commit.hold(partition):
                 partition.log.truncate(0)
                 done.append("held")
 
         async def forget() -> None:
-            await flusher.forget(partition)
+            await group_commit.forget(partition)
             done.append("forgotten")
 
         nursery.start_soon(hold)
@@ -284,10 +286,10 @@ async def test_a_checkpoint_that_is_waited_for_follows_the_one_under_way(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with flusher_in(world) as flusher, trio.open_nursery() as nursery:
-        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+    async with group_commit_in(world) as group_commit, trio.open_nursery() as nursery:
+        partition = await partition_with_a_checkpoint_under_way(world, group_commit)
         partition.log.delete_records(1, high_watermark=1)
-        nursery.start_soon(flusher.flush_now, partition)
+        nursery.start_soon(group_commit.flush_now, partition)
         await settle()
         assert world.work.held_count == 1
         is_due_meanwhile = partition.log.is_checkpoint_due
@@ -304,14 +306,14 @@ async def test_a_log_that_was_rolled_meanwhile_gets_another_checkpoint_by_itself
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with flusher_in(world) as flusher:
-        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+    async with group_commit_in(world) as group_commit:
+        partition = await partition_with_a_checkpoint_under_way(world, group_commit)
         append(partition.log, b"b")
         partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), force=True)
 
         world.work.let_all_sync()
-        await flusher.flush_now(partition)
-        await flusher.wait_idle()
+        await group_commit.flush_now(partition)
+        await group_commit.wait_idle()
 
         assert partition.log.bytes_since_checkpoint == 0
 
@@ -321,16 +323,16 @@ async def test_a_flush_without_descriptors_is_done_when_there_are_some(
 ) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
-    async with flusher_in(world) as flusher:
+    async with group_commit_in(world) as group_commit:
         append(partition.log, b"a")
-        await flusher.flush_now(partition)
+        await group_commit.flush_now(partition)
         end = append(partition.log, b"b")
         partition.log.roll_if_old(now_ms=world.env.clock.now_ms(), force=True)
         world.disk.fail("sync_directory", error_number=errno.EMFILE, count=3)
 
         mock_clock.autojump_threshold = 0
         with trio.fail_after(5):
-            await flusher.flush_now(partition)
+            await group_commit.flush_now(partition)
 
     assert partition.log.status is LogStatus.ONLINE
     assert partition.log.durable_end_offset == end
@@ -342,14 +344,14 @@ async def test_a_checkpoint_that_fails_takes_the_log_offline_and_what_is_durable
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    async with flusher_in(world) as flusher:
-        partition = await partition_with_a_checkpoint_under_way(world, flusher)
+    async with group_commit_in(world) as group_commit:
+        partition = await partition_with_a_checkpoint_under_way(world, group_commit)
         world.disk.fail("rename", error_number=errno.EIO)
         world.work.let_all_sync()
-        await flusher.wait_idle()
+        await group_commit.wait_idle()
 
         with pytest.raises(LogOfflineError, match="writing a checkpoint failed"):
-            await flusher.flush_now(partition)
+            await group_commit.flush_now(partition)
 
     assert partition.log.status is LogStatus.OFFLINE
     assert partition.log.durable_intact
@@ -365,11 +367,11 @@ async def test_a_broker_that_is_alone_syncs_a_few_bytes_without_a_thread(
 ) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
-    async with flusher_in(world, is_alone=is_alone) as flusher:
-        await sync_one(flusher, partition)
+    async with group_commit_in(world, is_alone=is_alone) as group_commit:
+        await sync_one(group_commit, partition)
         assert world.work.brief_count == 0, "the name of a new file takes another sync"
 
-        end = await sync_one(flusher, partition, b"a" * size)
+        end = await sync_one(group_commit, partition, b"a" * size)
 
         assert world.work.brief_count == is_brief
         assert partition.high_watermark == end
@@ -380,13 +382,13 @@ async def test_several_partitions_that_are_synced_at_once_have_threads(
     mock_clock: MockClock, partition_count: int, brief_count: int
 ) -> None:
     world = World(mock_clock)
-    async with flusher_in(world, is_alone=True) as flusher:
+    async with group_commit_in(world, is_alone=True) as group_commit:
         partitions = [new_partition(world, number=number) for number in range(partition_count)]
         for expected_count in (0, brief_count):  # The name of a new file takes another sync.
             for partition in partitions:
                 append(partition.log, b"a")
-                flusher.appended(partition)
-            await flusher.wait_idle()
+                group_commit.appended(partition)
+            await group_commit.wait_idle()
             assert world.work.brief_count == expected_count
 
 
@@ -395,20 +397,20 @@ async def test_what_is_appended_just_before_a_sync_in_the_loop_goes_along(
 ) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
-    async with flusher_in(world, is_alone=True) as flusher:
-        await sync_one(flusher, partition)
+    async with group_commit_in(world, is_alone=True) as group_commit:
+        await sync_one(group_commit, partition)
 
         async def append_one() -> None:
             append(partition.log, b"b")
-            flusher.appended(partition)
+            group_commit.appended(partition)
 
         for _ in range(10):  # In one turn of the loop trio runs tasks in any order.
             sync_count = world.work.sync_count
             append(partition.log, b"a")
-            flusher.appended(partition)
+            group_commit.appended(partition)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(append_one)
-            await flusher.wait_idle()
+            await group_commit.wait_idle()
 
             assert partition.log.durable_end_offset == partition.log.log_end_offset
             assert world.work.sync_count == sync_count + 1

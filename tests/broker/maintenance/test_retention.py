@@ -20,7 +20,9 @@ def retention_of(world: World, broker: Broker, *, bytes_max: int) -> Retention:
     """Return what a broker would have with such a limit."""
     assert broker._partitions is not None
     config = BrokerConfig(log_retention_disk_bytes=bytes_max)
-    return Retention(world.env, lambda: config, broker._partitions, flusher=broker._flusher)
+    return Retention(
+        world.env, lambda: config, broker._partitions, group_commit=broker._group_commit
+    )
 
 
 def partition_of(broker: Broker, topic: bytes) -> Partition:

@@ -12,13 +12,13 @@ from tests.broker.world import World
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.partitions.replica_manifest import (
     MANIFEST_NAME,
-    ReplicaInDoubt,
     ReplicaManifest,
+    SuspectReplica,
 )
 from tidelog.coordinator.metadata.broker_delta import Key
 
 A, B, C = ((bytes([number]) * 16, number) for number in (1, 2, 3))
-LOST = ReplicaInDoubt(*A, is_empty=True)
+LOST = SuspectReplica(*A, is_empty=True)
 
 
 @pytest.fixture
@@ -116,11 +116,11 @@ async def test_a_replica_in_doubt_is_in_doubt_until_that_is_settled(world: World
 
     disk = world.disk.power_cut(Random(1))
     again = await loaded(world, disk)
-    assert again.in_doubt == {A: LOST}
+    assert again.suspects == {A: LOST}
     await again.begin({A, B}, [], is_new=False)
-    assert again.in_doubt == {A: LOST}
+    assert again.suspects == {A: LOST}
     await again.settle()
-    assert (await loaded(world, disk.power_cut(Random(1)))).in_doubt == {}
+    assert (await loaded(world, disk.power_cut(Random(1)))).suspects == {}
 
 
 async def test_replicas_that_are_not_to_be_here_any_more_are_forgotten(world: World) -> None:
@@ -131,7 +131,7 @@ async def test_replicas_that_are_not_to_be_here_any_more_are_forgotten(world: Wo
 
     again = await loaded(world, world.disk.power_cut(Random(1)))
     assert (again.has(A), again.has(B)) == (False, True)
-    assert not again.in_doubt
+    assert not again.suspects
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
@@ -150,7 +150,7 @@ async def test_a_manifest_that_is_gone_or_damaged_is_known_to_be_lost_and_made_a
     await manifest.begin({A, B}, [LOST], is_new=False)
     again = await loaded(world, world.disk.power_cut(Random(1)))
     assert not again.is_lost
-    assert again.in_doubt == {A: LOST}
+    assert again.suspects == {A: LOST}
     assert again.has(B)
 
 

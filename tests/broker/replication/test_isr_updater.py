@@ -55,7 +55,7 @@ def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may
         partition = brokers.partition(await brokers.leads())
         assert partition is not None
         (keeper,) = (each for each in partition.watchers if isinstance(each, IsrUpdater))
-        lifecycle = vars(keeper)["_surroundings"].lifecycle
+        lifecycle = vars(keeper)["_context"].lifecycle
         brokers.kill(follower)
         await until(lambda: brokers.in_sync() == {*NODES} - {follower})
 

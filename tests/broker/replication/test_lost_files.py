@@ -237,7 +237,7 @@ def test_a_topic_that_was_made_while_a_broker_was_away_is_not_lost_there() -> No
             acknowledged = await produce(client, 3)
             brokers.start(3)
             await brokers.check(acknowledged)
-            assert "replica_in_doubt" not in events
+            assert "replica_suspect" not in events
 
         await brokers.with_client(work)
 

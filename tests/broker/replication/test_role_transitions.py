@@ -149,7 +149,7 @@ async def test_a_repair_does_not_outlive_its_partition(mock_clock: MockClock) ->
             append(partition.log, b"a")
             append(partition.log, b"b")
             world.work.hold_syncs()
-            kept.flusher.appended(partition)
+            kept.group_commit.appended(partition)
             await settle()
 
             # It waits for the flush, and then there is nothing left to be repaired.
@@ -159,7 +159,7 @@ async def test_a_repair_does_not_outlive_its_partition(mock_clock: MockClock) ->
             await settle()
             assert len(world.disk.list_directory("topics")) == 1, "somebody may be at its files"
             world.work.let_all_sync()
-            await kept.keeper.settle(topic_id)
+            await kept.applier.settle(topic_id)
             await world.pass_time(10)
 
             assert world.disk.list_directory("topics") == []
@@ -213,7 +213,7 @@ async def test_a_repair_is_over_when_the_log_is_closed_on_the_way(mock_clock: Mo
         delete(kept)
         await settle()
         world.work.let_all()
-        await kept.keeper.settle(topic_id)
+        await kept.applier.settle(topic_id)
 
         assert world.disk.list_directory("topics") == []
         assert world.told("log_status_changed") == []

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import settle
-from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.purgatory import Purgatory
 
 
 @final
@@ -27,14 +27,14 @@ class Waiter:
 async def test_what_waits_too_long_expires_in_the_order_of_deadlines(
     mock_clock: MockClock,
 ) -> None:
-    waiting, log = Waiting(), list[str]()
+    purgatory, log = Purgatory(), list[str]()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(waiting.run)
-        waiting.add(Waiter("late", log), trio.current_time() + 2)
+        nursery.start_soon(purgatory.run)
+        purgatory.add(Waiter("late", log), trio.current_time() + 2)
         await settle()
-        waiting.add(Waiter("early", log), trio.current_time() + 1)
+        purgatory.add(Waiter("early", log), trio.current_time() + 1)
         await settle()
-        assert len(waiting) == 2
+        assert len(purgatory) == 2
 
         mock_clock.jump(1.1)
         await settle()
@@ -43,36 +43,36 @@ async def test_what_waits_too_long_expires_in_the_order_of_deadlines(
         await settle()
 
         assert log == ["early expired", "late expired"]
-        assert len(waiting) == 0
+        assert len(purgatory) == 0
         nursery.cancel_scope.cancel()
 
 
 async def test_what_is_done_does_not_expire(mock_clock: MockClock) -> None:
-    waiting, log = Waiting(), list[str]()
+    purgatory, log = Purgatory(), list[str]()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(waiting.run)
+        nursery.start_soon(purgatory.run)
         waiter = Waiter("a", log)
-        waiting.add(waiter, trio.current_time() + 1)
-        waiting.done(waiter)
-        waiting.done(waiter)
+        purgatory.add(waiter, trio.current_time() + 1)
+        purgatory.done(waiter)
+        purgatory.done(waiter)
 
         mock_clock.jump(5)
         await settle()
 
         assert log == []
-        assert len(waiting) == 0
+        assert len(purgatory) == 0
         nursery.cancel_scope.cancel()
 
 
 async def test_a_deadline_that_has_passed_already_ends_the_wait_at_once(
     mock_clock: MockClock,
 ) -> None:
-    waiting, log = Waiting(), list[str]()
+    purgatory, log = Purgatory(), list[str]()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(waiting.run)
+        nursery.start_soon(purgatory.run)
         await settle()
 
-        waiting.add(Waiter("a", log), trio.current_time())
+        purgatory.add(Waiter("a", log), trio.current_time())
         await settle()
         mock_clock.jump(0.02)
         await settle()
@@ -82,34 +82,34 @@ async def test_a_deadline_that_has_passed_already_ends_the_wait_at_once(
 
 
 async def test_closing_is_up_to_each_request() -> None:
-    waiting, log = Waiting(), list[str]()
+    purgatory, log = Purgatory(), list[str]()
     for name in ("a", "b"):
-        waiting.add(Waiter(name, log), 1e9)
+        purgatory.add(Waiter(name, log), 1e9)
 
-    waiting.close_all()
+    purgatory.close_all()
 
     assert log == ["a closed", "b closed"]
-    assert len(waiting) == 2  # Neither said that it is done.
+    assert len(purgatory) == 2  # Neither said that it is done.
 
 
 async def test_one_that_expires_may_end_the_wait_of_another(mock_clock: MockClock) -> None:
-    waiting, log = Waiting(), list[str]()
+    purgatory, log = Purgatory(), list[str]()
 
     @final
     class Ender:
         def expire(self) -> None:
             log.append("ender expired")
-            waiting.done(other)
+            purgatory.done(other)
 
         def close(self) -> None:
             raise AssertionError("nobody shuts down")
 
     other = Waiter("other", log)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(waiting.run)
-        waiting.add(Ender(), trio.current_time() + 1)
-        waiting.add(other, trio.current_time() + 1)
-        waiting.add(Waiter("third", log), trio.current_time() + 1)
+        nursery.start_soon(purgatory.run)
+        purgatory.add(Ender(), trio.current_time() + 1)
+        purgatory.add(other, trio.current_time() + 1)
+        purgatory.add(Waiter("third", log), trio.current_time() + 1)
         await settle()
 
         mock_clock.jump(5)

@@ -5,7 +5,7 @@ from typing import final
 import pytest
 
 from tests.wire.streams import FakeStream
-from tidelog.broker.requests.response import Parked, Replier
+from tidelog.broker.requests.response import DelayedRequest, ResponseHandle
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     ERROR_CLASSES,
@@ -20,15 +20,15 @@ from tidelog.wire.protocol.write_buffer import WriteBuffer
 
 
 @final
-class FakeAsking:
-    """A connection on which one request came; see `broker.requests.response.Asking`."""
+class FakeContext:
+    """A connection on which one request came; see `broker.requests.response.RequestContext`."""
 
     local = ("broker", 8433)
 
     def __init__(self) -> None:
         self.stream = FakeStream()
         self.write_buffer = WriteBuffer(self.stream)
-        self.parked: dict[Parked, None] = {}
+        self.delayed: dict[DelayedRequest, None] = {}
         self.is_reserve = self.is_of_node = False
         self.answered_count = 0
 
@@ -37,15 +37,15 @@ class FakeAsking:
         self.write_buffer.flush()
 
 
-def new_replier(asking: FakeAsking) -> Replier:
+def new_response(context: FakeContext) -> ResponseHandle:
     request = Request(api.ApiKey.METADATA, 1, 7, MetadataRequest(None), memoryview(b""))
-    return Replier(api.METADATA, request, asking)  # type: ignore[arg-type]
+    return ResponseHandle(api.METADATA, request, context)  # type: ignore[arg-type]
 
 
-def reply_in(asking: FakeAsking) -> object:
+def reply_in(context: FakeContext) -> object:
     """Return the one message that was sent."""
     decoder = FrameDecoder(max_frame_bytes=1 << 20)
-    sent = bytes(asking.stream.sent)
+    sent = bytes(context.stream.sent)
     decoder.get_buffer()[: len(sent)] = sent
     decoder.bytes_received(len(sent))
     frame = decoder.next_frame()
@@ -58,99 +58,99 @@ def reply_in(asking: FakeAsking) -> object:
 
 
 def test_a_reply_is_sent_and_counted() -> None:
-    asking = FakeAsking()
+    context = FakeContext()
 
-    new_replier(asking).reply(MetadataReply("c", [], []))
+    new_response(context).reply(MetadataReply("c", [], []))
 
-    assert reply_in(asking) == MetadataReply("c", [], [])
-    assert asking.answered_count == 1
+    assert reply_in(context) == MetadataReply("c", [], [])
+    assert context.answered_count == 1
 
 
 def test_a_refusal_in_a_step_of_the_work_becomes_the_answer() -> None:
-    asking = FakeAsking()
-    with new_replier(asking):
+    context = FakeContext()
+    with new_response(context):
         raise OverloadedError("too much")
 
-    detail = reply_in(asking)
-    assert (getattr(detail, "code", 0), asking.answered_count) == (ErrorCode.OVERLOADED, 1)
+    detail = reply_in(context)
+    assert (getattr(detail, "code", 0), context.answered_count) == (ErrorCode.OVERLOADED, 1)
 
 
 def test_a_defect_in_a_step_of_the_work_is_logged_and_answered(
     defects: list[str],
 ) -> None:
-    asking = FakeAsking()
-    with new_replier(asking):
+    context = FakeContext()
+    with new_response(context):
         raise KeyError("secret")
 
-    detail = reply_in(asking)
+    detail = reply_in(context)
     assert getattr(detail, "code", 0) == ErrorCode.UNEXPECTED_SERVER_ERROR
     assert "secret" not in getattr(detail, "message", "")
     assert "secret" in defects.pop()
-    assert asking.answered_count == 1
+    assert context.answered_count == 1
 
 
 def test_a_defect_after_the_answer_is_only_logged(defects: list[str]) -> None:
-    asking = FakeAsking()
-    replier = new_replier(asking)
-    with replier:
-        replier.reply(MetadataReply("c", [], []))
+    context = FakeContext()
+    response = new_response(context)
+    with response:
+        response.reply(MetadataReply("c", [], []))
         raise KeyError("afterwards")
 
-    assert reply_in(asking) == MetadataReply("c", [], [])
-    assert asking.answered_count == 1
+    assert reply_in(context) == MetadataReply("c", [], [])
+    assert context.answered_count == 1
     assert "afterwards" in defects.pop()
 
 
 def test_a_second_answer_is_a_defect_and_is_not_sent(defects: list[str]) -> None:
-    asking = FakeAsking()
-    replier = new_replier(asking)
-    replier.nothing()
-    with replier:
-        replier.reply(MetadataReply("c", [], []))
-    with replier:
-        replier.fail(OverloadedError("too much"))
-    with replier:
-        replier.nothing()
+    context = FakeContext()
+    response = new_response(context)
+    response.nothing()
+    with response:
+        response.reply(MetadataReply("c", [], []))
+    with response:
+        response.fail(OverloadedError("too much"))
+    with response:
+        response.nothing()
 
-    assert asking.stream.sent == b""
-    assert asking.answered_count == 1
+    assert context.stream.sent == b""
+    assert context.answered_count == 1
     assert len(defects) == 3
     assert all("a request is answered once" in defect for defect in defects)
     defects.clear()
 
 
 def test_a_message_that_cannot_be_sent_is_answered_with_the_defect(defects: list[str]) -> None:
-    asking = FakeAsking()
-    replier = new_replier(asking)
-    with replier:
-        replier.reply(MetadataReply("c", [], [object()]), [b"attached"])  # type: ignore[list-item]
+    context = FakeContext()
+    response = new_response(context)
+    with response:
+        response.reply(MetadataReply("c", [], [object()]), [b"attached"])  # type: ignore[list-item]
 
-    assert getattr(reply_in(asking), "code", 0) == ErrorCode.UNEXPECTED_SERVER_ERROR
-    assert asking.answered_count == 1
+    assert getattr(reply_in(context), "code", 0) == ErrorCode.UNEXPECTED_SERVER_ERROR
+    assert context.answered_count == 1
     assert "object" in defects.pop()
 
 
 def test_what_is_not_an_exception_is_not_held_up() -> None:
-    asking = FakeAsking()
-    with pytest.raises(KeyboardInterrupt), new_replier(asking):
+    context = FakeContext()
+    with pytest.raises(KeyboardInterrupt), new_response(context):
         raise KeyboardInterrupt
 
-    assert asking.answered_count == 0
+    assert context.answered_count == 0
 
 
 def test_an_answer_to_a_client_that_is_gone_goes_nowhere() -> None:
-    asking = FakeAsking()
-    asking.write_buffer.close()
+    context = FakeContext()
+    context.write_buffer.close()
 
-    new_replier(asking).reply(MetadataReply("c", [], []), [b"attached"])
+    new_response(context).reply(MetadataReply("c", [], []), [b"attached"])
 
-    assert asking.write_buffer.pending_bytes == 0
-    assert asking.answered_count == 1
+    assert context.write_buffer.pending_bytes == 0
+    assert context.answered_count == 1
 
 
 def test_every_refusal_can_be_sent() -> None:
     for kind in ERROR_CLASSES.values():
-        asking = FakeAsking()
+        context = FakeContext()
         error: BrokerError = kind("why")
-        new_replier(asking).fail(error)
-        assert getattr(reply_in(asking), "code", 0) == kind.code
+        new_response(context).fail(error)
+        assert getattr(reply_in(context), "code", 0) == kind.code

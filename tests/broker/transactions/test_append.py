@@ -22,7 +22,9 @@ from tidelog.wire.protocol.rpc import RpcConnection
 
 def appending_of(world: World, broker: Broker) -> CommitAppender:
     assert broker._partitions is not None
-    return CommitAppender(world.env, broker._partitions, broker._flusher, partition=replica(broker))
+    return CommitAppender(
+        world.env, broker._partitions, broker._group_commit, partition=replica(broker)
+    )
 
 
 def values(broker: Broker) -> list[bytes]:

@@ -92,7 +92,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
     async def submit_watched(self: IsrUpdater, changes: list[_PendingChange]) -> None:
         for each in not_overtaken(changes):
             listener.asks(
-                self._surroundings.node_id,
+                self._context.node_id,
                 each.partition,
                 each.leader,
                 in_sync=each.change.in_sync_replicas,

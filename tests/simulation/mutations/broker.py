@@ -13,8 +13,8 @@ import tidelog.broker.partitions.partition
 import tidelog.coordinator.metadata.topic_commands
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.handlers.fetch import FetchHandler, Found
-from tidelog.broker.handlers.produce import PendingProduce, ProduceHandler
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.handlers.produce import DelayedProduce, ProduceHandler
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
 from tidelog.broker.partitions.partition import AckWaiter, Partition
 from tidelog.coordinator.metadata.catalog import PRODUCER_ID_BLOCK, AlterTopic, Catalog, Record
@@ -102,11 +102,11 @@ def _alter_from_scratch(
         self._put(topic)
 
 
-_expect = PendingProduce.expect
+_expect = DelayedProduce.expect
 
 
 def _expect_one_later(
-    self: PendingProduce, index: int, base_offset: int, *, log_start_offset: int
+    self: DelayedProduce, index: int, base_offset: int, *, log_start_offset: int
 ) -> None:
     _expect(self, index, base_offset + 1, log_start_offset)
 
@@ -128,7 +128,7 @@ _settle_or_wait = ProduceHandler._settle_or_wait
 
 
 def _settle_duplicates(
-    partition: Partition, appended: Appended, acks: Acks, *, pending: PendingProduce, index: int
+    partition: Partition, appended: Appended, acks: Acks, *, pending: DelayedProduce, index: int
 ) -> None:
     if appended.is_duplicate:
         pending.settle(index, PartitionAppended(appended.base_offset, AckLevel.DURABLE, 0))
@@ -136,15 +136,15 @@ def _settle_duplicates(
         _settle_or_wait(partition, appended, acks, pending=pending, index=index)
 
 
-_request = Flusher.request
+_request = GroupCommit.request
 
 
-def _request_unless_flushing(self: Flusher, partition: Partition) -> None:
+def _request_unless_flushing(self: GroupCommit, partition: Partition) -> None:
     if not partition.is_flushing:
         _request(self, partition)
 
 
-def _flush_nothing(_: Flusher) -> None:
+def _flush_nothing(_: GroupCommit) -> None:
     """Skip what should be done."""
 
 
@@ -171,7 +171,7 @@ async def _tidy_for_ever(self: Maintenance) -> None:
             connection.tidy(now=trio.current_time())
 
 
-async def _do_not_wait(_: Flusher) -> None:
+async def _do_not_wait(_: GroupCommit) -> None:
     """Skip what should be done."""
 
 
@@ -210,7 +210,7 @@ MUTATIONS: Final = (
     Mutation(
         "wrong-receipt",
         "a reply that had to wait names the offset behind the right one",
-        (PendingProduce, "expect", _expect_one_later),
+        (DelayedProduce, "expect", _expect_one_later),
     ),
     Mutation(
         "ack-one-early",
@@ -231,12 +231,12 @@ MUTATIONS: Final = (
     Mutation(
         "flush-not-repeated",
         "what is appended while a flush runs gets no flush of its own",
-        (Flusher, "request", _request_unless_flushing),
+        (GroupCommit, "request", _request_unless_flushing),
     ),
     Mutation(
         "lazy-flush-never",
         "what is to be flushed from time to time never is",
-        (Flusher, "flush_lazy", _flush_nothing),
+        (GroupCommit, "flush_lazy", _flush_nothing),
     ),
     Mutation(
         "high-watermark-forgotten",
@@ -260,7 +260,7 @@ MUTATIONS: Final = (
     Mutation(
         "stop-without-flush",
         "a clean stop does not wait for its flushes",
-        (Flusher, "wait_idle", _do_not_wait),
+        (GroupCommit, "wait_idle", _do_not_wait),
     ),
 )
 """Mutations of the broker."""

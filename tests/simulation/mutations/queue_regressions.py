@@ -74,7 +74,7 @@ def _for_ever(_: PendingSend) -> float:
 
 
 def _go_on_reading(self: PendingSend) -> None:
-    self.replier.asking.parked.pop(self, None)
+    self.response.context.delayed.pop(self, None)
 
 
 def _deadline_also_in_a_read(self: HostedPartition) -> int | None:

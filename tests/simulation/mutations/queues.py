@@ -22,7 +22,7 @@ from tidelog.broker.queues.handlers.send import PendingSend
 from tidelog.broker.queues.handlers.settle import PendingSettle
 from tidelog.broker.queues.partition import hosted_partition as hosted
 from tidelog.broker.queues.partition.hosted_partition import Delivery, HostedPartition
-from tidelog.broker.requests.purgatory import Waiting
+from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Operation
 from tidelog.queue_layer.commands import settle as settling
 from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
@@ -246,9 +246,9 @@ async def _read_nothing(self: DeduplicationWindows, window: PartitionWindow) -> 
 
 
 def _answer_at_once(
-    self: PendingSend, reply: SendReply, partition: Partition, *, waiting: Waiting
+    self: PendingSend, reply: SendReply, partition: Partition, purgatory: Purgatory
 ) -> None:
-    del partition, waiting
+    del partition, purgatory
     self._reply = reply
     self.acknowledged(0, AckLevel.DURABLE)
 

@@ -49,8 +49,8 @@ async def work_through(client: RpcConnection, queue: bytes, count: int) -> None:
 
 async def frames_from(broker: Broker, partition: Partition, offset: int) -> list[Frame]:
     """Return what the journal says, whole."""
-    assert broker._flusher is not None
-    journal = Journal(broker._env, broker._flusher, partition)
+    assert broker._group_commit is not None
+    journal = Journal(broker._env, broker._group_commit, partition)
     frames: list[Frame] = []
     offsets = range(offset, partition.log.log_end_offset)
     reader = SliceReader(broker._env)
@@ -60,9 +60,9 @@ async def frames_from(broker: Broker, partition: Partition, offset: int) -> list
 
 async def loaded(broker: Broker, partition: Partition) -> list[Frame]:
     """Return what of a journal is read to serve the queue."""
-    assert broker._flusher is not None
+    assert broker._group_commit is not None
     frames: list[Frame] = []
-    journal = Journal(broker._env, broker._flusher, partition)
+    journal = Journal(broker._env, broker._group_commit, partition)
     await journal.load(SliceReader(broker._env), frames.append)
     return frames
 

@@ -9,26 +9,26 @@ from tests.coordinator.raft_clients import until
 def test_a_broker_may_join_while_it_is_not_fenced() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
-        surroundings = brokers.brokers[1]._surroundings
-        assert surroundings is not None
-        facts = surroundings.status_of(2)
+        context = brokers.brokers[1]._context
+        assert context is not None
+        facts = context.status_of(2)
         assert facts is not None
         assert facts.may_join
-        assert surroundings.status_of(7) is None
+        assert context.status_of(7) is None
 
         brokers.kill(2)
 
-        await until(lambda: surroundings.status_of(2) == (facts.broker_epoch, False))
+        await until(lambda: context.status_of(2) == (facts.broker_epoch, False))
 
     live(1, main)
 
 
 def test_a_broker_names_itself_as_the_cluster_knows_it() -> None:
     async def main(brokers: ThreeBrokers) -> None:
-        surroundings = brokers.brokers[1]._surroundings
-        assert surroundings is not None
+        context = brokers.brokers[1]._context
+        assert context is not None
 
-        identity = surroundings.own_identity()
+        identity = context.own_identity()
 
         assert identity is not None
         assert identity.node_id == 1
@@ -37,6 +37,6 @@ def test_a_broker_names_itself_as_the_cluster_knows_it() -> None:
             known.broker_epoch,
             known.incarnation_id,
         )
-        surroundings.check_identity(identity)
+        context.check_identity(identity)
 
     live(2, main)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import trio
 
-from tidelog.broker.maintenance.group_commit import Flusher
+from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import Partitions
 from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
@@ -17,7 +17,7 @@ from tidelog.wire.messages.replication import ReplicaIdentity
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReplicationContext:
     """A broker, as far as its replicas are concerned."""
 
     env: Env
@@ -26,7 +26,7 @@ class Surroundings:
     cluster: ClusterNode
     lifecycle: BrokerLifecycle
     partitions: Partitions
-    flusher: Flusher
+    group_commit: GroupCommit
     replica_lag_time_max_ms: int = REPLICA_LAG_MAX_MS
 
     @property
