@@ -144,7 +144,7 @@ class ClusterClient:
                 await self.wait_changed()
                 self._raise_failure(node_id)
             return connection
-        raise ConnectError(f"nobody says where node {node_id} is; is that broker running?")
+        raise ConnectError(f"node {node_id} is not known to the cluster; is that broker running?")
 
     async def controller_connection(self) -> RpcConnection:
         """Return a connection to the node that decides for the cluster, as far as is known.

@@ -110,5 +110,5 @@ def confirm(question: str) -> None:
         click.Abort: The answer is no.
     """
     if not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here whether that is meant; say --yes")
+        raise click.UsageError("no terminal to confirm this on; say --yes")
     click.confirm(question, abort=True, err=True)

@@ -69,7 +69,7 @@ class _Options(TypedDict):
     type=click.Choice(list(_ACKS)),
     default="all",
     show_default=True,
-    help="Who must have a record: nobody, the leader, every in-sync replica.",
+    help="Acknowledgement: 0 none, 1 leader, all in-sync replicas.",
 )
 @click.option(
     "--compression",

@@ -26,7 +26,7 @@ def transaction() -> None:
 @broker_option
 @json_option
 def list_all(names: tuple[str, ...], broker: str, as_json: bool) -> None:
-    """List names: which transaction is open, and which was committed last.
+    """List the open and the last transaction of each name.
 
     Each streaming query of Spark that writes has a name, and so has each job with a
     transactionalId. Names are forgotten seven days after they were last used.

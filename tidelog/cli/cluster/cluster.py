@@ -66,7 +66,7 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
 def alter(
     changes: tuple[tuple[str, str], ...], resets: tuple[str, ...], broker: str, *, as_json: bool
 ) -> None:
-    """Change settings of the cluster; without --set or --reset, show them.
+    """Change the settings of the cluster, or show them.
 
     They are in force at once, everywhere. Settings that brokers were started with can be set for
     all, and above that for one: NAME@NODE.

@@ -73,7 +73,7 @@ def list_all(states: tuple[str, ...], broker: str, as_json: bool) -> None:
 @broker_option
 @json_option
 def describe(group_id: str, broker: str, as_json: bool) -> None:
-    """Show who reads what in a group, and how far behind it is."""
+    """Show the members, assignments and lag of a group."""
     found = ask(broker, lambda client: client.admin.describe_group(group_id))
     if as_json:
         print_json(group_as_json(found))
@@ -118,7 +118,7 @@ def describe(group_id: str, broker: str, as_json: bool) -> None:
 def reset_offsets(
     group_id: str, broker: str, as_json: bool, *, dry_run: bool, **options: Unpack[_ResetOptions]
 ) -> None:
-    """Move a group that does not read these topics now to other offsets.
+    """Reset the committed offsets of a group that does not read them now.
 
     All partitions are moved, or none. Members must be stopped first.
     """
@@ -146,7 +146,7 @@ def reset_offsets(
 @broker_option
 @json_option
 def delete(group_id: str, is_sure: bool, broker: str, *, as_json: bool) -> None:
-    """Forget a group without members, and all its offsets."""
+    """Delete a group without members, and its committed offsets."""
     if not is_sure:
         confirm(f"delete group {group_id} and all its offsets?")
 

@@ -52,7 +52,7 @@ def log() -> None:
 
 @log.command(
     "dump",
-    short_help="Show all that is in files.",
+    short_help="Print the contents of files.",
     epilog=examples(
         "tidelog log dump tidelog-data/topics/orders.*/0 --records",
         "tidelog log dump tidelog-data --json | jq 'select(.type == \"bad\")'",
@@ -75,7 +75,7 @@ def dump_files(
     to_offset: int | None,
     as_json: bool,
 ) -> None:
-    """Show all that is in files: one line each, with --json one object on each line.
+    """Print the contents of files: one line per entry, with --json one object per line.
 
     Headers of batches, entries of the journals of queues and of the cluster's metadata, snapshots,
     checkpoints, indexes and all other files. Nothing is changed. What is torn or damaged is shown
@@ -101,7 +101,7 @@ def dump_files(
 
 @log.command(
     "verify",
-    short_help="Check files, and whether they go together.",
+    short_help="Verify checksums and consistency between files.",
     epilog=examples("tidelog log verify tidelog-data"),
 )
 @_PATHS
@@ -127,15 +127,15 @@ def verify_files(paths: tuple[str, ...], as_json: bool) -> None:
 
 @log.command(
     "repair-index",
-    short_help="Make the indexes of sealed segments anew.",
+    short_help="Rebuild the indexes of sealed segments.",
     epilog=examples("tidelog log repair-index tidelog-data/topics/orders.*/0"),
 )
 @_PATHS
 @json_option
 def repair_index(paths: tuple[str, ...], as_json: bool) -> None:
-    """Make the indexes of sealed segments anew, each at once and durably.
+    """Rebuild the indexes of sealed segments, each atomically and durably.
 
-    A broker makes an index that is missing or bad by itself, when it needs it first.
+    A broker rebuilds a missing or corrupt index by itself when it first needs it.
     """
     with ExitStack() as locks:
         for directory in _data_directories(paths):

@@ -50,7 +50,7 @@ def history(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Show what happened to messages: who had them, when, how often, and what became of them.
+    """Show the history of messages: deliveries and outcomes.
 
     For as long as the queue remembers (history_retention_ms, a day by default). The end of a
     lease is no event: UNTIL says when. Events of many messages at once, such as a purge, are shown

@@ -48,7 +48,7 @@ _handles = click.argument("handles", nargs=-1, required=True, metavar="HANDLE...
     "--visibility-timeout",
     type=_TIMEOUT,
     metavar="SECONDS",
-    help="How long nobody else gets them.  [as the queue says]",
+    help="Visibility timeout in seconds.  [that of the queue]",
 )
 @click.option(
     "--wait",
@@ -74,7 +74,7 @@ def receive(
     as_json: bool,
     **times: float | None,
 ) -> None:
-    """Take messages, and print them with their receipt handles.
+    """Receive messages and print their receipt handles.
 
     Of values above 1 MiB only the length is printed; --output writes them.
     """
@@ -185,7 +185,7 @@ def delete_message(name: str, handles: tuple[str, ...], broker: str, *, as_json:
 def extend(
     name: str, handles: tuple[str, ...], seconds: float, *, broker: str, as_json: bool
 ) -> None:
-    """Keep messages that were received for longer."""
+    """Extend the visibility timeout of received messages."""
 
     async def call(queue: Queue) -> None:
         await queue.extend_batch(handles, seconds)
@@ -215,7 +215,7 @@ def release(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Let others have messages that were received."""
+    """Release received messages to other consumers."""
     try:
         giving_up(delay, reason)
     except ValueError as error:

@@ -38,7 +38,7 @@ def queue() -> None:
     )
 )
 @click.argument("name")
-@click.option("--topic", help="Whose records are its messages.  [a topic of the queue's name]")
+@click.option("--topic", help="Topic of the messages.  [a topic of the queue's name]")
 @click.option("--partitions", type=int, help="How many the topic has, if it is made.  [1]")
 @click.option(
     "--start",

@@ -61,7 +61,7 @@ class _Fields(TypedDict):
     "--delay",
     type=Seconds(),
     metavar="SECONDS",
-    help="Nobody gets them before.  [as the queue says]",
+    help="Delivery delay in seconds.  [that of the queue]",
 )
 @click.option(
     "--priority", type=click.IntRange(min=0), help="Their priority; 0 is the most urgent."

@@ -155,7 +155,7 @@ def alter(
 @broker_option
 @json_option
 def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json: bool) -> None:
-    """Let a topic have more partitions; it never gets fewer again.
+    """Add partitions to a topic; a topic never gets fewer.
 
     Records stay where they are, but most keys belong to another partition from then on: records
     with one key keep their order before and after, not across. A topic with FIFO queues keeps its
@@ -191,7 +191,7 @@ def add_partitions(name: str, count: int, is_sure: bool, *, broker: str, as_json
 @broker_option
 @json_option
 def usage(name: str | None, broker: str, as_json: bool) -> None:
-    """Show what topics take on disk, how old they are and how fast they grow.
+    """Show the disk usage, age and growth of topics.
 
     Of each partition as its leader has it; every other replica takes about as much. Growth is what
     came in since a segment was sealed, the first one within the last 7 days, extended to a day.
@@ -247,7 +247,7 @@ def delete_records(
     broker: str,
     as_json: bool,
 ) -> None:
-    """Make the oldest records of a partition unreadable.
+    """Delete the oldest records of a partition.
 
     They are gone at once; the space is freed as soon as a whole segment is unreadable.
     """

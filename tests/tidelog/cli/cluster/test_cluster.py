@@ -72,7 +72,7 @@ def test_a_topic_that_is_not_there_is_said_in_one_line(capsys: Printed) -> None:
         (["elect-leaders", "--partition", "1"], "error: say of which topic the partitions are"),
         (
             ["elect-leaders", "--accept-data-loss"],
-            "error: nobody can be asked here whether that is meant",
+            "error: no terminal to confirm this on",
         ),
     ],
 )

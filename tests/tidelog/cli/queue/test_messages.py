@@ -204,7 +204,7 @@ def test_a_handle_of_another_queue_is_refused(queue: str, capsys: Printed) -> No
         (["release", "q", "h", "--delay", "soon"], "Invalid value for '--delay'"),
         (["release", "q", "h", "--reason", "x" * 8193], "a reason has at most 8192 characters"),
         (["peek", "q", "--state", "lost"], "Invalid value for '--state'"),
-        (["purge", "q"], "nobody can be asked here whether that is meant; say --yes"),
+        (["purge", "q"], "no terminal to confirm this on; say --yes"),
         (["seek", "q", "--to", "whenever"], "Invalid value for '--to'"),
     ],
 )

@@ -144,7 +144,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
         (["create", "a", "--config", "fifo=on"], "fifo is no setting of a queue; see the options"),
         (["create", "a", "--config", "topic=b"], "topic is no setting of a queue"),
         (["alter", "a"], "say what to change: --set NAME=VALUE or --reset NAME"),
-        (["delete", "a"], "nobody can be asked here whether that is meant; say --yes"),
+        (["delete", "a"], "no terminal to confirm this on; say --yes"),
     ],
 )
 def test_wrong_use_is_explained_before_a_broker_is_asked(

@@ -78,7 +78,7 @@ def test_a_topic_is_created_once(topic: str, capsys: Printed) -> None:
     ("words", "complaint"),
     [
         (["alter", "orders"], "say what to change: --set NAME=VALUE or --reset NAME"),
-        (["delete", "orders"], "nobody can be asked here whether that is meant; say --yes"),
+        (["delete", "orders"], "no terminal to confirm this on; say --yes"),
         (
             ["delete-records", "orders", "--partition", "0"],
             "say which records: either --before-offset N or --all",
@@ -147,7 +147,7 @@ def test_what_more_partitions_mean_is_said_before_anything_is_done(
     assert (refused, added, again) == (2, 0, 0)
     assert "9 in all; it never gets fewer again" in said.err
     assert "queues hand out messages of the new partitions as well: billing" in said.err
-    assert "nobody can be asked here whether that is meant; say --yes" in said.err
+    assert "no terminal to confirm this on; say --yes" in said.err
     assert len(before["partitions"]) < 9
     assert grown == {"topic": topic, "partitions": 9, "added": 9 - len(before["partitions"])}
 
