@@ -1,4 +1,4 @@
-"""The face for programs without trio, against a real broker over real sockets."""
+"""Client, producer, consumer and transactions of the blocking face."""
 
 import threading
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ import tidelog
 from tests.tidelog.brokers import broker_in_a_thread
 from tests.tidelog.group_servers import group_server_in_a_thread
 from tidelog import blocking
+from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
     ConfigError,
@@ -267,3 +268,22 @@ def test_what_is_wanted_may_change_and_a_pause_be_announced(
             producer.send("more", b"x")
 
         assert next(iter(consumer)).value == b"x"
+
+
+def test_a_batch_is_staged_committed_and_never_undone(tmp_path: Path) -> None:
+    with broker_in_a_thread(tmp_path) as address, blocking.connect(address) as client:
+        client.admin.create_topic("orders", 1)
+        transaction = client.transaction("job", 0)
+        with transaction.task() as task:
+            assert not task.is_committed
+            task.send_many("orders", [b"a"], keys=[b"k"])
+            task.send_records("orders", [ProducerRecord("", b"b", partition=0)])
+
+        transaction.commit([task.result])
+        transaction.commit([task.result])
+
+        assert transaction.abort()
+        with client.consumer("orders", auto_offset_reset="earliest") as consumer:
+            until = consumer.end_offsets()
+            assert [record.value for record in consumer.records(until)] == [b"a", b"b"]
+        assert not client.transaction("job", 1).abort()

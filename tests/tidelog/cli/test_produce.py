@@ -1,11 +1,15 @@
-"""`tidelog produce`."""
+"""The command `tidelog produce`."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+import trio
+from rich.console import Console
 
 from tidelog.cli import main
+from tidelog.cli.produce import show_progress
 
 Printed = pytest.CaptureFixture[str]
 
@@ -108,3 +112,26 @@ def test_a_file_that_cannot_be_read_is_said(topic: str, tmp_path: Path, capsys: 
 def test_wrong_use_is_explained(words: list[str], lines: str, capsys: Printed) -> None:
     assert main.run(["produce", "orders", "--file", lines, *words]) == 2
     assert capsys.readouterr().err.startswith("Usage: tidelog produce ")
+
+
+async def test_those_who_watch_see_count_and_rate(autojump_clock: trio.abc.Clock) -> None:
+    del autojump_clock
+    screen = io.StringIO()
+    counts = iter(range(0, 1_000_000, 5_000))
+
+    async with show_progress(
+        lambda: next(counts), Console(file=screen, force_terminal=True, width=80)
+    ):
+        await trio.sleep(0.35)
+
+    assert "10,000 records acknowledged" in screen.getvalue()
+    assert "50,000/s" in screen.getvalue()
+
+
+async def test_nobody_is_shown_anything_without_a_terminal() -> None:
+    output = io.StringIO()
+
+    async with show_progress(lambda: 0, Console(file=output)):
+        await trio.lowlevel.checkpoint()
+
+    assert output.getvalue() == ""
