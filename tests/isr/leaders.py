@@ -59,11 +59,23 @@ class Led:
         report = FollowerReport(node, epoch or 10 + node, log_end, durable, is_whole)
         self.leader.follower_reported(report, now_ms=self.now_ms)
 
+    def append_everywhere(self, count: int) -> None:
+        """Append, and let both followers report that they have all."""
+        self.append(count)
+        self.report(2)
+        self.report(3)
+
     def wait(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
 
     def next_change(self) -> IsrChange | None:
         return self.leader.next_isr_change(now_ms=self.now_ms)
+
+    def propose(self) -> IsrChange:
+        """Return the change that is proposed now; there is one."""
+        change = self.next_change()
+        assert change is not None
+        return change
 
     def proposed(self) -> list[int] | None:
         """Return the node ids of the ISR that is proposed now."""

@@ -80,9 +80,7 @@ def test_a_late_follower_is_to_leave_after_a_while() -> None:
 @pytest.mark.invariant("I43")
 def test_a_silent_follower_that_has_everything_stays() -> None:
     led = Led()
-    led.append(10)
-    led.report(2)
-    led.report(3)
+    led.append_everywhere(10)
 
     led.wait(10 * LAG_MAX_MS)
 
@@ -159,9 +157,7 @@ def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
 def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
     """I39: the maximal ISR; the cluster may have agreed already (KIP-497)."""
     led = Led(1, 2)
-    led.append(10)
-    led.report(2)
-    led.report(3)
+    led.append_everywhere(10)
 
     assert led.proposed() == [1, 2, 3]
 
@@ -173,11 +169,8 @@ def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
 
 def test_a_rejected_change_is_repeated_after_a_while_and_counts_no_more() -> None:
     led = Led(1, 2)
-    led.append(10)
-    led.report(2)
-    led.report(3)
-    change = led.next_change()
-    assert change is not None
+    led.append_everywhere(10)
+    change = led.propose()
 
     led.reject(change)
     led.brokers[3] = BrokerStatus(13, False)
@@ -196,15 +189,11 @@ def test_a_rejected_change_is_repeated_after_a_while_and_counts_no_more() -> Non
 
 def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> None:
     led = Led(1, 2)
-    led.append(10)
-    led.report(2)
-    led.report(3)
-    lost = led.next_change()
-    assert lost is not None
+    led.append_everywhere(10)
+    lost = led.propose()
     led.reject(lost, is_certain=False)
     led.wait(RETRY_MS)
-    again = led.next_change()
-    assert again is not None
+    again = led.propose()
 
     led.reject(again)
     led.wait(10 * LAG_MAX_MS)
@@ -220,11 +209,8 @@ def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> Non
 def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
     """Else everybody would wait for ever for one that may have been let in."""
     led = Led(1, 2)
-    led.append(10)
-    led.report(2)
-    led.report(3)
-    lost = led.next_change()
-    assert lost is not None
+    led.append_everywhere(10)
+    lost = led.propose()
     led.reject(lost, is_certain=False)
     led.brokers[3] = BrokerStatus(13, False)
     led.append(5)
@@ -248,15 +234,13 @@ def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
 def test_what_settles_is_repeated_until_it_has_an_answer() -> None:
     led = Led(1, 2)
     led.report(3)
-    lost = led.next_change()
-    assert lost is not None
+    lost = led.propose()
     led.reject(lost, is_certain=False)
     led.brokers[3] = BrokerStatus(13, False)
 
     for is_certain in (False, True):
         led.wait(RETRY_MS)
-        settling = led.next_change()
-        assert settling is not None
+        settling = led.propose()
         led.reject(settling, is_certain=is_certain)
 
     led.append(5)
@@ -269,8 +253,7 @@ def test_what_settles_is_repeated_until_it_has_an_answer() -> None:
 def test_nothing_is_settled_that_was_refused_for_certain() -> None:
     led = Led(1, 2)
     led.report(3)
-    change = led.next_change()
-    assert change is not None
+    change = led.propose()
 
     led.reject(change)
     led.brokers[3] = BrokerStatus(13, False)
@@ -281,11 +264,8 @@ def test_nothing_is_settled_that_was_refused_for_certain() -> None:
 
 def test_a_change_to_the_current_isr_ends_when_it_is_committed() -> None:
     led = Led(1, 2)
-    led.append(10)
-    led.report(2)
-    led.report(3)
-    change = led.next_change()
-    assert change is not None
+    led.append_everywhere(10)
+    change = led.propose()
 
     led.agree(1, 2, 3)
     led.leader.on_isr_change_committed(change)
@@ -349,8 +329,7 @@ def test_a_change_names_the_processes_whose_reports_were_seen() -> None:
     led = Led(1, 2)
     led.report(3, epoch=13)
 
-    change = led.next_change()
-    assert change is not None
+    change = led.propose()
     assert change.in_sync_replicas == ((1, 11), (2, 12), (3, 13))
 
     led.agree(1, 2)
