@@ -1,6 +1,7 @@
-"""What was decided at once, cut into frames."""
+"""Decisions, cut into frames."""
 
 from tidelog.queue_layer.frames import FRAME_BYTES_MAX, frames_of
+from tidelog.queue_layer.outcome import Outcome
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     DeadLettered,
@@ -35,3 +36,11 @@ def test_frames_have_all_entries_in_their_order_and_are_as_large_as_they_may_be(
     sizes = [len(encode(frame)) for frame in frames]
     assert max(sizes) <= FRAME_BYTES_MAX
     assert min(sizes[:-1]) > FRAME_BYTES_MAX - 25_000
+
+
+def test_entries_of_one_command_are_one_frame() -> None:
+    assert Outcome(7, [Seeked(1), Seeked(2)], None).frames == [Frame(7, [Seeked(1), Seeked(2)])]
+
+
+def test_without_entries_there_is_nothing_to_append() -> None:
+    assert Outcome(7, [], "reply").frames == []

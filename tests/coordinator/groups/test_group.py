@@ -1,7 +1,21 @@
-"""One group's state; what its records do to it is shown by the tests of the commands as well."""
+"""A group, its records, partitions and settings."""
+
+from typing import get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.coordinator.groups.conversation import GROUP, ORDERS, Conversation
+from tests.golden.group_records import FILE, RECORDS, line
+from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group
+from tidelog.coordinator.groups.partitions import pack, require_moderate, unpack
+from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.wire.errors import ConfigError, InvalidRequestError
+from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
+from tidelog.wire.messages.groups import TopicPartitions
 
 
 def test_the_state_of_a_group_follows_its_members() -> None:
@@ -64,3 +78,72 @@ def test_an_assignment_names_its_topics() -> None:
     (topic,) = talk.group.assignment(talk.member("a").readable())
 
     assert (topic.topic, topic.topic_id, topic.partitions) == ("orders", ORDERS, [0, 1, 2])
+
+
+LINES = FILE.read_text(encoding="utf-8").splitlines()
+
+
+def test_what_is_written_now_is_what_was_written_then() -> None:
+    assert [line(record) for record in RECORDS] == LINES
+
+
+def test_what_was_written_then_is_read_as_it_was_meant() -> None:
+    stored = [bytes.fromhex(line.split(" ")[0]) for line in LINES]
+
+    read = [msgspec.msgpack.decode(data, type=GroupRecord) for data in stored]
+
+    assert read == RECORDS
+
+
+def test_every_record_is_in_the_golden_file() -> None:
+    assert {type(record) for record in RECORDS} == set(get_args(GroupRecord))
+
+
+partitions = st.tuples(st.sampled_from([b"a" * 16, b"b" * 16]), st.integers(0, 9))
+
+
+@given(st.sets(partitions))
+def test_what_is_packed_is_unpacked_in_order(found: set[tuple[bytes, int]]) -> None:
+    assert unpack(pack(found)) == sorted(found)
+
+
+@given(st.sets(partitions))
+def test_each_topic_is_packed_once(found: set[tuple[bytes, int]]) -> None:
+    topic_ids = [topic.topic_id for topic in pack(found)]
+
+    assert topic_ids == sorted({topic_id for topic_id, _ in found})
+
+
+def test_a_request_names_no_more_partitions_than_may_be_worked_through_in_one_go() -> None:
+    half = TopicPartitions(b"t", list(range(LIST_LENGTH_MAX // 2)))
+
+    require_moderate([half, half])
+    with pytest.raises(InvalidRequestError, match="at most 100,000 partitions in all, not 150,000"):
+        require_moderate([half] * 3)
+
+
+def test_the_defaults_fit_together() -> None:
+    assert GroupConfig().session_timeout_ms == 45_000
+
+
+def test_every_problem_is_listed() -> None:
+    with pytest.raises(ConfigError) as caught:
+        GroupConfig(waiting_interval_ms=0, session_timeout_ms=14_999, target_delay_max_ms=1)
+
+    assert str(caught.value) == (
+        "consumer groups: waiting_interval_ms must be above 0; session_timeout_ms must leave time"
+        " for two heartbeats, 15000 or more; target_delay_max_ms must not be below"
+        " replacement_delay_ms"
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"waiting_interval_ms": 5_001}, "must not be above heartbeat_interval_ms"),
+        ({"busy_max_ms": 44_999}, "must not be below session_timeout_ms"),
+    ],
+)
+def test_a_problem_is_named(config: dict[str, int], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        GroupConfig(**config)

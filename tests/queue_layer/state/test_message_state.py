@@ -1,8 +1,10 @@
-"""The status of a message, and which states follow which."""
+"""The states of a message, its status, and runs of equal status."""
 
 import pytest
 
+from tidelog.queue_layer.state.message_runs import MessageRuns
 from tidelog.queue_layer.state.message_state import (
+    SKIPPED,
     TRANSITIONS,
     MessageStatus,
     StoredState,
@@ -41,3 +43,88 @@ def test_all_other_transitions_are_in_the_table() -> None:
     assert len(TRANSITIONS) == len(stored) ** 2 - 3
     for before, after in TRANSITIONS:
         validate_transition(before, after)
+
+
+IN_FLIGHT = MessageStatus(StoredState.IN_FLIGHT, 100, 1, 5, 5, 1)
+DELAYED = MessageStatus(StoredState.AVAILABLE, 200)
+DEAD = MessageStatus(StoredState.DEAD)
+
+
+def all_kinds() -> MessageRuns:
+    runs = MessageRuns()
+    runs.put(0, 10, IN_FLIGHT)
+    runs.put(10, 15, DELAYED)
+    runs.put(15, 16, DEAD)
+    runs.put(20, 27, SKIPPED)
+    return runs
+
+
+@pytest.mark.statement("b72")
+def test_messages_are_counted_by_state() -> None:
+    runs = all_kinds()
+
+    assert runs.counts == [7, 10, 5, 1]
+    assert (len(runs), runs.first) == (4, 0)
+
+
+@pytest.mark.statement("b72")
+def test_time_makes_messages_visible_once() -> None:
+    runs = all_kinds()
+
+    assert runs.next_deadline_ms() == 100
+    assert runs.advance(100) == [(0, 10, IN_FLIGHT)]
+    assert runs.counts == [17, 0, 5, 1]
+    assert runs.advance(100) == []
+    assert runs.advance(300) == [(10, 15, DELAYED)]
+    assert runs.counts == [22, 0, 0, 1]
+    assert runs.next_deadline_ms() is None
+
+
+@pytest.mark.statement("b84")
+def test_time_never_runs_backwards() -> None:
+    runs = all_kinds()
+    runs.advance(150)
+
+    assert runs.advance(50) == []
+    assert runs.time_ms == 150
+    assert runs.counts == [17, 0, 5, 1]
+
+
+def test_what_is_left_of_a_run_becomes_visible_too() -> None:
+    runs = all_kinds()
+
+    assert runs.cut(3, 5) == [(3, 5, IN_FLIGHT)]
+
+    assert runs.counts == [7, 8, 5, 1]
+    assert runs.advance(100) == [(0, 3, IN_FLIGHT), (5, 10, IN_FLIGHT)]
+
+
+def test_parts_that_are_put_back_become_visible_once() -> None:
+    runs = all_kinds()
+    for first, end, status in runs.cut(3, 5):
+        runs.put(first, end, status)
+
+    assert runs.advance(100) == [(0, 10, IN_FLIGHT)]
+    assert runs.counts == [17, 0, 5, 1]
+
+
+def test_nothing_is_left_after_all_is_cleared() -> None:
+    runs = all_kinds()
+
+    runs.clear()
+
+    assert runs.counts == [0, 0, 0, 0]
+    assert runs.next_deadline_ms() is None
+    assert list(runs) == []
+
+
+def test_runs_that_are_filled_in_at_once_are_as_if_put_one_by_one() -> None:
+    one_by_one, filled = all_kinds(), MessageRuns()
+    filled.put(3, 4, DEAD)
+
+    filled.fill(list(one_by_one))
+
+    assert list(filled) == list(one_by_one)
+    assert (filled.counts, filled.next_deadline_ms()) == (one_by_one.counts, 100)
+    assert filled.advance(100) == one_by_one.advance(100)
+    assert filled.counts == one_by_one.counts
