@@ -47,6 +47,14 @@ class BrokerInfo(NamedTuple):
     """Broker epoch of the process that stopped last in this directory, if it wrote all to disk."""
 
 
+class _Grant(NamedTuple):
+    """A heartbeat whose answer said that this broker may lead."""
+
+    metadata_index: int
+    """The entry of the metadata that the broker must have applied before."""
+    sent_at_ms: int
+
+
 @final
 class BrokerLifecycle:
     """One process of a broker, as the cluster knows it.
@@ -86,9 +94,8 @@ class BrokerLifecycle:
         self._session = BrokerSession()
         self._is_fenced = True
         self._heartbeat_lock = trio.Lock()
-        self._granted: list[tuple[int, int]] = []
-        """Heartbeats that said that this broker may lead: which entry of the metadata it must have
-        applied before, and when they were sent. The first and the last one are enough."""
+        self._grants: list[_Grant] = []
+        """Those that are not in force yet. The first and the last one are enough."""
         self.broker_epoch: int | None = None
         """Given by the cluster at each registration; `None` before the first."""
 
@@ -97,7 +104,7 @@ class BrokerLifecycle:
 
         The only voter has nobody behind its back who could give its partitions to others.
         """
-        self._accept_granted()
+        self._accept_grants()
         return not self._is_fenced and (
             self._session.is_valid(now_ms=_now_ms()) or self._is_only_voter()
         )
@@ -204,22 +211,22 @@ class BrokerLifecycle:
             )
             if answer.is_fenced:
                 self._is_fenced = True
-                self._granted.clear()
+                self._grants.clear()
             elif answer.is_counted:
-                self._granted[1:] = [(answer.metadata_index, sent_at_ms)]
-                self._accept_granted()
+                self._grants[1:] = [_Grant(answer.metadata_index, sent_at_ms)]
+                self._accept_grants()
             return answer
 
-    def _accept_granted(self) -> None:
-        """Take sessions for true as soon as this broker knows what was decided before them.
+    def _accept_grants(self) -> None:
+        """Let sessions begin as soon as this broker has applied what was decided before them.
 
         Else one that was fenced and let in again would go on to lead what was given to others
         meanwhile, if it hears of that late.
         """
-        while self._granted and self._granted[0][0] <= self._metadata.applied_index:
-            _, sent_at_ms = self._granted.pop(0)
+        while self._grants and self._grants[0].metadata_index <= self._metadata.applied_index:
+            grant = self._grants.pop(0)
             self._is_fenced = False
-            self._session.answered(sent_at_ms=sent_at_ms)
+            self._session.answered(sent_at_ms=grant.sent_at_ms)
 
 
 def _now_ms() -> int:

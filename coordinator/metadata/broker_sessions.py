@@ -5,7 +5,7 @@ replicated: whoever begins to lead the cluster gives every broker a full session
 """
 
 from collections.abc import Iterable
-from typing import final
+from typing import NamedTuple, final
 
 import msgspec
 
@@ -31,6 +31,11 @@ class _Awaited(msgspec.Struct):
     since_ms: int
 
 
+class _Session(NamedTuple):
+    broker_epoch: int
+    deadline_ms: int
+
+
 @final
 class BrokerHeartbeatTracker:
     """When each broker that is not fenced was heard of last."""
@@ -40,7 +45,7 @@ class BrokerHeartbeatTracker:
     ) -> None:
         """Begin to lead: nobody has been silent yet."""
         self._session_ms = session_ms
-        self._sessions: dict[int, tuple[int, int]] = {}
+        self._sessions: dict[int, _Session] = {}
         self._awaited: dict[int, _Awaited] = {}
         for broker in brokers:
             if not broker.is_fenced:
@@ -49,13 +54,13 @@ class BrokerHeartbeatTracker:
     @property
     def next_deadline_ms(self) -> int | None:
         """When to ask `expired` again; `None` when there is nobody to wait for."""
-        return min((deadline for _, deadline in self._sessions.values()), default=None)
+        return min((each.deadline_ms for each in self._sessions.values()), default=None)
 
     def touch(self, node_id: int, broker_epoch: int, *, now_ms: int) -> None:
         """Take note of a heartbeat. That of an earlier process does not count."""
         known = self._sessions.get(node_id)
-        if known is None or broker_epoch >= known[0]:
-            self._sessions[node_id] = (broker_epoch, now_ms + self._session_ms)
+        if known is None or broker_epoch >= known.broker_epoch:
+            self._sessions[node_id] = _Session(broker_epoch, now_ms + self._session_ms)
 
     def informed(self, node_id: int, broker_epoch: int, *, index: int, now_ms: int) -> None:
         """Take note that a broker was told of the metadata up to `index`, which it is to apply."""
@@ -80,13 +85,13 @@ class BrokerHeartbeatTracker:
     def fenced(self, node_id: int, broker_epoch: int) -> None:
         """Take note that a broker is fenced, or gone: nobody waits for it any more."""
         known = self._sessions.get(node_id)
-        if known is not None and known[0] <= broker_epoch:
+        if known is not None and known.broker_epoch <= broker_epoch:
             del self._sessions[node_id]
 
     def extend(self, by_ms: int) -> None:
         """Count nobody as silent for a time in which nobody could be heard here."""
         self._sessions = {
-            node_id: (broker_epoch, deadline_ms + by_ms)
+            node_id: _Session(broker_epoch, deadline_ms + by_ms)
             for node_id, (broker_epoch, deadline_ms) in self._sessions.items()
         }
         for awaited in self._awaited.values():
@@ -102,7 +107,7 @@ class BrokerHeartbeatTracker:
         for node_id, (broker_epoch, deadline_ms) in self._sessions.items():
             if deadline_ms <= now_ms:
                 commands.append(FenceBroker(node_id, broker_epoch))
-                self._sessions[node_id] = (broker_epoch, now_ms + _AGAIN_MS)
+                self._sessions[node_id] = _Session(broker_epoch, now_ms + _AGAIN_MS)
         return commands
 
 

@@ -134,6 +134,8 @@ class Leader:
 
     def take_reads(self) -> list[ReadState]:
         """Return the reads that a majority has confirmed."""
+        if not self._reads.is_waiting:
+            return []
         confirmed_round = index_of_majority(
             self._reads.latest_round
             if voter == self._identity

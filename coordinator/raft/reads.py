@@ -34,6 +34,11 @@ class ReadQueue:
         self.latest_round = 0
         """The number of the last round that was begun; 0 before the first."""
 
+    @property
+    def is_waiting(self) -> bool:
+        """A round is not confirmed yet."""
+        return bool(self._rounds)
+
     def ask(self, context: int) -> None:
         """Take in a read; it joins the next round."""
         self._new.append(context)
