@@ -10,13 +10,13 @@ from tidelog.cli.client import ask, broker_option, confirm
 from tidelog.cli.errors import CommandError
 from tidelog.cli.options import examples, json_option, read_place
 from tidelog.cli.output.tables import counted, print_json
-from tidelog.cli.queue.message_view import (
+from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wait_for_redrive
+from tidelog.cli.queue.view import (
     print_dead_letters,
     print_seen,
     seen_as_json,
     state_word,
 )
-from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wait_for_redrive
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client
 from tidelog.client.cluster.list_offsets import OffsetPlace

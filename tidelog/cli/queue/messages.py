@@ -13,7 +13,7 @@ from tidelog.cli.client import ask, broker_option
 from tidelog.cli.errors import CommandError
 from tidelog.cli.options import Seconds, examples, json_option
 from tidelog.cli.output.tables import counted, print_json
-from tidelog.cli.queue.message_view import message_as_json, print_messages
+from tidelog.cli.queue.view import message_as_json, print_messages
 from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message, giving_up

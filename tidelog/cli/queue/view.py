@@ -1,17 +1,32 @@
-"""Queues as people and programs see them."""
+"""Queues and their messages as people and programs see them."""
 
 from collections.abc import Sequence
 
 import click
 
-from tidelog.cli.output.tables import nodes_text, print_facts, print_settings, print_table
+from tidelog.cli.output.record_format import text_of
+from tidelog.cli.output.tables import (
+    nodes_text,
+    print_facts,
+    print_settings,
+    print_table,
+    size_text,
+)
 from tidelog.cli.output.times import age_text, moment_text
 from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
+from tidelog.client.consumer.fetch.record import Record
+from tidelog.client.queue.inspect.peek import PeekedMessage
+from tidelog.client.queue.receive.message import Message, Origin
+from tidelog.wire.batch.large_messages import is_large, length_of
+from tidelog.wire.batch.record_batch import Headers
 from tidelog.wire.messages.queue_admin import QueueDescription
+from tidelog.wire.messages.queues import MessageState
 
 _COUNTS: tuple[str, ...] = ("visible", "in flight", "delayed", "dead", "oldest")
 _UNKNOWN: object = None
-_NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START")
+_NUMBERS = ("PARTITIONS", "PARTITION", "LEADER", "EPOCH", "START", "RECEIVES")
+_SHOWN_MAX = 60
+"""Characters of a value in a table."""
 
 
 def queue_as_json(queue: DescribedQueue) -> dict[str, object]:
@@ -112,3 +127,117 @@ def print_queue(queue: DescribedQueue) -> None:
 
 def _kind(queue: QueueDescription) -> str:
     return "FIFO" if queue.is_fifo else "standard"
+
+
+def message_as_json(message: Message) -> dict[str, object]:
+    """Return everything about a message that was received."""
+    return {
+        **_record_as_json(message),
+        "receive_count": message.receive_count,
+        "first_received_ms": message.first_received_ms,
+        "origin": _origin_as_json(message.origin),
+        "receipt_handle": message.receipt_handle,
+    }
+
+
+def state_word(state: MessageState) -> str:
+    """Return the state of a message as commands write it, such as `in-flight`."""
+    return state.name.lower().replace("_", "-")
+
+
+def seen_as_json(seen: PeekedMessage) -> dict[str, object]:
+    """Return everything about a message that was looked at."""
+    return {
+        **_record_as_json(seen.record),
+        "state": state_word(seen.state),
+        "receive_count": seen.receive_count,
+        "visible_at_ms": seen.visible_at_ms,
+        "holder": seen.holder or None,
+        "reason": seen.reason or None,
+        "origin": _origin_as_json(seen.origin),
+    }
+
+
+def print_messages(messages: Sequence[Message]) -> None:
+    """Print a line for each message that was received."""
+    rows = [
+        (
+            message.message_id,
+            message.receive_count,
+            moment_text(message.timestamp_ms),
+            _short(message.key),
+            _value(message.content, message.headers),
+            message.receipt_handle,
+        )
+        for message in messages
+    ]
+    columns = ["MESSAGE", "RECEIVES", "SENT", "KEY", "VALUE", "RECEIPT HANDLE"]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def print_seen(seen: Sequence[PeekedMessage]) -> None:
+    """Print a line for each message that was looked at."""
+    rows = [
+        (
+            each.message_id,
+            state_word(each.state),
+            each.receive_count,
+            None if each.visible_at_ms is None else moment_text(each.visible_at_ms),
+            each.holder or None,
+            _short(each.record.key),
+            _value(each.record.value, each.record.headers),
+        )
+        for each in seen
+    ]
+    columns = ["MESSAGE", "STATE", "RECEIVES", "VISIBLE AT", "HOLDER", "KEY", "VALUE"]
+    print_table(columns, rows, right=_NUMBERS)
+
+
+def print_dead_letters(seen: Sequence[PeekedMessage]) -> None:
+    """Print a line for each dead letter, and why it is one."""
+    rows: list[tuple[object, ...]] = []
+    for each in seen:
+        origin = each.origin
+        place = each.message_id if origin is None else f"{origin.partition}-{origin.offset}"
+        count = each.receive_count if origin is None else origin.receive_count
+        reason = each.reason if origin is None else origin.reason
+        first_line = reason.partition("\n")[0]
+        value = _value(each.record.value, each.record.headers)
+        rows.append((place, count, _short(each.record.key), value, first_line))
+    print_table(["MESSAGE", "RECEIVES", "KEY", "VALUE", "REASON"], rows, right=_NUMBERS)
+
+
+def _record_as_json(record: Record | Message) -> dict[str, object]:
+    content = record.content if isinstance(record, Message) else record.value
+    return {
+        "message_id": f"{record.partition}-{record.offset}",
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": text_of(record.key),
+        "value": None if record.is_large and not content else text_of(content),
+        "length": length_of(content, record.headers),
+        "headers": [{"name": name, "value": text_of(item)} for name, item in record.headers],
+    }
+
+
+def _origin_as_json(origin: Origin | None) -> dict[str, object] | None:
+    return None if origin is None else origin._asdict()
+
+
+def _value(content: bytes | None, headers: Headers) -> str | None:
+    """Return a value as a part of a line; of a large message, how long it is."""
+    if content or not is_large(headers):
+        return _short(content)
+    return f"({size_text(length_of(content, headers))})"
+
+
+def _short(content: bytes | None) -> str | None:
+    """Return bytes as a part of a line."""
+    if content is None:
+        return None
+    text = " ".join(content.decode("utf-8", "backslashreplace").split())
+    # What controls a terminal is shown, and does not.
+    text = "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
