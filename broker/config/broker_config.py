@@ -210,7 +210,7 @@ class BrokerConfig:
             heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
             waiting_interval_ms=min(1_000, self.group_consumer_heartbeat_interval_ms),
             session_timeout_ms=self.group_consumer_session_timeout_ms,
-            busy_max_ms=max(1_800_000, self.group_consumer_session_timeout_ms),
+            max_poll_interval_ms=max(1_800_000, self.group_consumer_session_timeout_ms),
             initial_rebalance_delay_ms=self.group_initial_rebalance_delay_ms,
             replacement_delay_ms=self.group_replacement_delay_ms,
             offsets_retention_ms=self.offsets_retention_ms,

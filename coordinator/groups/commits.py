@@ -160,10 +160,10 @@ class _Batch:
     def _check(self, commit: PartitionCommit, member: Member | None, member_epoch: int) -> None:
         partition = (commit.topic_id, commit.partition)
         size = len(commit.metadata.encode())
-        if size > self._config.metadata_bytes_max:
+        if size > self._config.offset_metadata_max_bytes:
             raise InvalidRequestError(
                 f"the metadata of partition {commit.partition} has {size} bytes, it may have"
-                f" {self._config.metadata_bytes_max}"
+                f" {self._config.offset_metadata_max_bytes}"
             )
         if member is not None:
             check_holding(member, partition, member_epoch)

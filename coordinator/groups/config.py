@@ -28,31 +28,31 @@ class GroupConfig:
     """Members stop to hand out records so much before their session is over, so that a coordinator
     which does not know yet that it was replaced cannot promise too much."""
 
-    busy_max_ms: int = 1_800_000
+    max_poll_interval_ms: int = 1_800_000
     """An application that is at work without a pause for so long is taken for stuck, and its member
     is fenced, whatever it says."""
 
-    rebalance_timeout_max_ms: int = 1_800_000
+    max_rebalance_timeout_ms: int = 1_800_000
     """Members may not ask for more time to let go of partitions."""
 
     initial_rebalance_delay_ms: int = 3_000
     """The first member of an empty group waits so long for others, so that the first does not get
     everything only to lose most of it again."""
 
-    target_interval_ms: int = 5_000
+    assignment_interval_ms: int = 5_000
     """The target assignment of a group is not computed more often than this."""
 
     replacement_delay_ms: int = 5_000
     """After a member has left, its partitions wait so long for a new member to replace it. Set it
     to what a restart takes in a rolling deploy."""
 
-    target_delay_max_ms: int = 15_000
+    max_assignment_delay_ms: int = 15_000
     """No change waits longer than this for others that may follow."""
 
-    member_count_max: int = 5_000
+    group_max_size: int = 5_000
     """Members of one group."""
 
-    metadata_bytes_max: int = 4_096
+    offset_metadata_max_bytes: int = 4_096
     """Size of the metadata of a committed offset, in UTF-8."""
 
     offsets_retention_ms: int = 7 * 86_400_000
@@ -73,11 +73,11 @@ class GroupConfig:
             f"session_timeout_ms must leave time for two heartbeats, {quiet_ms} or more": (
                 self.session_timeout_ms < quiet_ms
             ),
-            "busy_max_ms must not be below session_timeout_ms": (
-                self.busy_max_ms < self.session_timeout_ms
+            "max_poll_interval_ms must not be below session_timeout_ms": (
+                self.max_poll_interval_ms < self.session_timeout_ms
             ),
-            "target_delay_max_ms must not be below replacement_delay_ms": (
-                self.target_delay_max_ms < self.replacement_delay_ms
+            "max_assignment_delay_ms must not be below replacement_delay_ms": (
+                self.max_assignment_delay_ms < self.replacement_delay_ms
             ),
         }
         found = [problem for problem, is_there in problems.items() if is_there]

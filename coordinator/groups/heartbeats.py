@@ -117,10 +117,10 @@ def check_request(request: HeartbeatRequest, config: GroupConfig) -> None:
             raise InvalidRequestError(
                 f"there is no assignor {request.assignor!r}; there are {', '.join(ASSIGNORS)}"
             )
-        if not 1 <= request.rebalance_timeout_ms <= config.rebalance_timeout_max_ms:
+        if not 1 <= request.rebalance_timeout_ms <= config.max_rebalance_timeout_ms:
             raise InvalidRequestError(
                 f"rebalance_timeout_ms is {request.rebalance_timeout_ms}, it must be 1 to"
-                f" {config.rebalance_timeout_max_ms}"
+                f" {config.max_rebalance_timeout_ms}"
             )
 
 
@@ -175,7 +175,7 @@ def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outc
         raise InvalidRequestError("to join, send a subscription")
     if former is not None:
         return _take_over(group, former, request, config=config)
-    if len(group.members) >= config.member_count_max:
+    if len(group.members) >= config.group_max_size:
         raise OverloadedError(
             f"group {request.group_id} has {len(group.members)} members, more cannot join"
         )

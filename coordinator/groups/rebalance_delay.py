@@ -3,11 +3,11 @@
 Pure: decides, given the time; no clock, no I/O. Not replicated: the next coordinator begins anew.
 
 - The first member of an empty group waits for others, for `initial_rebalance_delay_ms`.
-- Targets of one group are `target_interval_ms` apart: changes in between are taken together.
+- Targets of one group are `assignment_interval_ms` apart: changes in between are taken together.
 - Who leaves is expected to be replaced, as in a rolling deploy: its partitions wait for a new
   member for `replacement_delay_ms`, and go to that one alone. Who was fenced is not waited for: its
   session was wait enough.
-- No change waits longer than `target_delay_max_ms`.
+- No change waits longer than `max_assignment_delay_ms`.
 """
 
 from heapq import heappop, heappush
@@ -95,12 +95,12 @@ class RebalanceDelay:
 
     def _schedule(self, group_id: str, pending: _Pending, now_ms: int) -> None:
         wait_until_ms = min(
-            pending.wait_until_ms, pending.since_ms + self._config.target_delay_max_ms
+            pending.wait_until_ms, pending.since_ms + self._config.max_assignment_delay_ms
         )
         due_ms = max(now_ms, wait_until_ms)
         computed_ms = self._computed_ms.get(group_id)
         if computed_ms is not None:
-            due_ms = max(due_ms, computed_ms + self._config.target_interval_ms)
+            due_ms = max(due_ms, computed_ms + self._config.assignment_interval_ms)
         if due_ms != pending.due_ms:
             pending.due_ms = due_ms
             heappush(self._queue, (due_ms, group_id))

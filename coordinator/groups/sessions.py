@@ -7,7 +7,7 @@ Times are monotonic milliseconds of this coordinator. A member is fenced
 
 - when it was silent for a session,
 - when it was told to let go of partitions and has not for its rebalance timeout,
-- when its application was at work without a pause for `busy_max_ms`.
+- when its application was at work without a pause for `max_poll_interval_ms`.
 
 An application at work (`busy_for_ms` in a heartbeat) puts off the first two, up to the third: a
 slow handler is no dead process. Whoever blocks its own process says so beforehand.
@@ -32,7 +32,7 @@ class Expired(msgspec.Struct, frozen=True):
     group_id: str
     member_id: str
     reason: str
-    """For people: `silent`, `did not revoke in time` or `stuck`."""
+    """For people: `session timeout`, `did not revoke in time` or `max poll interval`."""
 
 
 @final
@@ -133,11 +133,11 @@ class Sessions:
         lease_ms = now_ms
         deadlines: list[tuple[int, str]] = []
         if session.busy_since_ms is not None:
-            stuck_ms = session.busy_since_ms + config.busy_max_ms
+            stuck_ms = session.busy_since_ms + config.max_poll_interval_ms
             lease_ms = min(now_ms + heartbeat.busy_for_ms, stuck_ms)
-            deadlines.append((stuck_ms, "stuck"))
+            deadlines.append((stuck_ms, "max poll interval"))
         if session.revoking_since_ms is not None and heartbeat.rebalance_timeout_ms is not None:
             patience_ms = session.revoking_since_ms + heartbeat.rebalance_timeout_ms
             deadlines.append((max(patience_ms, lease_ms), "did not revoke in time"))
-        deadlines.append((max(now_ms + config.session_timeout_ms, lease_ms), "silent"))
+        deadlines.append((max(now_ms + config.session_timeout_ms, lease_ms), "session timeout"))
         return min(deadlines, key=lambda deadline: deadline[0])

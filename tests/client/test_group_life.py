@@ -32,9 +32,9 @@ QUICK = GroupConfig(
     waiting_interval_ms=300,
     session_timeout_ms=12_000,
     initial_rebalance_delay_ms=500,
-    target_interval_ms=700,
+    assignment_interval_ms=700,
     replacement_delay_ms=700,
-    target_delay_max_ms=3_000,
+    max_assignment_delay_ms=3_000,
 )
 
 

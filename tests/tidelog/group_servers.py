@@ -17,7 +17,7 @@ QUICK = GroupConfig(
     heartbeat_interval_ms=200,
     waiting_interval_ms=50,
     initial_rebalance_delay_ms=10,
-    target_interval_ms=50,
+    assignment_interval_ms=50,
     replacement_delay_ms=0,
 )
 """Groups that come to rest in no time."""

@@ -80,7 +80,7 @@ def test_a_member_that_dies_is_replaced_when_its_session_is_over() -> None:
 
         await until(lambda: len(members[1].positions) == 4, seconds=60)
 
-        assert fenced == [(member_id, "silent")]
+        assert fenced == [(member_id, "session timeout")]
 
     play(story)
 

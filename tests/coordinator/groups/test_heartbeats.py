@@ -271,7 +271,7 @@ def test_saying_the_same_subscription_again_changes_nothing() -> None:
 
 def test_a_group_takes_so_many_members_and_no_more() -> None:
     talk = Conversation()
-    talk.state = ConsumerGroups(GroupConfig(member_count_max=1))
+    talk.state = ConsumerGroups(GroupConfig(group_max_size=1))
     talk.join("a")
 
     with pytest.raises(OverloadedError, match="has 1 members"):

@@ -93,7 +93,7 @@ class Checks:
 
     def fenced(self, expired: Expired) -> None:
         self.fenced_count += 1
-        if expired.reason != "silent":
+        if expired.reason != "session timeout":
             self._fenced_in_spite.add(expired.member_id)
             for process in self.world.living:
                 core = process.core
