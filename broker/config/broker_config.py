@@ -334,13 +334,6 @@ class ResolvedConfig:
     of the variable, or the flag."""
 
 
-def load_config(
-    *, file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
-) -> BrokerConfig:
-    """Return the settings; see `resolve_config`."""
-    return resolve_config(file=file, environment=environment, flags=flags).config
-
-
 def resolve_config(
     *, file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
 ) -> ResolvedConfig:

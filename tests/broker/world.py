@@ -17,7 +17,7 @@ from tests.broker.memory_network import MemoryNetwork
 from tests.broker.raw_client import RawClient
 from tests.simulation.machine.disk_contents import contents
 from tests.simulation.machine.faulty_disk import FaultyDisk
-from tidelog.broker.config.broker_config import BrokerConfig, load_config
+from tidelog.broker.config.broker_config import BrokerConfig, resolve_config
 from tidelog.broker.server import Broker, open_broker
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY
 from tidelog.logstore.flush import FlushJob
@@ -241,7 +241,7 @@ class World:
 def config(**settings: object) -> BrokerConfig:
     """Return settings for a test; everything that is not said is as for users."""
     flags = {"listen": "{}:{}".format(*ADDRESS), **settings}
-    return load_config(file=None, environment={}, flags=flags)
+    return resolve_config(file=None, environment={}, flags=flags).config
 
 
 async def settle() -> None:

@@ -3,7 +3,8 @@
 The golden files are the bytes of every format version that was ever released, with a dump of
 each as text. A file that changes breaks every client and every disk that holds such bytes: commit
 only changes that you understand, and for an old version there is nothing to understand. A new
-version of a format or message gets new files beside the old ones, whose names end with its number.
+version of a format gets new files beside the old ones, whose names end with its number; one of a
+message gets a section in the file of its API.
 
 Dumps take the bytes apart with `struct` and `msgpack`, not with the code under test.
 """
@@ -16,6 +17,7 @@ from typing import cast
 import msgpack
 
 from tests.golden.dump import dump_fields, lines, text
+from tests.golden.frames import read_dumps, write_dumps
 from tests.golden.log_files import log_files
 from tests.golden.small_files import small_files
 from tests.wire.batches import HEADER_FIELDS, HEADER_SIZE, sample_batch, sparse_batch, stored_batch
@@ -48,7 +50,7 @@ def golden_files() -> dict[str, bytes]:
     """Return the name of each golden file of `wire`, and what it would be if written now."""
     batch = bytes(stored_batch())
     sparse = bytes(sparse_batch())
-    files = {
+    return {
         "record_batch_v1.bin": batch,
         "record_batch_v1.txt": text(dump_batch(batch)),
         "record_batch_v1_sparse.bin": sparse,
@@ -56,10 +58,6 @@ def golden_files() -> dict[str, bytes]:
         "record_batch_v1_lz4.bin": bytes(sample_batch(Codec.LZ4, columns=COMPRESSED_COLUMNS)),
         "record_batch_v1_zstd.bin": bytes(sample_batch(Codec.ZSTD, columns=COMPRESSED_COLUMNS)),
     }
-    for name, frame in _frames():
-        files[f"frames/{name}.bin"] = frame
-        files[f"frames/{name}.txt"] = text(dump_frame(frame))
-    return files
 
 
 def depends_on_the_compressor(name: str) -> bool:
@@ -101,7 +99,8 @@ def dump_frame(frame: bytes) -> Iterator[str]:
         yield from lines(header_end, frame[header_end:], "attachment: one record batch")
 
 
-def _frames() -> Iterator[tuple[str, bytes]]:
+def frames() -> Iterator[tuple[str, bytes]]:
+    """Yield the name of each golden frame of a newest version, and its bytes if written now."""
     for exchange in EXCHANGES:
         for part, encode, message in (
             ("request", exchange.api.encode_request, exchange.request),
@@ -130,7 +129,8 @@ def _frames() -> Iterator[tuple[str, bytes]]:
 
 def main() -> None:
     """Write every golden file."""
-    (FOLDER / "frames").mkdir(exist_ok=True)
+    dumps = {name: text(dump_frame(frame)).decode() for name, frame in frames()}
+    write_dumps({**read_dumps(), **dumps})
     for name, content in {**golden_files(), **log_files(), **small_files()}.items():
         (FOLDER / name).write_bytes(content)
 

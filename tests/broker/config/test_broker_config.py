@@ -6,7 +6,6 @@ import pytest
 
 from tidelog.broker.config.broker_config import (
     BrokerConfig,
-    load_config,
     parse_address,
     parse_peers,
     resolve_config,
@@ -23,18 +22,18 @@ def loaded(text: str, tmp_path: Path, **environment: str) -> BrokerConfig:
     """Return what a file of this text and these variables come to."""
     file = tmp_path / "tidelog.toml"
     file.write_text(text, encoding="utf-8")
-    return load_config(file=str(file), environment=environment, flags={})
+    return resolve_config(file=str(file), environment=environment, flags={}).config
 
 
 def problems_of(**settings: object) -> str:
     """Return the line that says what is wrong with settings that are given as flags."""
     with pytest.raises(ConfigError) as refusal:
-        load_config(file=None, environment={}, flags=settings)
+        resolve_config(file=None, environment={}, flags=settings)
     return str(refusal.value)
 
 
 def test_without_any_word_the_defaults_hold() -> None:
-    config = load_config(file=None, environment={}, flags={})
+    config = resolve_config(file=None, environment={}, flags={}).config
 
     assert config == BrokerConfig()
     assert config.listen == "127.0.0.1:8433"  # Nobody else can reach it.
@@ -88,7 +87,7 @@ def test_every_kind_of_value_can_be_written_as_people_write_it(tmp_path: Path) -
 def test_variables_of_others_with_our_prefix_are_left_alone() -> None:
     kubernetes = {"TIDELOG_SERVICE_HOST": "10.0.0.1", "TIDELOG_PORT": "tcp://10.0.0.1:8433"}
 
-    assert load_config(file=None, environment=kubernetes, flags={}) == BrokerConfig()
+    assert resolve_config(file=None, environment=kubernetes, flags={}).config == BrokerConfig()
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         (binary, "it is not UTF-8 text"),
     ):
         with pytest.raises(ConfigError) as refusal:
-            load_config(file=str(file), environment={}, flags={})
+            resolve_config(file=str(file), environment={}, flags={})
 
         assert str(refusal.value) == f"cannot read the configuration file {file}: {reason}"
 
@@ -194,7 +193,10 @@ def test_a_node_of_a_cluster_takes_frames_in_which_an_entry_of_the_metadata_fits
 
     assert f"socket_request_max_bytes must be at least {9 * MiB} in a cluster" in said
     flags = {"peers": peers, "socket_request_max_bytes": "9MiB"}
-    assert load_config(file=None, flags=flags, environment={}).socket_request_max_bytes == 9 * MiB
+    assert (
+        resolve_config(file=None, flags=flags, environment={}).config.socket_request_max_bytes
+        == 9 * MiB
+    )
 
 
 def test_all_problems_are_said_in_one_line() -> None:
@@ -291,17 +293,17 @@ def test_a_node_is_one_of_its_peers() -> None:
     assert problems_of(node_id=2, peers="1=a:1,3=b:1") == (
         "peers: node 2 itself is missing; add 2=HOST:PORT to the list"
     )
-    config = load_config(
+    config = resolve_config(
         file=None,
         environment={"TIDELOG_PEERS": "1=a:1,2=b:2"},
         flags={"node_id": 2, "broker_rack": "rack 7"},
-    )
+    ).config
     assert config.peer_addresses == {1: ("a", 1), 2: ("b", 2)}
     assert config.broker_rack == "rack 7"
 
 
 def test_a_node_is_alone_and_fails_alone_unless_it_is_said() -> None:
-    config = load_config(file=None, environment={}, flags={})
+    config = resolve_config(file=None, environment={}, flags={}).config
 
     assert config.peer_addresses == {}
     assert config.broker_rack == ""
