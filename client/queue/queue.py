@@ -156,7 +156,7 @@ class Queue:
         *,
         visibility_timeout: float | None = None,
         wait: float | None = None,
-        value_bytes_max: int = VALUE_BYTES_MAX,
+        max_value_bytes: int = VALUE_BYTES_MAX,
     ) -> list[Message]:
         """Return messages that nobody else has, leased for this caller.
 
@@ -168,7 +168,7 @@ class Queue:
             visibility_timeout: For how many seconds nobody else gets them, up to 12 hours; by
                 default, what the queue says. With 0 they are only looked at, but that counts.
             wait: For how many seconds to wait for the first one; by default, what the queue says.
-            value_bytes_max: Large messages up to this length are joined, and no more of them are
+            max_value_bytes: Large messages up to this length are joined, and no more of them are
                 returned at once; longer ones are read with `message.chunks()`.
 
         Raises:
@@ -179,7 +179,7 @@ class Queue:
         messages = await self._receive(
             max_messages, visibility_timeout=visibility_timeout, wait=wait
         )
-        return await self._reassembler.joined(messages, value_bytes_max)
+        return await self._reassembler.joined(messages, max_value_bytes)
 
     async def _receive(
         self, max_messages: int, *, visibility_timeout: float | None, wait: float | None

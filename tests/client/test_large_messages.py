@@ -43,7 +43,7 @@ async def test_the_order_of_a_group_holds_for_messages_of_all_lengths(
         await queue.send(LONG + b"4", key=b"k")
 
         found: list[bytes | None] = []
-        while messages := await queue.receive(wait=0, value_bytes_max=4 * MiB):
+        while messages := await queue.receive(wait=0, max_value_bytes=4 * MiB):
             found += values(messages)
             await queue.delete_batch(messages)
 
@@ -97,7 +97,7 @@ async def test_a_worker_joins_what_its_handler_is_to_see_and_no_more(
 
     async with work_queue(autojump_clock) as (_, queue):
         await queue.send_batch([LONG, b"a", LONG[: MiB + 1]])
-        worker = queue.worker(handle, value_bytes_max=MiB)
+        worker = queue.worker(handle, max_value_bytes=MiB)
 
         await worker.run()
 

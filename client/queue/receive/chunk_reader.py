@@ -83,15 +83,15 @@ class ChunkReader:
         elif record.value:
             yield record.value
 
-    async def join(self, tp: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
+    async def join(self, tp: TopicPartition, chunks: ChunkMap, *, max_bytes: int) -> bytes:
         """Return the value of a message.
 
         Raises:
-            RecordTooLargeError: It is longer than `bytes_max`.
+            RecordTooLargeError: It is longer than `max_bytes`.
             TidelogError: As for `chunks`.
         """
-        if chunks.length > bytes_max:
-            raise too_large(chunks.length, bytes_max)
+        if chunks.length > max_bytes:
+            raise too_large(chunks.length, max_bytes)
         buffer = io.BytesIO()
         async for chunk in self.chunks(tp, chunks):
             buffer.write(chunk)

@@ -46,7 +46,7 @@ class BodyReader(Protocol):
         """Yield them one by one."""
         ...
 
-    async def join(self, tp: TopicPartition, chunks: ChunkMap, *, bytes_max: int) -> bytes:
+    async def join(self, tp: TopicPartition, chunks: ChunkMap, *, max_bytes: int) -> bytes:
         """Return all of them, unless they are longer than that."""
         ...
 
@@ -183,7 +183,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         assert self.lease.reader is not None, "received by a client"
         return self.lease.reader.chunks(TopicPartition(self.topic, self.partition), found)
 
-    async def read(self, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
+    async def read(self, max_bytes: int = VALUE_BYTES_MAX) -> bytes:
         """Return the value, however it was sent.
 
         Raises:
@@ -195,7 +195,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
             return self.content or b""
         assert self.lease.reader is not None, "received by a client"
         tp = TopicPartition(self.topic, self.partition)
-        return await self.lease.reader.join(tp, found, bytes_max=bytes_max)
+        return await self.lease.reader.join(tp, found, max_bytes=max_bytes)
 
     @property
     def message_id(self) -> str:

@@ -36,8 +36,8 @@ class Reassembler:
         """Give back through `settler` what does not fit."""
         self._settler = settler
 
-    async def joined(self, messages: Sequence[Message], bytes_max: int) -> list[Message]:
-        """Return messages, large ones joined if they have up to `bytes_max` bytes.
+    async def joined(self, messages: Sequence[Message], max_bytes: int) -> list[Message]:
+        """Return messages, large ones joined if they have up to `max_bytes` bytes.
 
         All that are joined have no more than that together, or are a single one; from the first
         one on that does not fit, or takes too long, messages are given back, so that their order
@@ -51,7 +51,7 @@ class Reassembler:
             return list(messages)
         found: list[Message] = []
         try:
-            failure = await _join_all(messages, bytes_max, found)
+            failure = await _join_all(messages, max_bytes, found)
             rest = messages[len(found) :]
             if isinstance(failure, CorruptRecordError):
                 # It counts, so that messages which nobody can read are dead letters some day.
@@ -74,7 +74,7 @@ class Reassembler:
 
 
 async def _join_all(
-    messages: Sequence[Message], bytes_max: int, found: list[Message]
+    messages: Sequence[Message], max_bytes: int, found: list[Message]
 ) -> TidelogError | None:
     """Add messages to `found`, joined, until one does not fit; return why the next one failed.
 
@@ -83,14 +83,14 @@ async def _join_all(
     now = trio.current_time()
     left_s = min((message.lease.expires_at for message in messages), default=now) - now
     ends_at = now + left_s / 2 if left_s > 0 else math.inf
-    room = bytes_max
+    room = max_bytes
     for message in messages:
-        length = _length_to_join(message, bytes_max)
+        length = _length_to_join(message, max_bytes)
         if length > room or (found and trio.current_time() >= ends_at):
             break
         with trio.CancelScope(deadline=ends_at if found and length else math.inf):
             try:
-                whole = await joined(message, bytes_max) if length else message
+                whole = await joined(message, max_bytes) if length else message
             except TidelogError as error:
                 return error
             found.append(whole)
@@ -100,8 +100,8 @@ async def _join_all(
     return None
 
 
-async def joined(message: Message, bytes_max: int) -> Message:
-    """Return a message with its value, unless that is longer than `bytes_max`.
+async def joined(message: Message, max_bytes: int) -> Message:
+    """Return a message with its value, unless that is longer than `max_bytes`.
 
     If the topic has deleted its chunks, `value` says so when it is asked for.
 
@@ -109,16 +109,16 @@ async def joined(message: Message, bytes_max: int) -> Message:
         CorruptRecordError: A chunk is damaged.
         TidelogError: Nobody could be asked.
     """
-    if not _length_to_join(message, bytes_max):
+    if not _length_to_join(message, max_bytes):
         return message
     try:
-        return replace(message, content=await message.read(bytes_max))
+        return replace(message, content=await message.read(max_bytes))
     except MessageBodyLostError as error:
         message.lease.failures[message.offset] = error
         return message
 
 
-def _length_to_join(message: Message, bytes_max: int) -> int:
+def _length_to_join(message: Message, max_bytes: int) -> int:
     """Return how long a message is that is to be joined, 0 for others."""
     if message.content or not message.headers:
         return 0
@@ -126,4 +126,4 @@ def _length_to_join(message: Message, bytes_max: int) -> int:
         chunks = chunks_of(message.headers)
     except WireFormatError:
         return 0
-    return chunks.length if chunks is not None and chunks.length <= bytes_max else 0
+    return chunks.length if chunks is not None and chunks.length <= max_bytes else 0

@@ -73,7 +73,7 @@ class WorkerConfig:
     """Told of each exception of the handler, before the message is released or rejected; may be
     async, and may settle the message. What it raises itself goes to the log."""
 
-    value_bytes_max: int = VALUE_BYTES_MAX
+    max_value_bytes: int = VALUE_BYTES_MAX
     """Large messages up to this length are joined when their handler begins, so memory is needed
     for `concurrency` of them; longer ones are read with `message.chunks()`."""
 
@@ -92,7 +92,7 @@ class WorkerConfig:
             ),
             "wait must be above 0": self.wait <= 0,
             "reject_on is a tuple of exceptions": not _are_exceptions(self.reject_on),
-            "value_bytes_max must not be negative": self.value_bytes_max < 0,
+            "max_value_bytes must not be negative": self.max_value_bytes < 0,
         }
         found = [problem for problem, is_there in problems.items() if is_there]
         if found:
@@ -113,7 +113,7 @@ class PlainWorkerSettings(TypedDict, total=False):
     visibility_timeout: float | None
     wait: float
     reject_on: tuple[type[Exception], ...]
-    value_bytes_max: int
+    max_value_bytes: int
 
 
 class WorkerSettings(PlainWorkerSettings, total=False):
@@ -336,7 +336,7 @@ class QueueWorker:
                 messages which nobody can read are dead letters some day.
         """
         try:
-            whole = await joined(message, self._config.value_bytes_max)
+            whole = await joined(message, self._config.max_value_bytes)
         except CorruptRecordError:
             raise
         except trio.ClosedResourceError:

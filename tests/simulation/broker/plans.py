@@ -129,7 +129,7 @@ class ProducerPlan(msgspec.Struct, frozen=True):
     """Mean time between two bursts."""
     burst_max: int
     """Records handed over at once, at most."""
-    value_bytes_max: int
+    max_value_bytes: int
     delivery_timeout_s: float
     linger_s: float = 0.0
     batch_size: int = 256 << 10
@@ -379,7 +379,7 @@ def draw_producer(random: Random) -> ProducerPlan:
         compression=random.choice(["none", "none", "lz4", "zstd"]),
         pause_s=10 ** random.uniform(-1.7, -0.7),
         burst_max=random.choice([1, 4, 16]),
-        value_bytes_max=random.choice([10, 100, 1500]),
+        max_value_bytes=random.choice([10, 100, 1500]),
         delivery_timeout_s=random.choice([2.0, 10.0, 30.0]),
     )
 

@@ -16,7 +16,7 @@ def run_with(*faults: Fault, lines: list[str] | None = None) -> RunReport[Plan]:
         compression="none",
         pause_s=0.05,
         burst_max=2,
-        value_bytes_max=10,
+        max_value_bytes=10,
         delivery_timeout_s=30.0,
     )
     plan = Plan(

@@ -35,7 +35,7 @@ _PRODUCER = ProducerPlan(
     compression="none",
     pause_s=0.01,
     burst_max=4,
-    value_bytes_max=100,
+    max_value_bytes=100,
     delivery_timeout_s=10.0,
 )
 

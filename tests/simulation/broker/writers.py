@@ -92,7 +92,7 @@ class Values:
         """Return a new record."""
         number = self._numbers[partition]
         self._numbers[partition] += 1
-        size = self.random.randint(0, self._plan.value_bytes_max)
+        size = self.random.randint(0, self._plan.max_value_bytes)
         padding = self.random.randbytes(size // 2).hex()
         known_as = self._first_number + partition
         value = f"{self.name}/{known_as}/{number}/{padding}".encode()

@@ -37,7 +37,7 @@ _VISITOR = ProducerPlan(
     compression="none",
     pause_s=0.0,
     burst_max=1,
-    value_bytes_max=10,
+    max_value_bytes=10,
     delivery_timeout_s=1.0,
 )
 

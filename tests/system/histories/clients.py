@@ -27,7 +27,7 @@ class RecordedWriter:
     ) -> None:
         """Write as `name`, which no other writer of the history may have."""
         self.should_stop = False
-        self.value_bytes_max = 2000
+        self.max_value_bytes = 2000
         self.acknowledged = trio.Event()
         """Set when a record was acknowledged; may be replaced to wait again."""
         self.name = name
@@ -65,7 +65,7 @@ class RecordedWriter:
 
     def _next(self, partition: int) -> str:
         self._count += 1
-        padding = self._random.randbytes(self._random.randint(0, self.value_bytes_max // 2)).hex()
+        padding = self._random.randbytes(self._random.randint(0, self.max_value_bytes // 2)).hex()
         return f"{self.name}/{partition}/{self._count}/{padding}"
 
     def _told(self, values: list[str], receipts: list[RangeReceipt]) -> list[Send | Poll]:

@@ -57,7 +57,7 @@ async def do(what: str, mib: int, address: str) -> float:
             length = await work(queue)
         else:
             limit = 0 if what == "chunks" else length
-            (message,) = await queue.receive(1, wait=20, value_bytes_max=limit)
+            (message,) = await queue.receive(1, wait=20, max_value_bytes=limit)
             length = await counted(message) if what == "chunks" else len(message.value or b"")
             await message.release(0)
         assert length == mib * MiB

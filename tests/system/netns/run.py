@@ -223,7 +223,7 @@ class _Clients:
     async def _write_all(self) -> None:
         async with trio.open_nursery() as nursery:
             for number, writer in enumerate(self._writers):
-                writer.value_bytes_max = _VALUE_BYTES_MAX
+                writer.max_value_bytes = _VALUE_BYTES_MAX
                 timeout_s = _DELIVERY_TIMEOUTS_S[number % len(_DELIVERY_TIMEOUTS_S)]
                 nursery.start_soon(self._write, writer, timeout_s)
         self._written.set()

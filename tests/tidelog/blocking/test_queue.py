@@ -195,7 +195,7 @@ def test_large_messages_come_from_files_and_are_read_chunk_by_chunk(
     value = bytes(range(256)) * 12 * 1024
     queue.send(io.BytesIO(value))
 
-    (message,) = queue.receive(wait=5, value_bytes_max=0)
+    (message,) = queue.receive(wait=5, max_value_bytes=0)
 
     assert (message.is_large, message.length) == (True, len(value))
     assert b"".join(message.chunks()) == message.read() == value

@@ -90,14 +90,14 @@ class MessageCalls(Forwarding[AsyncMessage]):
         """
         return in_turn(self._thread, self._inner.chunks())
 
-    def read(self, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
+    def read(self, max_bytes: int = VALUE_BYTES_MAX) -> bytes:
         """Return the value, however it was sent.
 
         Raises:
             RecordTooLargeError: It has more bytes than that.
             TidelogError: As for `chunks`.
         """
-        return self._thread.call(partial(self._inner.read, bytes_max))
+        return self._thread.call(partial(self._inner.read, max_bytes))
 
     @property
     def message_id(self) -> str:

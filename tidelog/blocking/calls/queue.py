@@ -65,7 +65,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
         *,
         visibility_timeout: float | None = None,
         wait: float | None = None,
-        value_bytes_max: int = VALUE_BYTES_MAX,
+        max_value_bytes: int = VALUE_BYTES_MAX,
     ) -> list[Message]:
         """Return messages that nobody else has, leased for this caller.
 
@@ -77,7 +77,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
             visibility_timeout: For how many seconds nobody else gets them, up to 12 hours; by
                 default, what the queue says. With 0 they are only looked at, but that counts.
             wait: For how many seconds to wait for the first one; by default, what the queue says.
-            value_bytes_max: Large messages up to this length are joined, and no more of them are
+            max_value_bytes: Large messages up to this length are joined, and no more of them are
                 returned at once; longer ones are read with `message.chunks()`.
 
         Raises:
@@ -93,7 +93,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
                     max_messages,
                     visibility_timeout=visibility_timeout,
                     wait=wait,
-                    value_bytes_max=value_bytes_max,
+                    max_value_bytes=max_value_bytes,
                 )
             )
         ]

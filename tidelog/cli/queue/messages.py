@@ -86,7 +86,7 @@ def receive(
         messages: list[Message] = []
         try:
             with nullcontext() if output is None else _target(output) as target:
-                messages = await queue.receive(count, **times, value_bytes_max=limit)
+                messages = await queue.receive(count, **times, max_value_bytes=limit)
                 if target is not None and messages:
                     await _copy(messages[0], target.file)
                     target.is_whole = True

@@ -25,11 +25,11 @@ async def test_a_receive_joins_no_more_than_is_allowed_for_and_gives_back_the_re
     async with work_queue(autojump_clock) as (_, queue):
         await queue.send_batch([LONG, b"a", LONG, b"b"])
 
-        first = await queue.receive(value_bytes_max=4 * MiB)
+        first = await queue.receive(max_value_bytes=4 * MiB)
 
         assert values(first) == [LONG, b"a"]
         assert await left(queue) == (2, 2)
-        second = await queue.receive(value_bytes_max=4 * MiB)
+        second = await queue.receive(max_value_bytes=4 * MiB)
         assert values(second) == [LONG, b"b"]
         assert second[0].receive_count == 1
 
@@ -76,7 +76,7 @@ async def test_whoever_is_cancelled_while_others_are_given_back_gives_back_all(
             patch.setattr(QueueSettler, "settle", settle_cancelled)
             if failure is not None:
                 patch.setattr("tidelog.client.queue.receive.chunk_reader.ChunkReader.join", fail)
-            await queue.receive(value_bytes_max=4 * MiB)
+            await queue.receive(max_value_bytes=4 * MiB)
 
         assert scope.cancelled_caught
         assert await left(queue) == (2, 0)
@@ -116,7 +116,7 @@ async def test_a_message_is_read_as_a_stream_by_whoever_does_not_want_it_in_memo
         await queue.send(LONG)
         await queue.send(b"short")
 
-        large, short = await queue.receive(value_bytes_max=MiB)
+        large, short = await queue.receive(max_value_bytes=MiB)
 
         with pytest.raises(RecordTooLargeError, match=r"read it with message\.chunks"):
             _ = large.value
