@@ -153,7 +153,7 @@ class DataLossAccepted(msgspec.Struct, frozen=True, array_like=True, tag="data-l
     """Of the new leader."""
     last_known_leader: int | None
     eligible_leader_replicas: tuple[int, ...]
-    """Who had all committed records, and was given up."""
+    """The replicas that had all committed records, and were removed."""
     accepted_at_ms: int
     """Wall clock of the node that decided."""
 
