@@ -215,8 +215,8 @@ class ConsumerConfig:
     partitions wait for it while it is away, up to the session timeout of the coordinator."""
 
     rebalance_timeout: float = 300.0
-    """In a group, how long it may take to let go of partitions, `on_revoked` included. After that
-    the member is fenced and others are given its partitions. Work on a record is not counted."""
+    """In a group, how long it may take to release revoked partitions, `on_revoked` included. After
+    that the member is fenced and others get its partitions. Work on a record is not counted."""
 
     enable_auto_commit: bool = True
     """In a group, commit what was processed every `auto_commit_interval`, before partitions are let

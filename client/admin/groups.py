@@ -48,8 +48,8 @@ class MemberDescription:
     instance_id: str | None
     """The name of a static member."""
     state: str
-    """`stable`, `unrevoked` (has to let go of partitions), `unreleased` (waits for partitions that
-    others have not let go of) or `away` (a static member between two processes)."""
+    """`stable`, `unrevoked` (has to release revoked partitions), `unreleased` (waits for partitions
+    that others have not released) or `away` (a static member between two processes)."""
     member_epoch: int
     topics: tuple[str, ...]
     """The names that it wants to read; empty with a pattern."""
@@ -57,7 +57,7 @@ class MemberDescription:
     assigned: tuple[TopicPartition, ...]
     """What it may read."""
     revoking: tuple[TopicPartition, ...]
-    """What it has to let go of and has not yet."""
+    """Partitions that were revoked and are not released yet."""
     target: tuple[TopicPartition, ...]
     """What it will read when all have what they should."""
 

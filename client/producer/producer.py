@@ -1,7 +1,7 @@
 """Sending records.
 
 Shell: checks what the application hands over, appends it to the accumulator, and lets callers
-wait. Decisions are the accumulator's, requests the dispatcher's.
+wait. Decisions are the accumulator's, requests the sender's.
 """
 
 import copy

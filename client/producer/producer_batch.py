@@ -165,7 +165,7 @@ class ProducerBatch:
     def encode(
         self, codec: Codec, *, producer_id: int, producer_epoch: int, base_sequence: int
     ) -> None:
-        """Turn the columns into the bytes that travel, and let go of the columns."""
+        """Encode the columns into the bytes to send, and free the columns."""
         count = len(self.values)
         first_timestamp_ms, deltas = self._timestamp_deltas(count)
         self.encoded = encode_batch(

@@ -198,10 +198,10 @@ class Queue:
         attempt_id = None
         if description.is_fifo:
             attempt_id = self._cluster.env.random.getrandbits(_ATTEMPT_ID_BITS).to_bytes(16, "big")
-        order = ReceiveOptions(
+        options = ReceiveOptions(
             max_messages, _RECEIVE_BYTES_MAX, timeout_ms, self._holder, attempt_id
         )
-        return await self._coalescer.receive(order, wait_s=wait)
+        return await self._coalescer.receive(options, wait_s=wait)
 
     async def delete(self, message: Received) -> None:
         """Be done with a message; see `Message.delete`."""

@@ -38,7 +38,7 @@ _FRAME_BYTES_MAX = 256 << 20
 class BrokerConnection:
     """Requests and answers, one after the other.
 
-    Whoever gives up before the answer has come closes the link: what comes later belongs to nobody.
+    A caller that does not wait for its answer closes the connection: no other caller may get it.
     """
 
     def __init__(self, address: Address, options: ConnectionOptions) -> None:
@@ -115,8 +115,8 @@ class BrokerConnection:
         Raises:
             BrokerError: The broker refused.
             ConnectionLostError: The connection broke; the request may have been executed.
-            RequestTimedOutError: No answer came in time; the link is closed.
-            WireFormatError: The answer is not one; the link is closed.
+            RequestTimedOutError: No answer came in time; the connection is closed.
+            WireFormatError: The answer is not one; the connection is closed.
         """
         gives_up_at = time.monotonic() + timeout_s
         try:

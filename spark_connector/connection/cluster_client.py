@@ -1,7 +1,7 @@
-"""The brokers of one cluster, for programs that wait for every answer.
+"""The client of one cluster for programs without trio: every call blocks.
 
-Shell: owns links. One caller at a time; `spark_connector.connection.pool` gives each caller its
-own.
+Shell: owns connections. One caller at a time; `spark_connector.connection.pool` gives each caller
+its own.
 """
 
 import random
@@ -47,7 +47,7 @@ _BACKOFF_MAX_S = 1.0
 
 @final
 class BlockingClusterClient:
-    """Links to brokers, and what they say about the cluster."""
+    """Connections to brokers, and what they say about the cluster."""
 
     def __init__(self, options: ConnectionOptions) -> None:
         """Connect when something is asked."""
@@ -65,7 +65,7 @@ class BlockingClusterClient:
 
     @property
     def sent_count(self) -> int:
-        """Requests sent so far on the links that there are."""
+        """Requests sent so far on the connections that there are."""
         return sum(connection.sent_count for connection in self._connections.values())
 
     @property
@@ -74,7 +74,7 @@ class BlockingClusterClient:
         return self.options.request_timeout_ms / 1000
 
     def close(self) -> None:
-        """Close all links."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -82,7 +82,7 @@ class BlockingClusterClient:
     # -- whom to ask ----------------------------------------------------------------------------
 
     def connection_to(self, node_id: int) -> BrokerConnection:
-        """Return a link to a broker, made if need be.
+        """Return a connection to a broker, made if need be.
 
         Raises:
             ConnectError: It cannot be reached.
@@ -97,7 +97,7 @@ class BlockingClusterClient:
         return self._connect(Address(known.host, known.port))
 
     def any_connection(self) -> BrokerConnection:
-        """Return a link to any broker.
+        """Return a connection to any broker.
 
         Raises:
             ConnectError: None can be reached; one line.
@@ -119,7 +119,7 @@ class BlockingClusterClient:
         raise ConnectError("; ".join(map(str, failures)))
 
     def leader_of(self, at: TopicPartition) -> tuple[bytes, BrokerConnection]:
-        """Return the id of a topic, and a link to who leads one of its partitions.
+        """Return the id of a topic, and a connection to who leads one of its partitions.
 
         Raises:
             UnknownTopicError: There is no such topic.

@@ -19,7 +19,7 @@ to and popped from in one step each, so threads may share them."""
 
 @contextmanager
 def borrowed(options: ConnectionOptions) -> Generator[BlockingClusterClient, None, None]:
-    """Lend the brokers of a cluster to one caller, with links that others have made before."""
+    """Lend a cluster client to one caller, with the connections that others have made."""
     free = _idle.setdefault((os.getpid(), options), [])
     try:
         cluster = free.pop()

@@ -90,7 +90,7 @@ class LargeMessageReader:
     ) -> Iterator[tuple[int, tuple[tuple[str, bytes], ...], bytes]]:
         """Yield offset, headers and value of each chunk."""
         wanted = self._wanted
-        # Other links than those on which the records come: an answer may be under way there.
+        # Other connections than those on which the records come: an answer may be under way there.
         with borrowed(self._options.connection) as cluster:
             for first, count in chunks.runs:
                 run = Slice(wanted.topic, wanted.topic_id, wanted.partition, first, first + count)

@@ -222,7 +222,7 @@ class TransactionTask:
     def _end_round(self) -> None:
         """Wait until what is under way is safe; send again and again what did not arrive.
 
-        Nothing else is asked on these links before. If this fails, so does the next one.
+        Nothing else is asked on these connections before. If this fails, so does the next one.
         """
 
         def attempt() -> None:

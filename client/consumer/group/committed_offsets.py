@@ -81,13 +81,13 @@ class CommittedOffsets:
         long as that is the same, what was chosen by hand holds, further on or further back."""
 
     async def fetch(self, wanted: Sequence[GroupPartition]) -> dict[TopicPartition, int | None]:
-        """Return where to go on in partitions that were taken up; see `fetch_committed`."""
+        """Return the committed offsets of assigned partitions; see `fetch_committed`."""
         found = await fetch_committed(self._cluster, self._group_id, wanted)
         self._committed |= found
         return found
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what was committed for partitions that were let go of."""
+        """Forget the committed offsets of partitions that were revoked or lost."""
         for tp in partitions:
             self._committed.pop(tp, None)
             self._counted.pop(tp, None)

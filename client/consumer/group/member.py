@@ -46,10 +46,10 @@ _BUSY_S = 30.0
 """What a heartbeat asks for while the application is at work: less than a session, so that a
 process that dies meanwhile is found out no later."""
 _LEAVE_PATIENCE_S = 5.0
-"""How long a member tries to say goodbye; then its session has to run out."""
+"""How long a member tries to leave; then its session has to run out."""
 _STARVED_S = 2.0
 """An application that has not awaited anything for so long is made to do so."""
-_GOODBYE_S = 1.0
+_LEAVE_S = 1.0
 """How long a member that is cancelled takes to commit and to leave."""
 _PLACE_PATIENCE_S = 5.0
 _PLACE_AGAIN_S = 0.5
@@ -140,7 +140,7 @@ class GroupMember:
         try:
             await self._over.wait()
         except trio.Cancelled:
-            with trio.CancelScope(deadline=trio.current_time() + _GOODBYE_S, shield=True):
+            with trio.CancelScope(deadline=trio.current_time() + _LEAVE_S, shield=True):
                 await self._over.wait()
             raise
         finally:
@@ -182,7 +182,7 @@ class GroupMember:
             self._heard.set()
 
     def _abandon(self) -> None:
-        """End all tasks; say goodbye, if there was no time to do it properly."""
+        """End all tasks; send a last commit and leave without waiting, if that was not done."""
         self._scope.cancel()
         if self._membership.is_over:
             return
@@ -190,14 +190,14 @@ class GroupMember:
         if self._config.enable_auto_commit and not self._has_failed:
             self._fetcher.rewind()
             commit = self.offsets.last_request()
-        goodbye = self._membership.abandon()
+        leave_request = self._membership.abandon()
         node_id = self._cluster.metadata.controller_id
         connection = None if node_id is None else self._cluster.live_connection(node_id)
-        if connection is None or goodbye is None:
+        if connection is None or leave_request is None:
             return
         if commit is not None:
             connection.submit(api.COMMIT_OFFSETS, commit, _ignore)
-        connection.submit(api.GROUP_HEARTBEAT, goodbye, _ignore)
+        connection.submit(api.GROUP_HEARTBEAT, leave_request, _ignore)
 
     async def _wait_joined(self) -> None:
         with trio.move_on_after(self._cluster.config.request_timeout):
@@ -247,7 +247,7 @@ class GroupMember:
 
     async def _ask(self, request: HeartbeatRequest) -> HeartbeatReply:
         cluster = self._cluster
-        if request.member_epoch < JOIN_EPOCH:  # A goodbye, which there is no other chance for.
+        if request.member_epoch < JOIN_EPOCH:  # It leaves; there is no other chance.
             with trio.move_on_after(_LEAVE_PATIENCE_S):
                 return await cluster.call_controller(
                     api.GROUP_HEARTBEAT, request, is_repeatable=True

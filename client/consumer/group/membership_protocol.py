@@ -122,7 +122,7 @@ class _UnderWay(NamedTuple):
     sent_at: float
     reported: _Reported
     subscription_version: int
-    is_goodbye: bool
+    is_leaving: bool
 
 
 @final
@@ -197,16 +197,16 @@ class MembershipProtocol:
         """Return a heartbeat to be sent, if one is due and none is under way."""
         if now < self.next_heartbeat_at():
             return None
-        is_goodbye = self._leave_epoch is not None and not self.owned
+        is_leaving = self._leave_epoch is not None and not self.owned
         reported = _Reported(self._revision, frozenset(self.owned))
         is_subscription_new = self._acknowledged_version != self._subscription_version
         settings = self._settings
         self._sent_count += 1
         self._under_way = _UnderWay(
-            self._sent_count, now, reported, self._subscription_version, is_goodbye
+            self._sent_count, now, reported, self._subscription_version, is_leaving
         )
         epoch = self.member_epoch
-        if is_goodbye:
+        if is_leaving:
             assert self._leave_epoch is not None
             epoch = self._leave_epoch
         request = HeartbeatRequest(
@@ -233,7 +233,7 @@ class MembershipProtocol:
             return []
         self._under_way = None
         self._failure_count = 0
-        if under_way.is_goodbye:
+        if under_way.is_leaving:
             return self._stop(None)
         self._acknowledged = under_way.reported
         self._acknowledged_version = under_way.subscription_version
@@ -266,7 +266,7 @@ class MembershipProtocol:
         self._next_at = now + self._backoff.delay(self._failure_count)
         # Say everything again: the coordinator may be another one.
         self._acknowledged = None
-        if under_way.is_goodbye:
+        if under_way.is_leaving:
             # Its session will run out; whoever leaves does not wait for that.
             return self._stop(None)
         if isinstance(error, UnknownMemberError):
@@ -309,9 +309,9 @@ class MembershipProtocol:
         self._next_at = min(self._next_at, now)
 
     def abandon(self) -> HeartbeatRequest | None:
-        """Be over at once; return a goodbye that need not be waited for, if there is one to say.
+        """Be over at once; return a request to leave that needs no answer, if there is one to send.
 
-        For whoever has no time to let go: what was not committed will be processed again.
+        Records that were not committed will be processed again.
         """
         was_over = self._is_over
         self._stop(None)
@@ -342,7 +342,7 @@ class MembershipProtocol:
         return self._revoke(self.owned - self.releasing)
 
     def _reconcile(self) -> list[MembershipEvent]:
-        """Let go of what is not assigned any more; when that is done, take up what is new."""
+        """Revoke what is not assigned any more; when that is released, assign what is new."""
         events = self._revoke(self.owned - self._assigned - self.releasing)
         if self.releasing:
             return events

@@ -1,4 +1,4 @@
-"""Keeping messages that a worker has: each is extended when half of its time is over.
+"""Extends the leases of messages that a worker has, when half of their time is over.
 
 Shell: one task that looks what is due, and one for each partition whose messages are being
 extended. So a broker that does not answer costs nobody the messages of others.
@@ -50,7 +50,7 @@ class HeldMessage:
 
 @final
 class LeaseExtender:
-    """Extends messages until they are let go."""
+    """Extends the leases of messages until they are untracked."""
 
     def __init__(
         self,
@@ -60,21 +60,21 @@ class LeaseExtender:
     ) -> None:
         """Extend by what `timeout` says, in seconds; tell `on_lost` what others have."""
         self.held: dict[HeldMessage, None] = {}
-        """What is being kept."""
+        """Messages whose leases are extended."""
         self._settler = settler
         self._timeout = timeout
         self._on_lost = on_lost
         self._wake = trio.Event()
 
     def track(self, held: HeldMessage) -> None:
-        """Keep a message from now on."""
+        """Extend the lease of a message from now on."""
         now = trio.current_time()
         held.extend_at = now + max(0.0, held.expires_at - now) * _EXTEND_AT
         self.held[held] = None
         self._wake.set()
 
     def untrack(self, held: HeldMessage) -> None:
-        """Keep a message no longer."""
+        """Extend the lease of a message no longer."""
         self.held.pop(held, None)
 
     async def run(self) -> None:

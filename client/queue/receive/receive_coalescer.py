@@ -12,7 +12,7 @@ Invariant: in a group that has members, exactly one of them asks, or has been to
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import trio
 
@@ -27,8 +27,14 @@ worked on, the broker has the next one to think of."""
 _GIVING_BACK_S: Final = 1.0
 """How long somebody who was cancelled stays to give back what nobody saw."""
 
-_Kind = tuple[int | None, int, str, float]
-"""What receives have in common that go together."""
+
+class _GroupKey(NamedTuple):
+    """Receives with the same key are coalesced."""
+
+    visibility_timeout_ms: int | None
+    bytes_max: int
+    holder: str
+    wait_s: float
 
 
 @final
@@ -48,15 +54,15 @@ class _Member:
 class _Group:
     """Callers who ask together."""
 
-    def __init__(self, kind: _Kind, order: ReceiveOptions, ends_at: float) -> None:
-        self.kind = kind
-        self.order = order
+    def __init__(self, key: _GroupKey, options: ReceiveOptions, ends_at: float) -> None:
+        self.key = key
+        self.options = options
         self.ends_at = ends_at
         self.members: dict[_Member, None] = {}
         """Who is not served, in the order in which they came."""
 
     @property
-    def wanted(self) -> int:
+    def max_messages(self) -> int:
         return sum(member.max_messages for member in self.members)
 
     def call_next(self) -> None:
@@ -87,17 +93,17 @@ class ReceiveCoalescer:
         """Ask by `receiver`; give back through `settler` what nobody wants any more."""
         self._receiver = receiver
         self._settler = settler
-        self._open: dict[_Kind, _Group] = {}
+        self._open: dict[_GroupKey, _Group] = {}
         """Groups that others may join."""
 
-    async def receive(self, order: ReceiveOptions, *, wait_s: float) -> list[Message]:
+    async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; see `QueueReceiver.receive`.
 
         An attempt that may be repeated is known by its messages, and goes alone.
         """
-        if order.attempt_id is not None:
-            return await self._receiver.receive(order, wait_s=wait_s)
-        group, member = self._join(order, wait_s)
+        if options.attempt_id is not None:
+            return await self._receiver.receive(options, wait_s=wait_s)
+        group, member = self._join(options, wait_s)
         try:
             await member.has_turn.wait()
             if not member.is_served:
@@ -110,12 +116,12 @@ class ReceiveCoalescer:
             raise member.failure
         return member.messages
 
-    def _join(self, order: ReceiveOptions, wait_s: float) -> tuple[_Group, _Member]:
-        kind = (order.visibility_timeout_ms, order.bytes_max, order.holder, wait_s)
-        group = self._open.get(kind)
-        member = _Member(order.max_messages)
-        if group is None or group.wanted + order.max_messages > _TOGETHER_MAX:
-            group = self._open[kind] = _Group(kind, order, trio.current_time() + wait_s)
+    def _join(self, options: ReceiveOptions, wait_s: float) -> tuple[_Group, _Member]:
+        key = _GroupKey(options.visibility_timeout_ms, options.bytes_max, options.holder, wait_s)
+        group = self._open.get(key)
+        member = _Member(options.max_messages)
+        if group is None or group.max_messages + options.max_messages > _TOGETHER_MAX:
+            group = self._open[key] = _Group(key, options, trio.current_time() + wait_s)
             member.has_turn.set()
         group.members[member] = None
         return group, member
@@ -127,10 +133,10 @@ class ReceiveCoalescer:
             TidelogError: They could not be asked for; the others are told.
         """
         self._close(group)
-        order = group.order._replace(max_messages=group.wanted)
+        options = group.options._replace(max_messages=group.max_messages)
         wait_s = max(group.ends_at - trio.current_time(), 0)
         try:
-            messages = await self._receiver.receive(order, wait_s=wait_s)
+            messages = await self._receiver.receive(options, wait_s=wait_s)
         except TidelogError as error:
             group.fail(error)
             return
@@ -158,8 +164,8 @@ class ReceiveCoalescer:
             self._close(group)
 
     def _close(self, group: _Group) -> None:
-        if self._open.get(group.kind) is group:
-            del self._open[group.kind]
+        if self._open.get(group.key) is group:
+            del self._open[group.key]
 
     async def _give_back(self, messages: list[Message]) -> None:
         if messages:

@@ -93,7 +93,7 @@ class ReceiveOptions(NamedTuple):
 class _Poll:
     """One request under way."""
 
-    asker: Final["_Call"]
+    opener: Final["_Call"]
     """Who began it: what was not there before others began says nothing to them."""
     call: "_Call"
     """Who gets what it brings, unless that is over."""
@@ -132,7 +132,7 @@ class QueueReceiver:
         self.was_empty = False
         """Whether the last call found nothing: then the next one waits everywhere at once."""
 
-    async def receive(self, order: ReceiveOptions, *, wait_s: float) -> list[Message]:
+    async def receive(self, options: ReceiveOptions, *, wait_s: float) -> list[Message]:
         """Return some messages; none if there are none for `wait_s` seconds.
 
         If cancelled, nothing stays leased, as far as brokers can be told so.
@@ -142,7 +142,7 @@ class QueueReceiver:
             TidelogError: A partition could not be asked, and the others had nothing.
         """
         self.turn += 1
-        call = _Call(self, order, wait_s)
+        call = _Call(self, options, wait_s)
         try:
             messages = await call.run()
         except BaseException:
@@ -164,9 +164,9 @@ class QueueReceiver:
 class _Call:
     """One receive."""
 
-    def __init__(self, receiver: QueueReceiver, order: ReceiveOptions, wait_s: float) -> None:
+    def __init__(self, receiver: QueueReceiver, options: ReceiveOptions, wait_s: float) -> None:
         now = trio.current_time()
-        self.order = order
+        self.options = options
         self.is_over = False
         """Whether what comes now comes too late."""
         self._receiver = receiver
@@ -191,7 +191,7 @@ class _Call:
         await trio.lowlevel.checkpoint_if_cancelled()
         description = await self._find()
         by_default = description.config["visibility_timeout_ms"]
-        timeout_ms = self.order.visibility_timeout_ms
+        timeout_ms = self.options.visibility_timeout_ms
         self._is_leasing = bool(seconds_of(by_default) if timeout_ms is None else timeout_ms)
         self._take_over(description)
         by_node = await self._by_node()
@@ -278,10 +278,10 @@ class _Call:
         It may ask for more messages: what is too much is given back. An attempt is not repeated
         by others, so its id does not matter.
         """
-        wanted, asked = self.order, poll.asker.order
+        mine, theirs = self.options, poll.opener.options
         return (
-            (asked.visibility_timeout_ms, asked.bytes_max, asked.holder)
-            == (wanted.visibility_timeout_ms, wanted.bytes_max, wanted.holder)
+            (theirs.visibility_timeout_ms, theirs.bytes_max, theirs.holder)
+            == (mine.visibility_timeout_ms, mine.bytes_max, mine.holder)
             and poll.description.queue_id == description.queue_id
             and self._cluster.live_connection(poll.node_id) is poll.connection
             and all(
@@ -297,7 +297,7 @@ class _Call:
         silent: the lease of what is in hand is running.
         """
         for node_id, partitions in by_node.items():
-            if len(self._messages) >= self.order.max_messages:
+            if len(self._messages) >= self.options.max_messages:
                 return
             asked = {partition for poll in self._polls for partition in poll.partitions}
             idle = [partition for partition in partitions if partition not in asked]
@@ -317,7 +317,7 @@ class _Call:
         """Ask for partitions that nobody is being asked for; once more only while there is time."""
         self._take_over(await self._find())
         wait_ms = max(0, round((self._ends_at - trio.current_time()) * 1000))
-        polls = [poll for poll in self._polls if wait_ms or poll.asker is self]
+        polls = [poll for poll in self._polls if wait_ms or poll.opener is self]
         asked = {partition for poll in polls for partition in poll.partitions}
         if wait_ms == 0:
             asked |= self._answered
@@ -336,8 +336,8 @@ class _Call:
             error = ConnectError(f"node {node_id} cannot be reached now")
             self._failed(description, partitions, error)
             return None
-        order = self.order
-        room = order.max_messages - len(self._messages)
+        options = self.options
+        room = options.max_messages - len(self._messages)
         # Some may have come since it was decided to ask. A repeated attempt would bring them again,
         # and too late: then they would be given back, though the caller has them.
         in_hand = {message.partition for message in self._messages}
@@ -348,11 +348,11 @@ class _Call:
             description.queue_id,
             partitions,
             room,
-            order.bytes_max,
+            options.bytes_max,
             max_wait_ms,
-            order.visibility_timeout_ms,
-            order.holder,
-            order.attempt_id,
+            options.visibility_timeout_ms,
+            options.holder,
+            options.attempt_id,
         )
         ends_at = trio.current_time() + max_wait_ms / 1000
         expires_at = ends_at + self._cluster.config.request_timeout
@@ -381,7 +381,7 @@ class _Call:
         if not self._arrival.is_set():
             now = trio.current_time()
             moments = [until, self._ends_at + _GRACE_S, self._gives_up_at, self._retry_at]
-            if any(poll.asker is not self for poll in self._polls):
+            if any(poll.opener is not self for poll in self._polls):
                 moments.append(self._ends_at)  # Then others have to be made instead of them.
             expiries = (poll.expires_at for poll in self._polls)
             # All of them may have passed while others were asked.
@@ -395,7 +395,7 @@ class _Call:
                 poll.connection.close()
 
     def _is_nothing_left(self, now: float) -> bool:
-        return now >= self._ends_at and not any(poll.asker is self for poll in self._polls)
+        return now >= self._ends_at and not any(poll.opener is self for poll in self._polls)
 
     # -- answers ----------------------------------------------------------------------------------
 
@@ -422,7 +422,7 @@ class _Call:
                 self._failed(poll.description, [received.partition], from_wire(received.error))
             elif received.runs:
                 self._take_messages(poll, received, content, now_ms=reply.now_ms)
-        if not failed and poll.asker is self:
+        if not failed and poll.opener is self:
             self._answered.update(poll.partitions)
         if not reply.results and trio.current_time() < poll.ends_at - _EARLY_S:
             error = ShuttingDownError("a broker does not let anybody wait any more")
@@ -432,7 +432,7 @@ class _Call:
         self, poll: _Poll, received: PartitionReceived, content: bytes, *, now_ms: int
     ) -> None:
         settler = self._receiver.settler
-        room = 0 if self.is_over else self.order.max_messages - len(self._messages)
+        room = 0 if self.is_over else self.options.max_messages - len(self._messages)
         if room <= 0:
             settler.settle_soon(places_of(received), RETURN)
             return
