@@ -1,4 +1,8 @@
-"""Tests of the way from a request to its handler."""
+"""Tests of the way from a request to its handler; every API has one."""
+
+
+# Looks into brokers, which nothing else has to.
+# pyright: reportPrivateUsage=false
 
 from typing import final
 
@@ -6,6 +10,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.asking import batch_of, create_topic, produce, submit
+from tests.broker.queues.asking import create_queue, receive, states
 from tests.broker.world import World
 from tidelog.wire.errors import UnexpectedServerError
 from tidelog.wire.messages.handshake import HelloRequest
@@ -13,6 +18,7 @@ from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.produce import InitProducerRequest
 from tidelog.wire.messages.topics import DescribeTopicsRequest
 from tidelog.wire.protocol import api
+from tidelog.wire.protocol.api import APIS, ApiKey
 
 
 async def test_a_slow_request_does_not_keep_those_behind_it(mock_clock: MockClock) -> None:
@@ -51,3 +57,26 @@ async def test_a_defect_in_a_slow_request_is_answered_and_harms_nobody(
 @final
 class NoSuchLuckError(Exception):
     """A defect."""
+
+
+async def test_every_api_that_is_offered_is_served(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        assert client.hello is not None
+        offered = {each.api_key: each for each in client.hello.apis}
+
+        assert set(offered) == set(ApiKey)
+        assert broker._dispatcher.served_keys == set(ApiKey)
+        spoken = {served.key: (served.min_version, served.max_version) for served in APIS}
+        assert spoken == {
+            key: (each.min_version, each.max_version) for key, each in offered.items()
+        }
+
+
+async def test_a_new_queue_is_served_and_empty(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker)
+
+        assert await receive(client, queue) == []
+        assert await states(client, queue) == (0, 0, 0, 0)

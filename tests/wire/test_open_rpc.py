@@ -147,3 +147,10 @@ async def test_a_connection_that_cannot_be_made_is_diagnosed_in_one_line(
         await connect_stream(FakeNetwork(error), "example", 8433)
     assert str(caught.value) == line
     assert caught.value.__cause__ is error
+
+
+def test_an_error_without_a_text_of_its_own_is_shown_as_it_is() -> None:
+    assert diagnose("here", 1, TimeoutError("no answer")) == (
+        "cannot connect to here:1: no answer;"
+        " no answer; check the address and any firewall between here and there"
+    )

@@ -1,7 +1,25 @@
 """The two ends of a connection, without the connection: bytes in, events out.
 
 Pure: no clock, no I/O. `ServerConnection` turns received bytes into requests,
-`ClientConnection` into replies. Both count what is unanswered.
+`ClientConnection` into replies. Both count what is unanswered. The caller
+carries the bytes, over a socket or otherwise:
+
+>>> from tidelog.wire.messages.handshake import HelloReply, HelloRequest
+>>> def carry(frame: bytes, to: FrameDecoder) -> None:
+...     to.get_buffer()[: len(frame)] = frame
+...     to.bytes_received(len(frame))
+>>> client = ClientConnection(max_frame_bytes=4096)
+>>> server = ServerConnection([api.HELLO], max_frame_bytes=4096)
+>>> number, frame = client.send_request(api.HELLO, HelloRequest("example", "1.0"))
+>>> carry(frame[:30], server.decoder)
+>>> server.next_request()  # None: more bytes are needed.
+>>> carry(frame[30:], server.decoder)
+>>> server.next_request().message
+HelloRequest(client_id='example', client_version='1.0')
+>>> reply = HelloReply("1.0", "a cluster", 1, [], 4096, 5)
+>>> carry(api.HELLO.encode_reply(reply, version=1, correlation_id=number), client.decoder)
+>>> client.next_reply().message.cluster_id
+'a cluster'
 """
 
 from collections.abc import Sequence

@@ -8,12 +8,15 @@ from tidelog.broker.config.dynamic_config import (
     DynamicConfig,
     check_dynamic,
 )
+from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.coordinator.metadata.cluster_config import (
+    BROKER_SETTINGS,
     CLUSTER_SETTINGS,
     ClusterConfig,
     cluster_config,
 )
 from tidelog.wire.errors import InvalidConfigError
+from tidelog.wire.messages.cluster_admin import BrokerSetting, DescribeConfigRequest
 
 OWN = BrokerConfig(log_flush_interval_ms=1234, min_free_disk_bytes=5)
 
@@ -108,3 +111,25 @@ def test_the_cluster_takes_no_value_that_a_broker_would_refuse(name: str) -> Non
     assert setting.parse(name, str(limits["high"])) == limits["high"]
     assert setting.default == "inherit"
     assert getattr(cluster_config({}), name) is None
+
+
+async def test_every_setting_is_listed_with_its_value_and_source() -> None:
+    own = BrokerConfig(node_id=2, topic_defaults={"retention_ms": "1d", "durability": "fsync"})
+    sources = {**dict.fromkeys(FIELDS, "default"), "topic_defaults": "tidelog.toml"}
+    said = cluster_config({"log_flush_interval_ms": "2s"})
+    handler = BrokerConfigHandler(DynamicConfig(own, lambda: said, sources))
+
+    reply = await handler.describe(DescribeConfigRequest())
+
+    assert reply.node_id == 2
+    assert [each.name for each in reply.settings] == list(FIELDS)
+    by_name = {each.name: each for each in reply.settings}
+    defaults = "retention_ms=1d, durability=fsync"
+    assert by_name["topic_defaults"] == BrokerSetting(
+        "topic_defaults", defaults, "tidelog.toml", False
+    )
+    assert by_name["log_flush_interval_ms"] == BrokerSetting(
+        "log_flush_interval_ms", "2000", "cluster", True
+    )
+    live = {each.name for each in reply.settings if each.is_dynamic}
+    assert live == set(BROKER_SETTINGS)

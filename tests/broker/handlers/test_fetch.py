@@ -19,8 +19,12 @@ from tests.broker.asking import (
     submit_fetch,
     submit_produce,
 )
+from tests.broker.logs import TOPIC_ID, append, config_of, flush, open_partition_log
 from tests.broker.world import World, settle
+from tests.simulation.machine.faulty_disk import FaultyDisk
 from tests.wire.memory import at_most_allocated
+from tidelog.broker.partitions.log_reader import SliceReader
+from tidelog.broker.partitions.partition import Partition
 from tidelog.wire.batch.record_batch import has_valid_payload, parse_header
 from tidelog.wire.errors import (
     CorruptRecordError,
@@ -31,6 +35,7 @@ from tidelog.wire.errors import (
 )
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
 from tidelog.wire.protocol import api
+from tidelog.wire.protocol.write_buffer import FileRegion
 
 NO_TOPIC = b"\x00" * 16
 LONG_MS = 60_000
@@ -500,3 +505,20 @@ async def test_replies_that_nobody_reads_cost_no_memory(mock_clock: MockClock) -
             await world.pass_time(2)
 
         deaf.stream.close()
+
+
+async def test_what_is_small_is_copied_and_what_is_large_is_not(mock_clock: MockClock) -> None:
+    world = World(mock_clock)
+    config = config_of("fsync")
+    log = open_partition_log(FaultyDisk(), config)
+    append(log, b"a")
+    flush(log)
+    partition = Partition(TOPIC_ID, 0, log, config=config, probe=world.env.probe)
+    part = log.read(0, bytes_max=1 << 20, high_watermark=1)
+    assert part is not None
+    reader = SliceReader(world.env)
+
+    assert not reader.is_cold(part)
+    assert reader.piece(partition, part, 1 << 20) == part.read()
+    assert isinstance(reader.piece(partition, part, 1), FileRegion)
+    assert (await reader.load(partition, part)).length == part.length

@@ -31,6 +31,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
+from tidelog.wire.messages.cluster_admin import AlterClusterRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.topics import (
     AlterTopicReply,
@@ -38,6 +39,7 @@ from tidelog.wire.messages.topics import (
     CreateTopicReply,
     CreateTopicRequest,
     DescribeTopicsRequest,
+    TopicDescription,
 )
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
@@ -488,3 +490,30 @@ def fail_syncing_metadata(operation: str, path: str) -> None:
     """Fail when the metadata is synced."""
     if operation == "sync" and path.startswith("metadata/"):
         raise OSError(errno.EIO, "Input/output error", path)
+
+
+async def described(client: RpcConnection) -> TopicDescription:
+    """Return what is said of the only topic."""
+    reply = await submit(client, api.DESCRIBE_TOPICS, DescribeTopicsRequest(None)).reply()
+    (topic,) = reply.topics
+    return topic
+
+
+async def test_a_topic_has_a_setting_from_the_cluster_as_long_as_it_does_not_say_itself(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker(), world.client() as client:
+        await create_topic(client, "orders")
+        assert (await described(client)).config_of_cluster == []
+        request = AlterClusterRequest({"min_insync_replicas": "2"}, [])
+        await submit(client, api.ALTER_CLUSTER, request).reply()
+
+        topic = await described(client)
+        assert topic.config_of_cluster == ["min_insync_replicas"]
+        assert topic.config["min_insync_replicas"] == "1", "there is one replica"
+
+        await alter_topic(client, "orders", min_insync_replicas="1")
+        topic = await described(client)
+        assert topic.config_overrides == ["min_insync_replicas"]
+        assert topic.config_of_cluster == []

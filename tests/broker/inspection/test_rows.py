@@ -1,8 +1,22 @@
-"""Declared messages by name."""
+"""Rows of the inspection: declared messages by name, and what is inside of a batch."""
 
-from tidelog.broker.inspection.rows import OffsetRange, bad, named
+import msgspec
+import pytest
+
+from tests.logstore.logs import stored
+from tidelog.broker.inspection.contents import content_lines
+from tidelog.broker.inspection.file_kinds import Content
+from tidelog.broker.inspection.rows import Line, OffsetRange, bad, named
 from tidelog.coordinator.raft.messages import EntryKind
-from tidelog.wire.messages.queue_journal import Deleted, LogStartAdvanced
+from tidelog.wire.batch.record_batch import parse_header
+from tidelog.wire.errors import WireFormatError
+from tidelog.wire.messages.queue_journal import (
+    BackgroundWork,
+    Deleted,
+    Frame,
+    LogStartAdvanced,
+    encode,
+)
 
 
 def test_a_message_is_its_fields_by_name_all_the_way_down() -> None:
@@ -29,3 +43,39 @@ def test_what_is_bad_says_where_and_why() -> None:
     assert bad("f", "torn", position=7) == {
         "file": "f", "type": "bad", "position": 7, "reason": "torn"
     }  # fmt: skip
+
+
+def shown(values: list[bytes], content: Content) -> list[Line]:
+    batch = stored(values, base_offset=5, leader_epoch=2)
+    header = parse_header(batch)
+    assert header is not None
+    return list(content_lines("f", header, batch, content=content, wanted=OffsetRange()))
+
+
+def test_an_entry_of_a_journal_is_shown_by_name() -> None:
+    frame = Frame(9, [Deleted([(1, 2)])], background_work=BackgroundWork.MOVES)
+
+    (line,) = shown([encode(frame)], Content.JOURNAL)
+
+    assert (line["type"], line["offset"], line["now_ms"]) == ("journal_entry", 5, 9)
+    assert (line["kind"], line["background_work"]) == ("Deleted", "MOVES")
+    assert line["entry"] == {"record": "Deleted", "runs": [[1, 2]]}
+
+
+def test_an_entry_of_the_metadata_has_its_index_and_term() -> None:
+    (line,) = shown([b"\x01"], Content.ENTRIES)
+
+    assert (line["index"], line["term"], line["kind"]) == (6, 2, "TERM_START")
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (Content.JOURNAL, msgspec.msgpack.encode((9, [(99, 1)]))),
+        (Content.ENTRIES, b"\x00" + msgspec.msgpack.encode([("of-the-future", 1)])),
+        (Content.ENTRIES, b"\x07"),
+    ],
+)
+def test_what_a_newer_version_wrote_is_not_guessed(content: Content, value: bytes) -> None:
+    with pytest.raises(WireFormatError):
+        shown([value], content)

@@ -1,7 +1,14 @@
-"""Whether files are what was written, and go together."""
+"""Files are what was written and go together: segments, indexes, footers, findings."""
+
+from msgspec.structs import replace
 
 from tests.broker.inspection.stored_logs import bad_files, paths_of, stored_log, verdicts
 from tests.logstore.logs import CHECKPOINT, DIRECTORY
+from tidelog.broker.inspection.findings import Problems, Verdict
+from tidelog.broker.inspection.index_check import IndexCheck
+from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
+from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 
 
 def test_a_log_that_is_as_it_should_be_is_good() -> None:
@@ -54,3 +61,101 @@ def test_one_file_can_be_looked_at_alone() -> None:
 
     assert segment.is_ok
     assert checkpoint.is_ok
+
+
+def test_a_file_is_good_when_nothing_is_wrong() -> None:
+    assert Verdict("f", note="a note").is_ok
+    assert not Verdict("f", ("wrong",)).is_ok
+
+
+def test_of_very_many_problems_the_first_ones_are_told_and_how_many_more_there_are() -> None:
+    problems = Problems()
+    for number in range(25):
+        problems.add(str(number))
+
+    assert len(problems) == 25
+    assert problems.all()[:2] == ("0", "1")
+    assert problems.all()[-1] == "and 5 more"
+    assert len(problems.all()) == 21
+
+
+BATCHES = ((10, 64, 0), (12, 164, 500), (15, 264, 900))
+"""Offset, position, and the largest timestamp before."""
+
+
+def problem_of(*entries: tuple[int, int, int]) -> str | None:
+    index = SegmentIndex(base_offset=10, interval_bytes=1)
+    for offset, position, before_ms in entries:
+        index.add(offset, position, max_timestamp_before=before_ms)
+    check = IndexCheck(index)
+    for offset, position, before_ms in BATCHES:
+        check.batch(offset, position, max_timestamp_before=before_ms)
+    return check.end()
+
+
+def test_entries_for_some_of_the_batches_are_right() -> None:
+    assert problem_of() is None
+    assert problem_of(*BATCHES) is None
+    assert problem_of(BATCHES[0], BATCHES[2]) is None
+
+
+def test_an_entry_may_know_of_a_larger_timestamp_that_was_cut_off_but_not_of_a_smaller_one() -> (
+    None
+):
+    assert problem_of(BATCHES[0], (12, 164, 501)) is None
+    assert problem_of(BATCHES[0], (12, 164, 499)) == (
+        "an entry says that all before offset 12 is of 499 at most, and there is a record of 500"
+    )
+
+
+def test_an_entry_between_or_behind_batches_is_wrong() -> None:
+    assert problem_of((11, 100, 0)) == "no batch begins at position 100, as an entry says"
+    assert problem_of((16, 300, 0)) == "no batch begins at position 300, as an entry says"
+
+
+def test_an_entry_with_another_offset_is_wrong() -> None:
+    assert problem_of((11, 64, 0)) == (
+        "an entry says that offset 11 is at position 64, where offset 10 is"
+    )
+
+
+def test_an_index_that_says_what_is_not_so_is_noticed() -> None:
+    opened = stored_log()
+    path = opened.path().replace(".log", ".index")
+    name = path.rpartition("/")[2]
+    lies = {
+        "no batch begins at position 65": (0, 65, 0),
+        "an entry says that offset 1 is at position 64, where offset 0 is": (1, 64, 0),
+    }
+
+    for complaint, (offset, position, before_ms) in lies.items():
+        lie = SegmentIndex(base_offset=0, interval_bytes=1)
+        lie.add(offset, position, max_timestamp_before=before_ms)
+        opened.disk.put_back(path, lie.to_bytes())
+        (problem,) = verdicts(opened.disk)[name].problems
+        assert problem.startswith(complaint)
+
+
+def test_a_footer_that_is_younger_than_its_records_say_is_noticed() -> None:
+    opened = stored_log()
+    data = opened.disk.visible_bytes(opened.path())
+    footer = parse_segment_footer(data[-SEGMENT_FOOTER_SIZE:])
+    assert footer is not None
+    lie = replace(footer, max_timestamp_ms=footer.max_timestamp_ms - 1)
+    opened.disk.put_back(opened.path(), data[:-SEGMENT_FOOTER_SIZE] + lie.to_bytes())
+
+    (problem,) = verdicts(opened.disk)[f"{0:020}.log"].problems
+
+    assert problem.startswith("its footer says that no record is of later than ")
+
+
+def test_a_recovery_point_inside_of_a_batch_is_noticed() -> None:
+    opened = stored_log()
+    known = read_small_file(opened.disk, CHECKPOINT, LogCheckpoint)
+    assert known is not None
+    lie = replace(known, recovery_position=known.recovery_position - 1)
+    write_small_file(opened.disk, CHECKPOINT, lie)
+
+    (problem,) = verdicts(opened.disk)["checkpoint"].problems
+
+    assert "is not the end of a batch of" in problem

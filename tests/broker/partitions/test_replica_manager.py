@@ -1,13 +1,20 @@
 """Tests of finding partitions, or why they are not to be found, and of their files."""
 
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
 import pytest
 from trio.testing import MockClock
 
+from tests.broker.asking import submit
 from tests.broker.keeping import Keeping, keeping
 from tests.broker.logs import TOPIC_ID, append, flush
+from tests.broker.queues.asking import create_queue
 from tests.broker.world import World
 from tests.coordinator.metadata.clusters import Cluster
 from tests.simulation.machine.disk_contents import contents
+from tidelog.broker.partitions.mover_ids import MoverIds, producer_id_of
 from tidelog.broker.partitions.partition import Partition
 from tidelog.coordinator.metadata.catalog import DeleteTopic, Topic
 from tidelog.coordinator.metadata.commands import FenceBroker
@@ -18,6 +25,8 @@ from tidelog.wire.errors import (
     UnknownPartitionError,
     UnknownTopicIdError,
 )
+from tidelog.wire.messages.queue_admin import DeleteQueueRequest
+from tidelog.wire.protocol import api
 
 
 def topic_of(kept: Keeping, name: str = "orders") -> Topic:
@@ -224,3 +233,22 @@ async def test_what_recovery_found_is_told(mock_clock: MockClock) -> None:
     (damaged,) = after.told("log_damaged")
     assert (damaged["offset"], damaged["end_offset"]) == (1, 2)
     assert again.log.status.value == "damaged"
+
+
+async def test_a_producer_of_a_queue_is_one_as_long_as_the_queue_is_there(
+    mock_clock: MockClock,
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        assert broker._cluster is not None
+        metadata = broker._cluster.metadata
+        movers = MoverIds(lambda: metadata.state.catalog)
+        queue = await create_queue(broker, partitions=2)
+
+        assert movers.is_one(producer_id_of(queue, 0))
+        assert movers.is_one(producer_id_of(queue, 1))
+        assert not movers.is_one(producer_id_of(queue, 2))
+        assert not movers.is_one(7)
+
+        await submit(client, api.DELETE_QUEUE, DeleteQueueRequest("orders")).reply()
+        assert not movers.is_one(producer_id_of(queue, 0))

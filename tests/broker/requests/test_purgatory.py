@@ -1,12 +1,16 @@
-"""Tests of parked requests and their deadlines."""
+"""Tests of delayed requests, their deadlines, and of waiting for commits."""
 
 from typing import final
 
+import pytest
 import trio
 from trio.testing import MockClock
 
 from tests.broker.world import settle
+from tidelog.broker.requests.commit_wait import Commit
 from tidelog.broker.requests.purgatory import Purgatory
+from tidelog.wire.errors import NotLeaderError
+from tidelog.wire.messages.produce import AckLevel
 
 
 @final
@@ -117,3 +121,20 @@ async def test_one_that_expires_may_end_the_wait_of_another(mock_clock: MockCloc
 
         assert log == ["ender expired", "third expired"]
         nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_is_told_when_it_is_committed() -> None:
+    commit = Commit()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(commit.wait)
+
+        commit.acknowledged(0, AckLevel.DURABLE)
+
+
+async def test_who_waits_is_told_that_nobody_knows() -> None:
+    commit = Commit()
+
+    commit.failed(0, NotLeaderError("another broker leads now"))
+
+    with pytest.raises(NotLeaderError):
+        await commit.wait()

@@ -9,12 +9,14 @@ import msgspec
 import msgspec.inspect as mi
 import pytest
 
+from tests.wire.replication_samples import DURABLE, FETCH, IDENTITY
 from tests.wire.samples import CORRELATION_ID, EXCHANGES, OUT_OF_RANGE, VERSION, Exchange
 from tidelog.wire.errors import ErrorDetail, UnsupportedVersionError, WireFormatError
 from tidelog.wire.messages import groups, queue_admin, queues, redrives
 from tidelog.wire.messages.field_types import LIST_LENGTH_MAX
 from tidelog.wire.messages.handshake import ApiVersions
 from tidelog.wire.messages.metadata import MetadataRequest
+from tidelog.wire.messages.replication import ReplicaFetchRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import ApiKey, choose_version, decode_error, encode_error
 from tidelog.wire.protocol.frame import Frame, FrameDecoder, FrameKind
@@ -308,3 +310,28 @@ def test_all_lists_in_requests_about_groups_and_queues_are_bounded(module: Modul
     for name, kind in vars(module).items():
         if name.endswith("Request"):
             assert list(_unbounded_lists(mi.type_info(kind), name, frozenset())) == []
+
+
+def test_a_fetch_with_nothing_new_is_small() -> None:
+    idle = ReplicaFetchRequest(IDENTITY, False, 500, 8 << 20, [], [], [])
+
+    assert len(api.REPLICA_FETCH.encode_request(idle, version=1, correlation_id=1)) < 120
+
+
+def test_a_report_of_a_partition_takes_few_bytes() -> None:
+    request, _ = DURABLE
+    more = type(request)(IDENTITY, [*request.partitions] * 101, True)
+
+    sizes = [
+        len(api.REPLICA_DURABLE.encode_request(each, version=1, correlation_id=1))
+        for each in (request, more)
+    ]
+
+    assert sizes[1] - sizes[0] < 100 * 8
+
+
+def test_a_follower_asks_for_each_new_partition_from_a_position() -> None:
+    request, _ = FETCH
+
+    followed = {each.number_in_session for each in request.followed}
+    assert followed <= {each.number_in_session for each in request.positions}

@@ -1,5 +1,7 @@
 """The two ends of a connection: who may say what, and what a wrong word costs."""
 
+import doctest
+
 import pytest
 
 from tests.wire.samples import EXCHANGES
@@ -15,7 +17,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest
 from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloRequest
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest
-from tidelog.wire.protocol import api
+from tidelog.wire.protocol import api, connection
 from tidelog.wire.protocol.api import ApiKey
 from tidelog.wire.protocol.connection import (
     ClientConnection,
@@ -401,3 +403,9 @@ def test_a_conversation_survives_both_ends() -> None:
 
     assert reply is not None
     assert reply.message == HELLO_REPLY
+
+
+def test_the_example_of_the_module_runs() -> None:
+    results = doctest.testmod(connection)
+
+    assert (results.failed, results.attempted) == (0, 12)
