@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tidelog.broker.inspection.file_kinds import Content
-from tidelog.broker.inspection.rows import Line, OffsetRange, named, named_fields
+from tidelog.broker.inspection.rows import OffsetFilter, Row, named, named_fields
 from tidelog.coordinator.controller.log_entries import decode_entry
 from tidelog.coordinator.raft.membership import decode_membership
 from tidelog.coordinator.raft.messages import EntryKind
@@ -23,8 +23,8 @@ _UNCOMPRESSED_BYTES_MAX = 1 << 30
 
 
 def content_lines(
-    file: str, header: BatchHeader, batch: BytesLike, *, content: Content, wanted: OffsetRange
-) -> Iterator[Line]:
+    file: str, header: BatchHeader, batch: BytesLike, *, content: Content, wanted: OffsetFilter
+) -> Iterator[Row]:
     """Yield what is in a batch whose checksums are right, one line for each thing.
 
     Raises:
@@ -51,7 +51,7 @@ def _value(columns: Columns, place: int) -> bytes:
 
 def _record_line(
     file: str, offset: int, header: BatchHeader, *, columns: Columns, place: int
-) -> Line:
+) -> Row:
     deltas, keys, values = columns.timestamp_deltas, columns.keys, columns.values
     return {
         "file": file,
@@ -64,7 +64,7 @@ def _record_line(
     }
 
 
-def _journal_lines(file: str, offset: int, value: bytes) -> Iterator[Line]:
+def _journal_lines(file: str, offset: int, value: bytes) -> Iterator[Row]:
     frame = decode(value)
     around = named_fields(frame)
     del around["entries"]
@@ -81,9 +81,9 @@ def _journal_lines(file: str, offset: int, value: bytes) -> Iterator[Line]:
         }
 
 
-def _entry_line(file: str, offset: int, term: int, *, value: bytes) -> Line:
+def _entry_line(file: str, offset: int, term: int, *, value: bytes) -> Row:
     entry = stored_entry(offset + 1, term, value)
-    line: Line = {
+    line: Row = {
         "file": file,
         "type": "raft_entry",
         "offset": offset,

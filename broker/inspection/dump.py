@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.broker.inspection.contents import content_lines
 from tidelog.broker.inspection.file_kinds import Content, FileKind, content_of, kind_of, number_in
-from tidelog.broker.inspection.rows import Line, OffsetRange, bad, named_fields
+from tidelog.broker.inspection.rows import OffsetFilter, Row, bad, named_fields
 from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, read_frame, walk
 from tidelog.broker.inspection.small_files import SMALL_FILES, read_whole, small_file_line
 from tidelog.logstore.disk.disk import File, ReadableDisk
@@ -41,13 +41,13 @@ _FLAGS: Final = {
 class DumpOptions:
     """What is wanted."""
 
-    wanted: OffsetRange
+    wanted: OffsetFilter
     """Batches and what is in them are left out if they touch none of these offsets."""
     with_records: bool = False
     """Whether records are wanted, besides batches; entries of journals and metadata always are."""
 
 
-def dump(disk: ReadableDisk, paths: Iterable[str], options: DumpOptions) -> Iterator[Line]:
+def dump(disk: ReadableDisk, paths: Iterable[str], options: DumpOptions) -> Iterator[Row]:
     """Yield what is in files, in the order given; paths are relative to the disk's root.
 
     Raises:
@@ -57,7 +57,7 @@ def dump(disk: ReadableDisk, paths: Iterable[str], options: DumpOptions) -> Iter
         yield from _dump_file(disk, path, options)
 
 
-def _dump_file(disk: ReadableDisk, path: str, options: DumpOptions) -> Iterator[Line]:
+def _dump_file(disk: ReadableDisk, path: str, options: DumpOptions) -> Iterator[Row]:
     kind = kind_of(path)
     if kind in SMALL_FILES:
         yield small_file_line(disk, path, kind)
@@ -82,7 +82,7 @@ class _SegmentDump:
         self._file = file
         self._options = options
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[Row]:
         path = self._path
         try:
             frame = read_frame(self._file, self._name)
@@ -105,7 +105,7 @@ class _SegmentDump:
             footer = frame.footer
             yield {"file": path, "type": "footer", "position": footer.end_position, **_of(footer)}
 
-    def _header_line(self, header: SegmentHeader) -> Line:
+    def _header_line(self, header: SegmentHeader) -> Row:
         return {
             "file": self._path,
             "type": "segment",
@@ -115,7 +115,7 @@ class _SegmentDump:
 
     def _batch_lines(
         self, frame: SegmentFrame, base_offset: int, content: Content
-    ) -> Iterator[Line]:
+    ) -> Iterator[Row]:
         path, wanted = self._path, self._options.wanted
         for found in walk(self._file, frame, base_offset):
             if isinstance(found, BadRange):
@@ -136,7 +136,7 @@ class _SegmentDump:
             if self._options.with_records or content is not Content.RECORDS:
                 yield from self._content_lines(found, content)
 
-    def _content_lines(self, found: ValidBatch, content: Content) -> Iterator[Line]:
+    def _content_lines(self, found: ValidBatch, content: Content) -> Iterator[Row]:
         batch = self._file.read_at(found.position, found.header.size)
         try:
             yield from content_lines(
@@ -146,7 +146,7 @@ class _SegmentDump:
             yield bad(self._path, str(error), position=found.position, offset=found.offset)
 
 
-def bad_line(path: str, found: BadRange) -> Line:
+def bad_line(path: str, found: BadRange) -> Row:
     """Return the line that says what is bad in a segment."""
     return bad(
         path,
@@ -158,7 +158,7 @@ def bad_line(path: str, found: BadRange) -> Line:
     )
 
 
-def _index_lines(disk: ReadableDisk, path: str, wanted: OffsetRange) -> Iterator[Line]:
+def _index_lines(disk: ReadableDisk, path: str, wanted: OffsetFilter) -> Iterator[Row]:
     data = read_whole(disk, path)
     base_offset = number_in(path)
     index = SegmentIndex.from_bytes(data, base_offset=base_offset, interval_bytes=1)
@@ -202,15 +202,15 @@ def index_problem(data: bytes, name: str) -> str:
     )
 
 
-def _other_line(disk: ReadableDisk, path: str, kind: FileKind) -> Line:
+def _other_line(disk: ReadableDisk, path: str, kind: FileKind) -> Row:
     with closing(disk.open(path)) as file:
         size = file.size()
         shown = file.read_at(0, _SHOWN_BYTES_MAX)
-    line: Line = {"file": path, "type": kind.value, "size_bytes": size}
+    line: Row = {"file": path, "type": kind.value, "size_bytes": size}
     if kind is FileKind.LOCK:
         line["process"] = shown.decode("ascii", "replace").strip()
     return line
 
 
-def _of(declared: msgspec.Struct) -> Line:
+def _of(declared: msgspec.Struct) -> Row:
     return named_fields(declared)

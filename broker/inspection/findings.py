@@ -10,7 +10,7 @@ _KEPT_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FileCheck:
     """One file, and whether it is as it should be."""
 
     path: str

@@ -17,8 +17,8 @@ from tidelog.broker.inspection.file_kinds import (
     number_in,
     topic_place,
 )
-from tidelog.broker.inspection.findings import Problems, Verdict
-from tidelog.broker.inspection.rows import OffsetRange
+from tidelog.broker.inspection.findings import FileCheck, Problems
+from tidelog.broker.inspection.rows import OffsetFilter
 from tidelog.broker.inspection.segment_check import SegmentCheck
 from tidelog.broker.inspection.segment_walk import BadRange, SegmentFrame, read_frame
 from tidelog.broker.inspection.small_files import read_small
@@ -32,7 +32,7 @@ from tidelog.logstore.segments.segment_format import SegmentHeader
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import DataDirectoryError, WireFormatError
 
-ALL_OFFSETS = OffsetRange()
+ALL_OFFSETS = OffsetFilter()
 
 
 @final
@@ -61,7 +61,7 @@ class LogCheck:
         self._was_cleaned = False
         self._last_epoch = 0
 
-    def verdicts(self) -> Iterator[Verdict]:
+    def all_findings(self) -> Iterator[FileCheck]:
         """Yield what is to be said of each segment, its index, and the checkpoint, in this order.
 
         Raises:
@@ -72,7 +72,7 @@ class LogCheck:
             is_last = number == len(self._segments) - 1
             yield from self._check_segment(path, is_last=is_last)
         if self._is_whole or self._has_checkpoint:
-            yield self._checkpoint_verdict()
+            yield self._checkpoint_findings()
 
     @property
     def _has_checkpoint(self) -> bool:
@@ -96,21 +96,21 @@ class LogCheck:
         self._start = max(self._start, found.log_start_offset)
         self._epochs = LeaderEpochs(found.leader_epochs)
 
-    def _check_segment(self, path: str, *, is_last: bool) -> Iterator[Verdict]:
+    def _check_segment(self, path: str, *, is_last: bool) -> Iterator[FileCheck]:
         problems = Problems()
         with closing(self._disk.open(path)) as file:
             try:
                 frame = read_frame(file, f"{self._disk.root}/{path}")
             except DataDirectoryError as error:
-                yield Verdict(path, (str(error),))
+                yield FileCheck(path, (str(error),))
                 self.end_offset = None
                 return
             if self._is_cleaned_away(frame):
                 note = "a cleaned segment stands for it; the next start removes it"
-                yield Verdict(path, note=note)
+                yield FileCheck(path, note=note)
                 index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
                 if index_path in self._indexes:
-                    yield Verdict(index_path, note=note)
+                    yield FileCheck(index_path, note=note)
                 return
             self._was_cleaned = frame.footer is not None and frame.footer.cleaned_at_ms is not None
             base_offset = number_in(path)
@@ -120,13 +120,13 @@ class LogCheck:
             check = SegmentCheck(self._disk, path, file, frame=frame, checkpoint=self._checkpoint)
             self._walk(check, problems, is_last=is_last)
         note = "its records were deleted; the next start removes it" if is_below else ""
-        yield Verdict(path, problems.all(), note)
+        yield FileCheck(path, problems.all(), note)
         index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
         if index_path in self._indexes:
             if frame.footer is None and is_last:
-                yield Verdict(index_path, note="its segment is not sealed; it counts for nothing")
+                yield FileCheck(index_path, note="its segment is not sealed; it counts for nothing")
             else:
-                yield Verdict(index_path, tuple(check.index_problems()))
+                yield FileCheck(index_path, tuple(check.index_problems()))
 
     def _is_cleaned_away(self, frame: SegmentFrame) -> bool:
         """Return whether a crash has left what the cleaned segment before it stands for."""
@@ -225,7 +225,7 @@ class LogCheck:
                 f" {header.leader_epoch}; the checkpoint says that of another"
             )
 
-    def _checkpoint_verdict(self) -> Verdict:
+    def _checkpoint_findings(self) -> FileCheck:
         known, problems = self._checkpoint, self._checkpoint_problems
         if known is not None:
             for problem in _contradictions(known):
@@ -238,7 +238,7 @@ class LogCheck:
                     f"the segment that was active at its recovery point, which begins at offset"
                     f" {known.recovery_base_offset}, is missing"
                 )
-        return Verdict(self._checkpoint_path, problems.all())
+        return FileCheck(self._checkpoint_path, problems.all())
 
 
 def _check_content(

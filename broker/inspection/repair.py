@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 
 from tidelog.broker.inspection.file_kinds import FileKind, kind_of, number_in
-from tidelog.broker.inspection.findings import Verdict
+from tidelog.broker.inspection.findings import FileCheck
 from tidelog.broker.inspection.segment_walk import read_frame
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.disk.disk import Disk
@@ -16,7 +16,7 @@ from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
 from tidelog.wire.errors import DataDirectoryError
 
 
-def repair_indexes(disk: Disk, paths: Sequence[str]) -> Iterator[Verdict]:
+def repair_indexes(disk: Disk, paths: Sequence[str]) -> Iterator[FileCheck]:
     """Make the index of each sealed segment among `paths` anew; say of each what became of it.
 
     Each is replaced at once, durably. Other files are left alone.
@@ -29,15 +29,15 @@ def repair_indexes(disk: Disk, paths: Sequence[str]) -> Iterator[Verdict]:
             yield _repair(disk, path)
 
 
-def _repair(disk: Disk, path: str) -> Verdict:
+def _repair(disk: Disk, path: str) -> FileCheck:
     index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
     with closing(disk.open(path)) as file:
         try:
             frame = read_frame(file, f"{disk.root}/{path}")
         except DataDirectoryError as error:
-            return Verdict(index_path, (str(error),))
+            return FileCheck(index_path, (str(error),))
         if frame.footer is None:
-            return Verdict(path, note="not sealed: it has no index file")
+            return FileCheck(path, note="not sealed: it has no index file")
         index = index_of_batches(
             file,
             base_offset=number_in(path),
@@ -45,4 +45,4 @@ def _repair(disk: Disk, path: str) -> Verdict:
             config=LogConfig(),
         )
     write_index(disk, index_path, index)
-    return Verdict(index_path, note=f"{len(index)} entries")
+    return FileCheck(index_path, note=f"{len(index)} entries")

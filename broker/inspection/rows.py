@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-Line = dict[str, object]
+Row = dict[str, object]
 """One thing in a file: `file`, `type`, and what depends on that."""
 
 BAD: Final = "bad"
@@ -21,7 +21,7 @@ OFFSET_END: Final = 1 << 62
 """Above all offsets."""
 
 
-class OffsetRange(NamedTuple):
+class OffsetFilter(NamedTuple):
     """The offsets that are wanted."""
 
     start: int = 0
@@ -33,7 +33,7 @@ class OffsetRange(NamedTuple):
         return start < self.end and end > self.start
 
 
-def bad(file: str, reason: str, **where: object) -> Line:
+def bad(file: str, reason: str, **where: object) -> Row:
     """Return the line that says why something in a file is bad, and where."""
     return {"file": file, "type": BAD, **where, "reason": reason}
 
@@ -59,9 +59,9 @@ def named(value: object) -> object:  # noqa: PLR0911 - one for each kind of valu
     return value
 
 
-def named_fields(value: msgspec.Struct) -> Line:
+def named_fields(value: msgspec.Struct) -> Row:
     """Return the fields of a declared message by their names, as `named` does."""
-    fields: Line = {}
+    fields: Row = {}
     tag = value.__struct_config__.tag
     if tag is not None:
         fields["record"] = type(value).__name__

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.broker.inspection.file_kinds import FileKind
-from tidelog.broker.inspection.rows import Line, bad, named, named_fields
+from tidelog.broker.inspection.rows import Row, bad, named, named_fields
 from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity
 from tidelog.broker.partitions.replica_manifest import ManifestContent
 from tidelog.coordinator.controller.log_entries import decode_snapshot_records
@@ -61,7 +61,7 @@ def read_small(disk: ReadableDisk, path: str, kind: FileKind) -> msgspec.Struct 
     return found
 
 
-def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Line:
+def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Row:
     """Return all that is in a small file, as one line.
 
     Raises:
@@ -84,7 +84,7 @@ def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Line:
     return {"file": path, "type": kind.value, "format_version": FORMAT_VERSION, **fields}
 
 
-def _index_in(checkpoint: LogCheckpoint) -> Line | None:
+def _index_in(checkpoint: LogCheckpoint) -> Row | None:
     """Return what a checkpoint's index says of itself; `None` if it is empty or not believed."""
     base_offset = checkpoint.recovery_base_offset
     index = SegmentIndex.from_bytes(checkpoint.index, base_offset=base_offset, interval_bytes=1)

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from tidelog.broker.inspection.dump import index_problem
 from tidelog.broker.inspection.file_kinds import FileKind, kind_of, number_in, topic_place
-from tidelog.broker.inspection.findings import Problems, Verdict
+from tidelog.broker.inspection.findings import FileCheck, Problems
 from tidelog.broker.inspection.log_check import LogCheck
 from tidelog.broker.inspection.small_files import (
     SMALL_FILES,
@@ -31,7 +31,7 @@ _NOTES = {
 }
 
 
-def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Iterator[Verdict]:
+def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Iterator[FileCheck]:
     """Yield what is to be said of each file; paths are sorted and relative to the disk's root.
 
     `is_whole` if they are all files that there are below some directory.
@@ -44,23 +44,23 @@ def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Itera
         end_offset = None
         if any(kind_of(path) in _OF_A_LOG for path in files):
             log = LogCheck(disk, files, is_whole=is_whole)
-            yield from log.verdicts()
+            yield from log.all_findings()
             end_offset = log.end_offset
         segments = {number_in(path) for path in files if kind_of(path) is FileKind.SEGMENT}
         for path in files:
             kind = kind_of(path)
             if kind is FileKind.SNAPSHOT:
-                yield _snapshot_verdict(
+                yield _snapshot_findings(
                     disk, path, min(segments, default=None), end_offset=end_offset
                 )
             elif kind in SMALL_FILES and kind is not FileKind.CHECKPOINT:
-                yield _small_verdict(disk, path, kind)
+                yield _small_file_findings(disk, path, kind)
             elif kind is FileKind.INDEX and number_in(path) not in segments:
-                yield _lonely_index_verdict(disk, path, is_whole=is_whole)
+                yield _lonely_index_findings(disk, path, is_whole=is_whole)
             elif kind is FileKind.DELETION_MARKER:
-                yield Verdict(path, note=f"all below offset {number_in(path)} was deleted")
+                yield FileCheck(path, note=f"all below offset {number_in(path)} was deleted")
             elif kind in _NOTES:
-                yield Verdict(path, note=_NOTES[kind])
+                yield FileCheck(path, note=_NOTES[kind])
         if is_whole and any(path == _in(directory, NODE_NAME) for path in files):
             yield from _check_manifest(disk, directory, paths)
 
@@ -73,20 +73,20 @@ def _in(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
-def _small_verdict(disk: ReadableDisk, path: str, kind: FileKind) -> Verdict:
+def _small_file_findings(disk: ReadableDisk, path: str, kind: FileKind) -> FileCheck:
     found = read_small(disk, path, kind)
-    return Verdict(path, (found,) if isinstance(found, str) else ())
+    return FileCheck(path, (found,) if isinstance(found, str) else ())
 
 
-def _snapshot_verdict(
+def _snapshot_findings(
     disk: ReadableDisk, path: str, first_offset: int | None, *, end_offset: int | None
-) -> Verdict:
+) -> FileCheck:
     """Look at a snapshot of the metadata, and whether the log goes on where it ends."""
     problems = Problems()
     line = small_file_line(disk, path, FileKind.SNAPSHOT)
     if "reason" in line:
         problems.add(str(line["reason"]))
-        return Verdict(path, problems.all())
+        return FileCheck(path, problems.all())
     snapshot = read_small(disk, path, FileKind.SNAPSHOT)
     assert isinstance(snapshot, Snapshot)
     index = snapshot.meta.index
@@ -95,24 +95,28 @@ def _snapshot_verdict(
     note = ""
     if end_offset is not None and end_offset < index:
         note = f"the log ends before it, with entry {end_offset}; the next start begins it anew"
-    return Verdict(path, problems.all(), note)
+    return FileCheck(path, problems.all(), note)
 
 
-def _lonely_index_verdict(disk: ReadableDisk, path: str, *, is_whole: bool) -> Verdict:
+def _lonely_index_findings(disk: ReadableDisk, path: str, *, is_whole: bool) -> FileCheck:
     data = read_whole(disk, path)
     index = SegmentIndex.from_bytes(data, base_offset=number_in(path), interval_bytes=1)
     problems = () if index is not None else (index_problem(data, f"{disk.root}/{path}"),)
     note = "its segment is not there; the next start removes it" if is_whole else ""
-    return Verdict(path, problems, note)
+    return FileCheck(path, problems, note)
 
 
-def _check_manifest(disk: ReadableDisk, directory: str, paths: Sequence[str]) -> Iterator[Verdict]:
+def _check_manifest(
+    disk: ReadableDisk, directory: str, paths: Sequence[str]
+) -> Iterator[FileCheck]:
     """Look whether all replicas that were made in a data directory are there."""
     manifest_path = _in(directory, MANIFEST_NAME)
     if manifest_path not in paths:
         identity = read_small(disk, _in(directory, NODE_NAME), FileKind.NODE)
         if isinstance(identity, NodeIdentity) and identity.keeps_manifest:
-            yield Verdict(manifest_path, ("it is missing: nobody knows which replicas were made",))
+            yield FileCheck(
+                manifest_path, ("it is missing: nobody knows which replicas were made",)
+            )
         return
     manifest = read_small(disk, manifest_path, FileKind.REPLICAS)
     if not isinstance(manifest, ManifestContent):
@@ -125,4 +129,4 @@ def _check_manifest(disk: ReadableDisk, directory: str, paths: Sequence[str]) ->
             if (topic_id, number) not in there:
                 problems.add(f"partition {number} of topic {topic_id.hex()} has lost its files")
     if problems:
-        yield Verdict(manifest_path, problems.all())
+        yield FileCheck(manifest_path, problems.all())

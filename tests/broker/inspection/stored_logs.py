@@ -5,15 +5,15 @@ import msgspec
 from tests.logstore.logs import DIRECTORY, Opened, Producer, new_log, numbered
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.broker.inspection.dump import DumpOptions, dump
-from tidelog.broker.inspection.findings import Verdict
-from tidelog.broker.inspection.rows import Line, OffsetRange
+from tidelog.broker.inspection.findings import FileCheck
+from tidelog.broker.inspection.rows import OffsetFilter, Row
 from tidelog.broker.inspection.verify import verify
 from tidelog.logstore.config import LogConfig
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200, checkpoint_bytes=1 << 30)
 """Segments of four batches, every other one of which is in the index."""
 BATCH_COUNT = 10
-ALL = OffsetRange()
+ALL = OffsetFilter()
 
 
 def stored_log() -> Opened:
@@ -34,25 +34,25 @@ def paths_of(disk: FaultyDisk, directory: str = DIRECTORY) -> list[str]:
     return [f"{directory}/{name}" for name in disk.list_directory(directory)]
 
 
-def verdicts(disk: FaultyDisk, *paths: str) -> dict[str, Verdict]:
+def all_findings(disk: FaultyDisk, *paths: str) -> dict[str, FileCheck]:
     """Return what is said of each file, by its name; of all of the log if no paths are given."""
     found = verify(disk, paths or paths_of(disk), is_whole=not paths)
     return {each.path.rpartition("/")[2]: each for each in found}
 
 
 def bad_files(disk: FaultyDisk) -> list[str]:
-    return [name for name, verdict in verdicts(disk).items() if not verdict.is_ok]
+    return [name for name, check in all_findings(disk).items() if not check.is_ok]
 
 
 def lines(
-    disk: FaultyDisk, *paths: str, wanted: OffsetRange = ALL, with_records: bool = False
-) -> list[Line]:
+    disk: FaultyDisk, *paths: str, wanted: OffsetFilter = ALL, with_records: bool = False
+) -> list[Row]:
     """Return the dump of files; of all of the log if no paths are given."""
     options = DumpOptions(wanted=wanted, with_records=with_records)
     return list(dump(disk, paths or paths_of(disk), options))
 
 
-def of_type(found: list[Line], kind: str) -> list[Line]:
+def of_type(found: list[Row], kind: str) -> list[Row]:
     return [line for line in found if line["type"] == kind]
 
 

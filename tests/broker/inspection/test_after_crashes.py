@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from tests.broker.inspection.stored_logs import bad_files, paths_of, verdicts
+from tests.broker.inspection.stored_logs import all_findings, bad_files, paths_of
 from tests.logstore.crashes import Story, crashes
 from tests.logstore.logs import reopen
 from tests.simulation.machine.faulty_disk import FaultyDisk
@@ -41,7 +41,7 @@ def truncating(story: Story) -> None:
 
 
 def problems_of(disk: FaultyDisk) -> list[str]:
-    return [problem for verdict in verdicts(disk).values() for problem in verdict.problems]
+    return [problem for check in all_findings(disk).values() for problem in check.problems]
 
 
 @pytest.mark.parametrize("tell", [rolling, retaining, truncating])
@@ -63,4 +63,4 @@ def test_what_a_killed_process_leaves_is_looked_at_whatever_it_is(
     tell: Callable[[Story], None],
 ) -> None:
     for story in crashes(tell):
-        assert list(verdicts(story.opened.disk.kill())), story.crash
+        assert list(all_findings(story.opened.disk.kill())), story.crash

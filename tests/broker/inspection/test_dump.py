@@ -15,7 +15,7 @@ from tests.broker.inspection.stored_logs import (
 from tests.logstore.logs import CHECKPOINT, DIRECTORY, numbered
 from tests.wire.batches import sparse_batch
 from tidelog.broker.inspection.dump import flag_names
-from tidelog.broker.inspection.rows import OffsetRange
+from tidelog.broker.inspection.rows import OffsetFilter
 from tidelog.logstore.checkpoint import LogCheckpoint
 from tidelog.logstore.segments.segment_format import SegmentFooter, SegmentHeader
 from tidelog.wire.batch.record_batch import KNOWN_FLAGS, BatchHeader, parse_header
@@ -50,7 +50,7 @@ def test_records_are_there_when_they_are_asked_for() -> None:
 def test_only_the_offsets_that_are_wanted_are_shown() -> None:
     opened = stored_log()
 
-    found = lines(opened.disk, wanted=OffsetRange(3, 6), with_records=True)
+    found = lines(opened.disk, wanted=OffsetFilter(3, 6), with_records=True)
 
     assert [line["base_offset"] for line in of_type(found, "batch")] == [3, 4, 5]
     assert [line["offset"] for line in of_type(found, "record")] == [3, 4, 5]

@@ -4,7 +4,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from tests.broker.inspection.stored_logs import bad_files, stored_log, verdicts
+from tests.broker.inspection.stored_logs import all_findings, bad_files, stored_log
 from tests.logstore.compacting import compact, keyed_log
 from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, numbered
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
@@ -17,9 +17,9 @@ def test_a_tail_that_was_never_durable_is_told_from_damage() -> None:
     data = opened.disk.visible_bytes(path)
 
     opened.disk.put_back(path, data + b"\x00" * 30)
-    torn = verdicts(opened.disk)[path.rpartition("/")[2]].problems
+    torn = all_findings(opened.disk)[path.rpartition("/")[2]].problems
     opened.disk.put_back(path, data[:-1])
-    damaged = verdicts(opened.disk)[path.rpartition("/")[2]].problems
+    damaged = all_findings(opened.disk)[path.rpartition("/")[2]].problems
 
     assert torn[0].startswith(f"torn tail at position {len(data)}, offset 10: zeros")
     assert damaged[0].startswith("damage at position ")
@@ -39,7 +39,7 @@ def test_what_a_deletion_left_is_good_and_told_of() -> None:
     opened = stored_log()
     opened.disk.open(f"{DIRECTORY}/{opened.segment_bases()[1]:020}.deleted", create=True)
 
-    found = verdicts(opened.disk)
+    found = all_findings(opened.disk)
 
     assert bad_files(opened.disk) == []
     assert "the next start removes it" in found[f"{0:020}.log"].note
@@ -50,9 +50,9 @@ def test_what_a_power_cut_left_of_a_segment_is_good_but_for_its_tail() -> None:
         opened = stored_log()
         for number in range(10, 12):
             opened.append(numbered(number), leader_epoch=1)
-        found = verdicts(opened.disk.power_cut(Random(seed)))
+        found = all_findings(opened.disk.power_cut(Random(seed)))
 
-        problems = [problem for verdict in found.values() for problem in verdict.problems]
+        problems = [problem for check in found.values() for problem in check.problems]
         assert all(problem.startswith("torn ") for problem in problems), problems
 
 
@@ -64,10 +64,10 @@ def test_what_a_swap_of_cleaned_segments_has_left_is_no_fault() -> None:
     for name in gone:
         opened.disk.open(f"{DIRECTORY}/{name}", create=True).write_at(0, [files[name]])
 
-    found = verdicts(opened.disk)
+    found = all_findings(opened.disk)
 
-    assert not any(verdict.problems for verdict in found.values())
-    assert {name for name, verdict in found.items() if "stands for it" in verdict.note} == gone
+    assert not any(check.problems for check in found.values())
+    assert {name for name, check in found.items() if "stands for it" in check.note} == gone
     again = opened.kill()
     assert gone.isdisjoint(names(again))
     assert not again.report.notes
@@ -80,7 +80,7 @@ def test_a_checkpoint_that_calls_clean_what_is_behind_its_end_is_noticed() -> No
     lie = replace(known, clean_offset=known.recovery_offset + 1)
     write_small_file(opened.disk, CHECKPOINT, lie)
 
-    (problem,) = verdicts(opened.disk)["checkpoint"].problems
+    (problem,) = all_findings(opened.disk)["checkpoint"].problems
 
     assert problem == "it says that the log is clean behind its recovery point"
 

@@ -6,7 +6,7 @@ import pytest
 from tests.logstore.logs import stored
 from tidelog.broker.inspection.contents import content_lines
 from tidelog.broker.inspection.file_kinds import Content
-from tidelog.broker.inspection.rows import Line, OffsetRange, bad, named
+from tidelog.broker.inspection.rows import OffsetFilter, Row, bad, named
 from tidelog.coordinator.raft.messages import EntryKind
 from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import WireFormatError
@@ -34,9 +34,9 @@ def test_bytes_that_name_something_are_hexadecimal_and_numbers_of_a_kind_are_its
 
 
 def test_a_range_touches_what_overlaps_it() -> None:
-    assert OffsetRange(3, 6).touches(0, 4)
-    assert not OffsetRange(3, 6).touches(0, 3)
-    assert not OffsetRange(3, 6).touches(6, 7)
+    assert OffsetFilter(3, 6).touches(0, 4)
+    assert not OffsetFilter(3, 6).touches(0, 3)
+    assert not OffsetFilter(3, 6).touches(6, 7)
 
 
 def test_what_is_bad_says_where_and_why() -> None:
@@ -45,11 +45,11 @@ def test_what_is_bad_says_where_and_why() -> None:
     }  # fmt: skip
 
 
-def shown(values: list[bytes], content: Content) -> list[Line]:
+def shown(values: list[bytes], content: Content) -> list[Row]:
     batch = stored(values, base_offset=5, leader_epoch=2)
     header = parse_header(batch)
     assert header is not None
-    return list(content_lines("f", header, batch, content=content, wanted=OffsetRange()))
+    return list(content_lines("f", header, batch, content=content, wanted=OffsetFilter()))
 
 
 def test_an_entry_of_a_journal_is_shown_by_name() -> None:

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from tests.broker.inspection.stored_logs import bad_files, paths_of, stored_log, verdicts
+from tests.broker.inspection.stored_logs import all_findings, bad_files, paths_of, stored_log
 from tests.logstore.logs import CHECKPOINT, DIRECTORY
-from tidelog.broker.inspection.findings import Problems, Verdict
+from tidelog.broker.inspection.findings import FileCheck, Problems
 from tidelog.broker.inspection.index_check import IndexCheck
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 from tidelog.logstore.segments.offset_index import SegmentIndex
@@ -14,7 +14,7 @@ from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_
 def test_a_log_that_is_as_it_should_be_is_good() -> None:
     opened = stored_log()
 
-    found = verdicts(opened.disk)
+    found = all_findings(opened.disk)
 
     assert set(found) == set(opened.disk.list_directory(DIRECTORY))
     assert bad_files(opened.disk) == []
@@ -56,16 +56,16 @@ def test_every_lost_file_but_an_index_is_noticed() -> None:
 def test_one_file_can_be_looked_at_alone() -> None:
     opened = stored_log()
 
-    (segment,) = verdicts(opened.disk, opened.path()).values()
-    (checkpoint,) = verdicts(opened.disk, CHECKPOINT).values()
+    (segment,) = all_findings(opened.disk, opened.path()).values()
+    (checkpoint,) = all_findings(opened.disk, CHECKPOINT).values()
 
     assert segment.is_ok
     assert checkpoint.is_ok
 
 
 def test_a_file_is_good_when_nothing_is_wrong() -> None:
-    assert Verdict("f", note="a note").is_ok
-    assert not Verdict("f", ("wrong",)).is_ok
+    assert FileCheck("f", note="a note").is_ok
+    assert not FileCheck("f", ("wrong",)).is_ok
 
 
 def test_of_very_many_problems_the_first_ones_are_told_and_how_many_more_there_are() -> None:
@@ -132,7 +132,7 @@ def test_an_index_that_says_what_is_not_so_is_noticed() -> None:
         lie = SegmentIndex(base_offset=0, interval_bytes=1)
         lie.add(offset, position, max_timestamp_before=before_ms)
         opened.disk.put_back(path, lie.to_bytes())
-        (problem,) = verdicts(opened.disk)[name].problems
+        (problem,) = all_findings(opened.disk)[name].problems
         assert problem.startswith(complaint)
 
 
@@ -144,7 +144,7 @@ def test_a_footer_that_is_younger_than_its_records_say_is_noticed() -> None:
     lie = replace(footer, max_timestamp_ms=footer.max_timestamp_ms - 1)
     opened.disk.put_back(opened.path(), data[:-SEGMENT_FOOTER_SIZE] + lie.to_bytes())
 
-    (problem,) = verdicts(opened.disk)[f"{0:020}.log"].problems
+    (problem,) = all_findings(opened.disk)[f"{0:020}.log"].problems
 
     assert problem.startswith("its footer says that no record is of later than ")
 
@@ -156,6 +156,6 @@ def test_a_recovery_point_inside_of_a_batch_is_noticed() -> None:
     lie = replace(known, recovery_position=known.recovery_position - 1)
     write_small_file(opened.disk, CHECKPOINT, lie)
 
-    (problem,) = verdicts(opened.disk)["checkpoint"].problems
+    (problem,) = all_findings(opened.disk)["checkpoint"].problems
 
     assert "is not the end of a batch of" in problem

@@ -9,18 +9,18 @@ from typing import NamedTuple
 import click
 
 from tidelog.broker.inspection.dump import DumpOptions, dump
-from tidelog.broker.inspection.findings import Verdict
+from tidelog.broker.inspection.findings import FileCheck
 from tidelog.broker.inspection.repair import repair_indexes
-from tidelog.broker.inspection.rows import BAD, OFFSET_END, Line, OffsetRange
+from tidelog.broker.inspection.rows import BAD, OFFSET_END, OffsetFilter, Row
 from tidelog.broker.inspection.verify import verify
 from tidelog.broker.partitions.data_directory import LOCK_NAME, NODE_NAME
 from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.log.view import (
+    findings_as_json,
+    findings_as_text,
     line_as_json,
     line_as_text,
-    verdict_as_json,
-    verdict_as_text,
 )
 from tidelog.cli.options import examples, json_option
 from tidelog.cli.output.tables import counted
@@ -81,7 +81,7 @@ def dump_files(
     checkpoints, indexes and all other files. Nothing is changed. What is torn or damaged is shown
     as far as it goes, and where and why it is bad; the exit status is 1 then.
     """
-    wanted = OffsetRange(from_offset, OFFSET_END if to_offset is None else to_offset)
+    wanted = OffsetFilter(from_offset, OFFSET_END if to_offset is None else to_offset)
     options = DumpOptions(wanted=wanted, with_records=with_records)
     bad_count = 0
     for chosen in _choose(paths):
@@ -117,9 +117,9 @@ def verify_files(paths: tuple[str, ...], as_json: bool) -> None:
         _lock_shared(paths, locks)
         _report(
             (
-                replace(verdict, path=chosen.prefix + verdict.path)
+                replace(check, path=chosen.prefix + check.path)
                 for chosen in _choose(paths)
-                for verdict in verify(chosen.folder, chosen.files, is_whole=chosen.is_whole)
+                for check in verify(chosen.folder, chosen.files, is_whole=chosen.is_whole)
             ),
             as_json=as_json,
         )
@@ -142,25 +142,25 @@ def repair_index(paths: tuple[str, ...], as_json: bool) -> None:
             locks.callback(OsDisk(str(directory)).lock(LOCK_NAME).release)
         _report(
             (
-                replace(verdict, path=chosen.prefix + verdict.path)
+                replace(check, path=chosen.prefix + check.path)
                 for chosen in _choose(paths)
-                for verdict in repair_indexes(OsDisk(chosen.folder.root), chosen.files)
+                for check in repair_indexes(OsDisk(chosen.folder.root), chosen.files)
             ),
             as_json=as_json,
         )
 
 
-def _report(verdicts: Iterable[Verdict], *, as_json: bool) -> None:
-    """Print verdicts as they come.
+def _report(all_findings: Iterable[FileCheck], *, as_json: bool) -> None:
+    """Print all_findings as they come.
 
     Raises:
         CommandError: Some file is bad.
     """
     count = bad_count = 0
-    for verdict in verdicts:
+    for check in all_findings:
         count += 1
-        bad_count += not verdict.is_ok
-        click.echo(verdict_as_json(verdict) if as_json else verdict_as_text(verdict))
+        bad_count += not check.is_ok
+        click.echo(findings_as_json(check) if as_json else findings_as_text(check))
     if bad_count:
         raise CommandError(f"{bad_count:,} of {counted(count, 'file')} are bad")
 
@@ -177,7 +177,7 @@ def _choose(paths: Iterable[str]) -> Iterator[_Chosen]:
             yield _Chosen(OsFolder(str(place.parent)), [place.name], prefix, is_whole=False)
 
 
-def _dump(chosen: _Chosen, options: DumpOptions) -> Iterator[Line]:
+def _dump(chosen: _Chosen, options: DumpOptions) -> Iterator[Row]:
     for line in dump(chosen.folder, chosen.files, options):
         yield {**line, "file": f"{chosen.prefix}{line['file']}"}
 

@@ -9,8 +9,8 @@ from typing import Final, cast
 
 import click
 
-from tidelog.broker.inspection.findings import Verdict
-from tidelog.broker.inspection.rows import BAD, Line
+from tidelog.broker.inspection.findings import FileCheck
+from tidelog.broker.inspection.rows import BAD, Row
 from tidelog.cli.output.record_format import text_of
 from tidelog.cli.output.tables import counted
 from tidelog.cli.output.times import moment_text
@@ -19,37 +19,37 @@ _CODECS: Final = {0: "none", 1: "lz4", 2: "zstd"}
 _CODEC_MASK: Final = 0x0F
 
 
-def line_as_json(line: Line) -> str:
+def line_as_json(line: Row) -> str:
     """Return one line of a dump as one JSON object."""
     return json.dumps(_jsonable(line), ensure_ascii=False, separators=(",", ":"))
 
 
-def line_as_text(line: Line) -> str:
+def line_as_text(line: Row) -> str:
     """Return one line of a dump as people read it, without the file."""
     shape = _SHAPES.get(str(line["type"]), _any_text)
     text = shape(line)
     return click.style(text, fg="red") if line["type"] == BAD else text
 
 
-def verdict_as_json(verdict: Verdict) -> str:
+def findings_as_json(check: FileCheck) -> str:
     """Return what is said of one file as one JSON object."""
     return line_as_json(
         {
-            "file": verdict.path,
-            "status": "ok" if verdict.is_ok else "bad",
-            "problems": list(verdict.problems),
-            "note": verdict.note,
+            "file": check.path,
+            "status": "ok" if check.is_ok else "bad",
+            "problems": list(check.problems),
+            "note": check.note,
         }
     )
 
 
-def verdict_as_text(verdict: Verdict) -> str:
+def findings_as_text(check: FileCheck) -> str:
     """Return what is said of one file as one line, and one more for each problem."""
-    note = f"  ({verdict.note})" if verdict.note else ""
-    if verdict.is_ok:
-        return f"{click.style('ok ', fg='green')}  {verdict.path}{note}"
-    problems = "".join(f"\n       {problem}" for problem in verdict.problems)
-    return f"{click.style('bad', fg='red', bold=True)}  {verdict.path}{note}{problems}"
+    note = f"  ({check.note})" if check.note else ""
+    if check.is_ok:
+        return f"{click.style('ok ', fg='green')}  {check.path}{note}"
+    problems = "".join(f"\n       {problem}" for problem in check.problems)
+    return f"{click.style('bad', fg='red', bold=True)}  {check.path}{note}{problems}"
 
 
 def _jsonable(value: object) -> object:
@@ -63,7 +63,7 @@ def _jsonable(value: object) -> object:
     return value
 
 
-def _batch_text(line: Line) -> str:
+def _batch_text(line: Row) -> str:
     base_offset = cast("int", line["base_offset"])
     last_offset = base_offset + cast("int", line["last_offset_delta"])
     flags = cast("int", line["flags"])
@@ -83,21 +83,21 @@ def _batch_text(line: Line) -> str:
     return "  ".join(parts)
 
 
-def _record_text(line: Line) -> str:
+def _record_text(line: Row) -> str:
     key, value, headers = (_jsonable(line[name]) for name in ("key", "value", "headers"))
     moment = moment_text(cast("int", line["timestamp_ms"]))
     tail = f"  headers {_compact(headers)}" if headers else ""
     return f"record   {line['offset']}  {moment}  {_compact(key)}: {_compact(value)}{tail}"
 
 
-def _bad_text(line: Line) -> str:
+def _bad_text(line: Row) -> str:
     where = [f"@{line['position']}"] if "position" in line else []
     if line.get("offset") is not None:
         where.append(f"offset {line['offset']}")
     return f"bad      {', '.join(where)}: {line['reason']}"
 
 
-def _any_text(line: Line) -> str:
+def _any_text(line: Row) -> str:
     fields = {name: item for name, item in line.items() if name not in ("file", "type")}
     words = " ".join(f"{name}={_compact(item)}" for name, item in fields.items())
     return f"{line['type']:<8} {words}"
@@ -107,7 +107,7 @@ def _compact(value: object) -> str:
     return json.dumps(_jsonable(value), ensure_ascii=False, separators=(",", ":"))
 
 
-_SHAPES: Final[Mapping[str, Callable[[Line], str]]] = {
+_SHAPES: Final[Mapping[str, Callable[[Row], str]]] = {
     "batch": _batch_text,
     "record": _record_text,
     BAD: _bad_text,

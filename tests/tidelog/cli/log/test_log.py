@@ -9,14 +9,14 @@ import click
 import pytest
 import trio
 
-from tidelog.broker.inspection.findings import Verdict
-from tidelog.broker.inspection.rows import Line
+from tidelog.broker.inspection.findings import FileCheck
+from tidelog.broker.inspection.rows import Row
 from tidelog.cli import main
 from tidelog.cli.log.view import (
+    findings_as_json,
+    findings_as_text,
     line_as_json,
     line_as_text,
-    verdict_as_json,
-    verdict_as_text,
 )
 from tidelog.client.client import connect
 from tidelog.embedded import open_broker
@@ -116,10 +116,10 @@ def test_what_is_bad_is_shown_and_the_status_says_so(data: Path, capsys: Printed
 def test_a_good_directory_is_verified_file_by_file(data: Path, capsys: Printed) -> None:
     status = main.run(["log", "verify", str(data), "--json"])
 
-    verdicts = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (status, {each["status"] for each in verdicts}) == (0, {"ok"})
+    all_findings = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (status, {each["status"] for each in all_findings}) == (0, {"ok"})
     files = {path.as_posix() for path in data.rglob("*") if path.is_file()}
-    assert {each["file"] for each in verdicts} == files - {f"{data}/lock"}
+    assert {each["file"] for each in all_findings} == files - {f"{data}/lock"}
 
 
 def test_lost_files_of_a_replica_are_noticed(data: Path, capsys: Printed) -> None:
@@ -166,7 +166,7 @@ def test_a_path_that_is_not_there_is_a_usage_error(tmp_path: Path, capsys: Print
     assert "does not exist" in capsys.readouterr().err
 
 
-RECORD: Line = {
+RECORD: Row = {
     "file": "f",
     "type": "record",
     "offset": 7,
@@ -192,16 +192,16 @@ def test_a_record_is_one_line() -> None:
 
 
 def test_what_is_bad_says_where_and_why() -> None:
-    line: Line = {"file": "f", "type": "bad", "position": 64, "offset": 3, "reason": "torn"}
+    line: Row = {"file": "f", "type": "bad", "position": 64, "offset": 3, "reason": "torn"}
 
     assert click.unstyle(line_as_text(line)) == "bad      @64, offset 3: torn"
 
 
-def test_a_verdict_has_a_line_for_each_problem() -> None:
-    verdict = Verdict("f", ("torn", "late"), "a note")
+def test_a_check_has_a_line_for_each_problem() -> None:
+    check = FileCheck("f", ("torn", "late"), "a note")
 
-    assert click.unstyle(verdict_as_text(verdict)) == "bad  f  (a note)\n       torn\n       late"
-    assert json.loads(verdict_as_json(verdict)) == {
+    assert click.unstyle(findings_as_text(check)) == "bad  f  (a note)\n       torn\n       late"
+    assert json.loads(findings_as_json(check)) == {
         "file": "f", "status": "bad", "problems": ["torn", "late"], "note": "a note"
     }  # fmt: skip
-    assert click.unstyle(verdict_as_text(Verdict("g"))) == "ok   g"
+    assert click.unstyle(findings_as_text(FileCheck("g"))) == "ok   g"
