@@ -1,7 +1,7 @@
 """A follower's side of repair: what is damaged here is had again from the leader.
 
 Shell: owns the task that asks for batches and puts them in the place of damage. A replica is only
-refilled while it follows, and after the leader has found its log to be a beginning of its own: then
+repaired while it follows, and after the leader has found its log to be a beginning of its own: then
 equal offsets are equal records. It is followed again after each piece, so it does not fall behind.
 """
 
@@ -91,7 +91,7 @@ class ReplicaRepair:
             await self._mend_from(partition, follower)
         except TidelogError as error:
             self._context.env.probe(
-                "replica_not_refilled",
+                "replica_not_repaired",
                 severity="warning",
                 directory=partition.log.directory,
                 leader_id=follower.leader_id,
@@ -101,7 +101,7 @@ class ReplicaRepair:
         if not partition.log.damage:
             self._damaged.pop(partition, None)
             self._context.env.probe(
-                "replica_refilled",
+                "replica_repaired",
                 directory=partition.log.directory,
                 leader_id=follower.leader_id,
                 offset=before[0].offset,
@@ -111,7 +111,7 @@ class ReplicaRepair:
 
     @staticmethod
     def _ready(partition: Partition) -> PartitionFollower | None:
-        """Return what is known of the leader, if the log may be refilled by it now."""
+        """Return what is known of the leader, if the log may be repaired by it now."""
         follower = partition.follower
         if follower is None or not follower.is_beginning or follower.leader_id is None:
             return None
@@ -125,18 +125,18 @@ class ReplicaRepair:
         address = context.cluster.addresses.address_of(leader_id)
         if address is None:
             raise ConnectionLostError(f"the address of node {leader_id} is not known")
-        name = f"refill of node {context.node_id}"
+        name = f"repair of node {context.node_id}"
         with trio.CancelScope(deadline=trio.current_time() + _CONNECT_TIMEOUT_S) as connecting:
             async with open_rpc(
                 context.env.network, *address, client_id=name, client_version=""
             ) as connection:
                 connecting.deadline = float("inf")
                 while partition.log.damage and self._ready(partition) is follower:
-                    await self._refill_piece(connection, partition, follower)
+                    await self._repair_piece(connection, partition, follower)
         if connecting.cancelled_caught:
             raise ConnectionLostError(f"node {leader_id} does not answer")
 
-    async def _refill_piece(
+    async def _repair_piece(
         self, connection: RpcConnection, partition: Partition, follower: PartitionFollower
     ) -> None:
         """Repair as much of the lowest damage as comes in one answer.
@@ -211,7 +211,7 @@ class ReplicaRepair:
                 )
             except BrokerError as error:
                 failure = error
-        partition.note_status("it was refilled" if failure is None else str(failure))
+        partition.note_status("it was repaired" if failure is None else str(failure))
         self._released(partition)
         if failure is not None:
             raise failure

@@ -40,7 +40,7 @@ class RoleTransitions:
         self._in_sync = IsrUpdater(context)
         self.server = ReplicaServer(context, self._in_sync, purgatory)
         self.failed_replicas = FailedReplicas(context)
-        self._refiller = ReplicaRepair(context, self.leave, self._released)
+        self._replica_repair = ReplicaRepair(context, self.leave, self._released)
         self._has_stopped = False
         self._fetchers: dict[int, Fetcher] = {}
         self._followed_by: dict[FollowedKey, Fetcher] = {}
@@ -54,7 +54,7 @@ class RoleTransitions:
         """Serve followers, keep replicas in sync and whole, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.failed_replicas.run)
-            nursery.start_soon(self._refiller.run)
+            nursery.start_soon(self._replica_repair.run)
             nursery.start_soon(self.server.run)
             nursery.start_soon(self._in_sync.run)
 
@@ -154,7 +154,7 @@ class RoleTransitions:
 
     def _status_changed(self, partition: Partition) -> None:
         self.failed_replicas.look_at(partition)
-        self._refiller.look_at(partition)
+        self._replica_repair.look_at(partition)
 
     def _replica_set(self, partition: Partition, known: records.Partition) -> ReplicaSet:
         state = self._context.state

@@ -32,7 +32,7 @@ from tidelog.wire.errors import RequestTimedOutError
 
 
 @pytest.mark.invariant("I9")
-def test_a_damaged_follower_leaves_is_refilled_and_comes_back() -> None:
+def test_a_damaged_follower_leaves_is_repaired_and_comes_back() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             leader, follower = await brokers.leads(), brokers.followers()[0]

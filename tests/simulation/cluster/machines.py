@@ -23,7 +23,7 @@ PORT = 8433
 _REACHED: Final = {
     "metadata_damaged": "damage found",
     "metadata_offline": "metadata offline",
-    "replica_refilled": "replica refilled",
+    "replica_repaired": "replica repaired",
     "replica_removed": "replica removed",
     "replica_truncated": "replica truncated",
 }

@@ -38,7 +38,7 @@ PROBES: Final = {
     "log offline": "a sync of a log failed",
     "disk full": "a disk had no room for a while",
     "replicas rotted": "bits of records of one node were flipped",
-    "replica refilled": "a damaged replica was mended with what its leader has",
+    "replica repaired": "a damaged replica was repaired from its leader",
     "loss accepted": "nobody in sync had kept its memory, and somebody accepted the loss",
     "lost in memory": "records were lost that had been committed in memory",
     "disk wiped": "a node lost its disk, and came back with an empty one",

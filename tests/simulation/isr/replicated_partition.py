@@ -4,7 +4,7 @@ As `tests.simulation.metadata.replicas`, which it extends; but who is in sync, w
 where logs part is decided by `isr`. Every word between brokers takes its time, and may be lost, or
 heard after later ones. What counts besides: nobody ever shows what was not committed, no leader
 wants a replica in sync of which it heard last that it is damaged, and what a damaged replica is
-refilled with is what was there.
+repaired with is what was there.
 """
 
 from collections.abc import Sequence
@@ -389,7 +389,7 @@ class ReplicatedPartition(Replication):
             self.under_way.append((node, self._command(node, leader, change)))
             self._isr_changes[id(self.under_way[-1][1])] = (leader, change)
 
-    def refill(self, node: int, random: Random) -> None:
+    def repair(self, node: int, random: Random) -> None:
         """A follower mends its log with what its leader has."""
         del random
         replica = self.of(node)
@@ -404,8 +404,8 @@ class ReplicatedPartition(Replication):
             return
         for place in replica.damage - source.damage:
             theirs = source.log[place : place + 1]
-            assert theirs == [replica.log[place]], "refilled with another record"
-            self.counts["refilled"] = self.counts.get("refilled", 0) + 1
+            assert theirs == [replica.log[place]], "repaired with another record"
+            self.counts["repaired"] = self.counts.get("repaired", 0) + 1
         replica.damage &= source.damage
 
     def _command(self, node: int, leader: PartitionLeader, change: IsrChange) -> AlterPartitions:

@@ -32,7 +32,7 @@ def test_in_random_runs_nothing_acknowledged_is_lost_and_nothing_else_is_shown()
         "acknowledged",
         "dropped",
         "in sync changed",
-        "refilled",
+        "repaired",
         "refused",
         "rotten",
         "truncated",

@@ -9,7 +9,7 @@ sync; a replica that it asked for counts as in sync from the moment of asking (K
 only for replicas that have all that is committed, and all that there was when it began to lead.
 
 Records may rot on a disk, of one replica at a time: it is given up, reports nothing while it is
-damaged, and is refilled by its leader.
+damaged, and is repaired by its leader.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,12 +66,12 @@ OFTEN = {
     "unfence": 0.3,
     "deliver": 0.5,
     "give up": 0.9,
-    "refill": 0.3,
+    "repair": 0.3,
 }
 """What happens more often than all else, and how often it happens to all brokers at once."""
-_OFTEN = [name for name in OFTEN if name not in {"give up", "refill"}]
+_OFTEN = [name for name in OFTEN if name not in {"give up", "repair"}]
 CHOICES = [*ACTIONS, *_OFTEN, *_OFTEN, "learn", "fetch", "fetch"]
-ROTTING = ["rot", *["give up", "refill"] * 2]
+ROTTING = ["rot", *["give up", "repair"] * 2]
 """What happens besides in runs in which records rot: one in four."""
 
 
@@ -193,7 +193,7 @@ class Replication:
             self.learn,
             self.flush,
             self.fetch,
-            self.refill,
+            self.repair,
             self.ask,
             self.deliver,
         )
@@ -452,7 +452,7 @@ class Replication:
         except BrokerError:
             return
 
-    def refill(self, node: int, random: Random) -> None:
+    def repair(self, node: int, random: Random) -> None:
         """A follower that knows that its log is a beginning of its leader's mends it from there."""
         del random
         follower = self.replicas[node]

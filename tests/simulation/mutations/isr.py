@@ -174,7 +174,7 @@ def _whatever_it_says_of_itself(
     )
 
 
-def _refill_without_comparing(
+def _repair_without_comparing(
     self: PartitionFollower, *, leader_id: int | None, leader_epoch: int, high_watermark: int
 ) -> None:
     _begin_to_follow(
@@ -310,8 +310,8 @@ MUTATIONS: Final = (
         (leader_election, "_eligible", _eligible_though_lost),
     ),
     Mutation(
-        "refill-without-comparing",
+        "repair-without-comparing",
         "a follower takes its leader's records for its own before it knows where the logs part",
-        (PartitionFollower, "__init__", _refill_without_comparing),
+        (PartitionFollower, "__init__", _repair_without_comparing),
     ),
 )
