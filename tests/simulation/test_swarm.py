@@ -3,6 +3,11 @@
 What fails here was broken by the change that is being tested, and not by chance.
 """
 
+import inspect
+from collections.abc import Sequence
+from inspect import Parameter
+from types import FunctionType
+
 import pytest
 
 from tests.simulation.broker.plans import draw_plan
@@ -22,6 +27,8 @@ from tests.simulation.swarm import (
 SECONDS = 15.0
 RUN_COUNT = 24
 CANARY_SEEDS = 8
+_VARIADIC = {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD}
+_POSITIONAL = {Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD}
 MUTATION_COUNT = 219
 TRIAL_COUNT = 233
 """Some mutations must be found by several kinds of runs."""
@@ -81,3 +88,72 @@ def test_a_kind_without_plans_runs_and_replays(name: str) -> None:
     assert first.checker is None, first.problem
     assert kind.run(first.plan) == first
     assert second.plan.seed == "2"
+
+
+@pytest.mark.parametrize("mutation", all_mutations(), ids=lambda mutation: mutation.name)
+def test_a_mutation_takes_the_arguments_of_what_it_replaces(mutation: Mutation) -> None:
+    for owner, attribute, stand_in in mutation.patches:
+        original = owner.__dict__[attribute]
+
+        assert misfit(function_of(original), function_of(stand_in)) == "", attribute
+
+
+def function_of(value: object) -> object:
+    """Return the function behind a property or a static or class method."""
+    if isinstance(value, property):
+        return value.fget
+    if isinstance(value, staticmethod | classmethod):
+        return value.__func__
+    return value
+
+
+def misfit(original: object, stand_in: object) -> str:
+    """Return which argument of `original` its stand-in does not take, empty if it takes all."""
+    if not (isinstance(original, FunctionType) and isinstance(stand_in, FunctionType)):
+        return ""  # A value, or a class that has a call of its own.
+    taken = list(inspect.signature(stand_in).parameters.values())
+    names = {parameter.name for parameter in taken}
+    kinds = {parameter.kind for parameter in taken}
+    positional = [each for each in taken if each.kind in _POSITIONAL]
+    for place, parameter in enumerate(inspect.signature(original).parameters.values()):
+        by_position = parameter.kind in _POSITIONAL
+        if by_position and place >= len(positional) and Parameter.VAR_POSITIONAL not in kinds:
+            return f"{parameter.name} by position"
+        takes_it = parameter.name in names or Parameter.VAR_KEYWORD in kinds
+        if not by_position and not takes_it:
+            return f"{parameter.name} by keyword"
+    return _demanded_besides(original, taken)
+
+
+def _demanded_besides(original: FunctionType, taken: Sequence[Parameter]) -> str:
+    """Return what a stand-in demands and callers of `original` do not give."""
+    given = list(inspect.signature(original).parameters.values())
+    if any(each.kind in _VARIADIC for each in given):
+        return ""
+    by_position = sum(each.kind in _POSITIONAL for each in given)
+    for place, parameter in enumerate(taken):
+        is_given = (
+            place < by_position
+            if parameter.kind in _POSITIONAL
+            else parameter.name in {each.name for each in given}
+        )
+        if (
+            parameter.default is Parameter.empty
+            and parameter.kind not in _VARIADIC
+            and not is_given
+        ):
+            return f"{parameter.name} besides"
+    return ""
+
+
+def test_a_stand_in_that_takes_less_is_found() -> None:
+    def original(first: int, second: int, *, third: int) -> None: ...
+    def by_keyword(first: int, *, second: int, third: int) -> None: ...
+    def without_third(first: int, second: int) -> None: ...
+    def with_fourth(first: int, second: int, *, third: int, fourth: int) -> None: ...
+    def anything(*_: object, **__: object) -> None: ...
+
+    assert misfit(original, by_keyword) == "second by position"
+    assert misfit(original, without_third) == "third by keyword"
+    assert misfit(original, with_fourth) == "fourth besides"
+    assert misfit(original, anything) == misfit(original, original) == ""

@@ -17,7 +17,13 @@ from tidelog.broker.handlers.produce import DelayedProduce, ProduceHandler
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
 from tidelog.broker.partitions.partition import AckWaiter, Partition
-from tidelog.coordinator.metadata.catalog import PRODUCER_ID_BLOCK, AlterTopic, Catalog, Record
+from tidelog.coordinator.metadata.catalog import (
+    PRODUCER_ID_BLOCK,
+    AlterTopic,
+    Catalog,
+    Record,
+    TakeProducerIds,
+)
 from tidelog.coordinator.metadata.commands import Outcome, ProducerIds
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.raft_node.storage import RaftStorage
@@ -106,7 +112,7 @@ _expect = DelayedProduce.expect
 
 
 def _expect_one_later(
-    self: DelayedProduce, index: int, base_offset: int, *, log_start_offset: int
+    self: DelayedProduce, index: int, base_offset: int, log_start_offset: int
 ) -> None:
     _expect(self, index, base_offset + 1, log_start_offset)
 
@@ -115,9 +121,9 @@ _wait_for_ack = Partition.wait_for_ack
 
 
 def _wait_for_one_less(
-    self: Partition, acks: Acks, offset: int, *, waiter: AckWaiter, index: int
+    self: Partition, acks: Acks, offset: int, waiter: AckWaiter, *, index: int
 ) -> None:
-    _wait_for_ack(self, acks, offset - 1, waiter=waiter, index=index)
+    _wait_for_ack(self, acks, offset - 1, waiter, index=index)
 
 
 def _say_durable(*_: object) -> AckLevel:
@@ -156,7 +162,8 @@ def _lead_from_zero(self: PartitionLeader, **facts: Any) -> None:  # noqa: ANN40
     _lead(self, **facts)
 
 
-def _take_the_first_producer_ids(_: ClusterState) -> Outcome:
+def _take_the_first_producer_ids(state: ClusterState, command: TakeProducerIds) -> Outcome:
+    del state, command
     return Outcome([], ProducerIds(1, 1 + PRODUCER_ID_BLOCK))
 
 

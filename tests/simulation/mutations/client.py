@@ -47,18 +47,17 @@ def _settle_as_done(
     self: ProducerBatch,
     failure: Exception | None,
     base_offset: int | None,
-    *,
     ack_level: AckLevel | None,
 ) -> None:
     del failure
-    _settle(self, None, base_offset, ack_level=ack_level)
+    _settle(self, None, base_offset, ack_level)
 
 
 _refused = FetchState._refused
 
 
 def _refused_and_skipped(
-    self: FetchState, state: PartitionFetchState, error: Exception, *, now: float
+    self: FetchState, state: PartitionFetchState, error: Exception, now: float
 ) -> None:
     state.fetch_offset += 1
     _refused(self, state, error, now)

@@ -123,14 +123,15 @@ def _epoch_not_bumped() -> Iterator[Patch]:
 def _offset_forgotten_in_a_failover() -> Iterator[Patch]:
     restore = Group.restore
 
-    def restore_some(snapshot: GroupSnapshot) -> Group:
+    def restore_some(cls: type[Group], snapshot: GroupSnapshot) -> Group:
+        del cls
         group = restore(snapshot)
         for offsets in group.offsets.values():
             if len(offsets) > 1:
                 offsets.popitem()
         return group
 
-    yield Group, "restore", restore_some
+    yield Group, "restore", classmethod(restore_some)
 
 
 def _not_sticky() -> Iterator[Patch]:

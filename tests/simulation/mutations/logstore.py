@@ -284,10 +284,12 @@ def _say_yes(*_: object) -> bool:
 _require_room = Availability.require_room
 
 
-def _require_a_restart(self: Availability, size_bytes: int) -> None:
+def _require_a_restart(
+    self: Availability, size_bytes: int, *, may_use_reserve: bool = True
+) -> None:
     if self.is_disk_full:
         raise DiskFullError("once full, always full")
-    _require_room(self, size_bytes)
+    _require_room(self, size_bytes, may_use_reserve=may_use_reserve)
 
 
 MUTATIONS: Final = (

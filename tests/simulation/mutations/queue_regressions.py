@@ -45,7 +45,7 @@ _check = ProducerStates.check
 
 
 def _duplicate_is_there(
-    self: PartitionBatches, batch: ProducerBatch, error: Exception, *, now: float
+    self: PartitionBatches, batch: ProducerBatch, error: Exception, now: float
 ) -> None:
     if isinstance(error, DuplicateSequenceError):
         self.acknowledge(batch, None, None)

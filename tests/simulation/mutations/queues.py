@@ -90,7 +90,7 @@ def _extend_in_memory(self: QueueState, entry: Extended) -> None:
 _extended = QueueState._extended
 
 
-def _no_refusal(*_: object) -> None:
+def _no_refusal(*_: object, **__: object) -> None:
     """Refuse nobody."""
 
 

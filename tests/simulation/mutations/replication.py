@@ -31,7 +31,7 @@ def _never(*_: object) -> bool:
     return False
 
 
-def _nothing(*_: object) -> None:
+def _nothing(*_: object, **__: object) -> None:
     """Skip what should be done."""
 
 
