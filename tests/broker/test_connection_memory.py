@@ -10,21 +10,37 @@ from tests.broker.asking import (
     produce,
     submit_produce,
 )
-from tests.broker.raw_client import produce_frame
+from tests.broker.raw_client import RawClient, produce_frame
 from tests.broker.world import World, settle
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.produce import ProduceReply
 from tidelog.wire.protocol import api
 
 MiB = 1 << 20
+LITTLE_MEMORY = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
+"""Room for two frames that are large, and not for a third one."""
+IMPATIENT = {**LITTLE_MEMORY, "stalled_request_timeout_ms": 10_000}
+LARGE = batch_of(bytes(1_400_000))
+
+
+async def introduced_clients(world: World, count: int) -> list[RawClient]:
+    """Return connections on which a hello was answered."""
+    clients = [await world.raw_client() for _ in range(count)]
+    for client in clients:
+        await client.introduce()
+    return clients
+
+
+def large_frame(client: RawClient, topic: bytes) -> bytes:
+    """Return a request to produce a large batch."""
+    return produce_frame(client, topic, LARGE)
 
 
 async def test_large_frames_take_turns_when_memory_is_short_and_all_finish(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
-    async with world.broker(**settings) as broker, world.client() as helper:
+    async with world.broker(**LITTLE_MEMORY) as broker, world.client() as helper:
         topic = await create_topic(helper, max_message_bytes="1500KiB", durability="replicated")
         peak_bytes = 0
 
@@ -49,12 +65,10 @@ async def test_clients_that_hold_memory_and_want_more_do_not_wait_for_each_other
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
-    async with world.broker(**settings) as broker, world.client() as helper:
+    async with world.broker(**LITTLE_MEMORY) as broker, world.client() as helper:
         topic = await create_topic(helper, max_message_bytes="1900KiB")
-        clients = [await world.raw_client() for _ in range(3)]
+        clients = await introduced_clients(world, 3)
         for client in clients:
-            await client.introduce()
             await client.send(produce_frame(client, topic, batch_of(bytes(1_000_000))))
             await client.replies(1)
         large = [produce_frame(each, topic, batch_of(bytes(1_900_000))) for each in clients]
@@ -76,8 +90,7 @@ async def test_memory_held_by_idle_clients_goes_at_once_to_who_needs_it(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
-    async with world.broker(**settings) as broker, world.client() as helper:
+    async with world.broker(**LITTLE_MEMORY) as broker, world.client() as helper:
         topic = await create_topic(helper, max_message_bytes="1500KiB")
         async with world.client() as one, world.client() as two, world.client() as three:
             for client in (one, two, three):
@@ -91,28 +104,25 @@ async def test_clients_that_never_pause_take_turns_with_those_who_wait(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {
-        "socket_request_max_bytes": 2 * MiB,
-        "queued_max_request_bytes": 4 * MiB,
-        "stalled_request_timeout_ms": 10_000,
-    }
-    async with world.broker(**settings), world.client() as helper:
+    async with (
+        world.broker(**IMPATIENT),
+        world.client() as helper,
+    ):
         topic = await create_topic(helper, max_message_bytes="1500KiB", durability="replicated")
-        busy = [await world.raw_client() for _ in range(2)]
+        busy = await introduced_clients(world, 2)
         rest = b""
         for client in busy:
-            await client.introduce()
-            request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+            request = large_frame(client, topic)
             rest = request[1000:]
             await client.send(request[:1000])
         await settle()
-        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+        waiting = submit_produce(helper, topic, LARGE)
         await settle()
 
         for _ in range(40):
             # The rest of this frame, and the beginning of the next one.
             for client in busy:
-                next_request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+                next_request = large_frame(client, topic)
                 await client.send(rest + next_request[:1000])
             await world.pass_time(1)
             assert waiting.is_answered
@@ -125,22 +135,19 @@ async def test_a_client_that_is_ended_while_it_waits_for_answers_is_ended(
 ) -> None:
     world = World(mock_clock)
     settings = {
-        "socket_request_max_bytes": 2 * MiB,
-        "queued_max_request_bytes": 4 * MiB,
-        "stalled_request_timeout_ms": 10_000,
+        **IMPATIENT,
         "max_in_flight_requests_per_connection": 1,
     }
     async with world.broker(**settings) as broker, world.client() as helper:
         topic = await create_topic(helper, max_message_bytes="1500KiB")
         world.work.hold_syncs()
-        clients = [await world.raw_client() for _ in range(2)]
+        clients = await introduced_clients(world, 2)
         for client in clients:
-            await client.introduce()
-            large = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+            large = large_frame(client, topic)
             small = produce_frame(client, topic, batch_of(b"behind it"))
             await client.send(large + small)
         await settle()
-        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+        waiting = submit_produce(helper, topic, LARGE)
 
         for _ in range(3):
             await world.pass_time(6)
@@ -156,20 +163,17 @@ async def test_a_slow_sender_does_not_keep_memory_from_others_for_ever(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
-    settings = {
-        "socket_request_max_bytes": 2 * MiB,
-        "queued_max_request_bytes": 4 * MiB,
-        "stalled_request_timeout_ms": 10_000,
-    }
-    async with world.broker(**settings), world.client() as helper:
+    async with (
+        world.broker(**IMPATIENT),
+        world.client() as helper,
+    ):
         topic = await create_topic(helper, max_message_bytes="1500KiB")
-        slow = [await world.raw_client() for _ in range(2)]
+        slow = await introduced_clients(world, 2)
         for client in slow:
-            await client.introduce()
-            request = produce_frame(client, topic, batch_of(bytes(1_400_000)))
+            request = large_frame(client, topic)
             await client.send(request[:1000])
         await settle()
-        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+        waiting = submit_produce(helper, topic, LARGE)
 
         for _ in range(15):  # A byte each second is never silence.
             await world.pass_time(1)
@@ -208,23 +212,20 @@ async def test_who_does_not_read_replies_gives_up_its_memory_when_others_need_it
 ) -> None:
     world = World(mock_clock)
     settings = {
-        "socket_request_max_bytes": 2 * MiB,
-        "queued_max_request_bytes": 4 * MiB,
-        "stalled_request_timeout_ms": 10_000,
+        **IMPATIENT,
         "max_queued_response_bytes": 1 << 16,
     }
     async with world.broker(**settings), world.client() as helper:
         topic = await create_topic(helper, max_message_bytes="1500KiB")
         await produce(helper, topic, batch_of(bytes(400_000)))
-        clients = [await world.raw_client() for _ in range(2)]
+        clients = await introduced_clients(world, 2)
         for deaf in clients:
-            await deaf.introduce()
             deaf.stream.set_receive_buffer(0)
-            large = produce_frame(deaf, topic, batch_of(bytes(1_400_000)))
+            large = large_frame(deaf, topic)
             request = FetchRequest(0, 1, MiB, [PartitionFetch(topic, 0, 0, MiB)])
             await deaf.send(large + deaf.request(api.FETCH, request) + large[:100])
             await settle()
-        waiting = submit_produce(helper, topic, batch_of(bytes(1_400_000)))
+        waiting = submit_produce(helper, topic, LARGE)
         for _ in range(30):
             await world.pass_time(1)
 
