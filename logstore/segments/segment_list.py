@@ -176,7 +176,7 @@ class SegmentList:
             if segment.base_offset < end_offset and end > offset
         ]
 
-    def holding(self, offset: int) -> Segment:
+    def floor_segment(self, offset: int) -> Segment:
         """Return the last segment that begins at or below `offset`, or else the first one."""
         found = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         return self._segments[max(found, 0)]
@@ -191,7 +191,7 @@ class SegmentList:
             bound = min(bound, damaged.offset)
             if bound <= offset:
                 raise corrupt(offset, damaged.end_offset)
-        segment = self.holding(offset)
+        segment = self.floor_segment(offset)
         end, end_offset = segment.end_below(bound, config)
         if end_offset <= offset:
             place = OffsetPosition(end_offset, end)
@@ -431,7 +431,7 @@ class SegmentList:
             if self.damage.touches(0, self.base_offset):
                 raise corrupt(offset, self.base_offset)
             return
-        segment = self.holding(max(offset - 1, self.base_offset))
+        segment = self.floor_segment(max(offset - 1, self.base_offset))
         position, end_offset = segment.end_below(offset, config)
         if end_offset < offset and not segment.has_batch_at(position, end_offset):
             raise corrupt(end_offset, offset)

@@ -72,7 +72,7 @@ def test_the_last_segment_is_the_active_one() -> None:
 def test_every_offset_is_held_by_one_segment() -> None:
     segments = new_segments(FaultyDisk(), count=25)
 
-    assert [segments.holding(offset).base_offset for offset in (0, 9, 10, 19, 20, 99)] == [
+    assert [segments.floor_segment(offset).base_offset for offset in (0, 9, 10, 19, 20, 99)] == [
         0, 0, 10, 10, 20, 20,
     ]  # fmt: skip
 
