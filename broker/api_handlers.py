@@ -26,7 +26,7 @@ from tidelog.broker.handlers.moves import MovesHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producers import ProducersHandler
-from tidelog.broker.handlers.queue_admin import QueuesHandler
+from tidelog.broker.handlers.queues import QueuesHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.handlers.reassignment import ReassignmentHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
