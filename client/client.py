@@ -140,7 +140,7 @@ class Client:
 
         Args:
             name: Which queue; `client.admin.create_queue` makes one.
-            holder: Who receives, for people who look at leased messages: at most 128 characters;
+            holder: Who receives, for people who look at messages in flight: at most 128 characters;
                 by default the name of the client.
         """
         return Queue(self._queues, name, holder=holder)

@@ -19,7 +19,7 @@ CONNECTION_NAMES: Final = (
     SERVERS,
     "client.request.timeout.ms",
     "client.connect.timeout.ms",
-    "client.name",
+    "client.id",
 )
 """What every source and sink understands."""
 
@@ -206,7 +206,7 @@ class ConnectionOptions:
             addresses=tuple(parse_addresses(servers)),
             request_timeout_ms=request,
             connect_timeout_ms=connect,
-            client_id=given.text("client.name") or "spark",
+            client_id=given.text("client.id") or "spark",
         )
 
 

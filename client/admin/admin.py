@@ -199,7 +199,7 @@ class Admin(TopicAdmin):
     async def list_transactions(
         self, names: Iterable[str] | None = None
     ) -> list[TransactionDescription]:
-        """Return what is known of names of `Client.staged`, all by default; sorted by name.
+        """Return what is known of names of `Client.transaction`, all by default; sorted by name.
 
         Those that nobody knows, or that were not used for seven days, are left out.
         """

@@ -75,7 +75,7 @@ class TopicAdmin:
         return [topic.name for topic in await self.describe_topics()]
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
-        """Return settings and extent of topics, in the order asked; of all, sorted, by default.
+        """Return settings and offsets of topics, in the order asked; of all, sorted, by default.
 
         Raises:
             UnknownTopicError: There is no such topic.

@@ -263,7 +263,7 @@ class ClusterClient:
             ConnectionLostError: The request may or may not have been executed.
             trio.ClosedResourceError: The client is closed.
         """
-        gives_up_at = trio.current_time() + self.config.request_timeout
+        deadline = trio.current_time() + self.config.request_timeout
         failure_count = 0
         while True:
             try:
@@ -274,7 +274,7 @@ class ClusterClient:
                 is_done_perhaps = isinstance(
                     error, (ConnectionLostError, RequestTimedOutError)
                 ) and not isinstance(error, ConnectError)
-                is_late = trio.current_time() + delay >= gives_up_at
+                is_late = trio.current_time() + delay >= deadline
                 is_over = is_late or isinstance(error, hopeless)
                 if is_over or (is_done_perhaps and not is_repeatable):
                     raise

@@ -118,10 +118,10 @@ class BrokerConnection:
             RequestTimedOutError: No answer came in time; the connection is closed.
             WireFormatError: The answer is not one; the connection is closed.
         """
-        gives_up_at = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
         try:
             while (reply := self._core.next_reply()) is None:
-                self._receive_some(gives_up_at)
+                self._receive_some(deadline)
         except WireFormatError:
             self.close()
             raise
@@ -149,8 +149,8 @@ class BrokerConnection:
         self.send(asked, request, attachment)
         return self.receive(asked, timeout_s=timeout_s)
 
-    def _receive_some(self, gives_up_at: float) -> None:
-        left_s = gives_up_at - time.monotonic()
+    def _receive_some(self, deadline: float) -> None:
+        left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
         self._socket.settimeout(left_s)

@@ -174,7 +174,7 @@ class BlockingClusterClient:
         Raises:
             TidelogError: What went wrong last.
         """
-        gives_up_at = time.monotonic() + self.request_timeout_s
+        deadline = time.monotonic() + self.request_timeout_s
         failure_count = 0
         while True:
             try:
@@ -182,7 +182,7 @@ class BlockingClusterClient:
             except (RetriableError, ConnectionLostError):
                 failure_count += 1
                 delay_s = self._backoff.delay(failure_count)
-                if time.monotonic() + delay_s >= gives_up_at:
+                if time.monotonic() + delay_s >= deadline:
                     raise
                 time.sleep(delay_s)
                 self._look_around()

@@ -33,17 +33,17 @@ class CreateTopicReply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DescribeTopicsRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Ask for settings and extent of topics."""
+    """Ask for settings and offsets of topics."""
 
     topics: Listed[str] | None
     """Names; `None` asks for all topics."""
     is_local: bool = False
-    """Whether only what the asked broker leads is wanted; of other partitions the extent is zero.
+    """Whether only what the asked broker leads is wanted; of other partitions the offsets are zero.
     Since version 2."""
 
 
 class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
-    """The extent of one partition."""
+    """The offsets of one partition."""
 
     partition: int
     leader_id: int | None
@@ -58,7 +58,7 @@ class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
     """Bytes of the log's segments on disk."""
     status: str = "online"
     """`online`, `read-only` (the disk is full), `offline` (the disk failed), `damaged`; or
-    `unknown`: nobody leads it, or its leader does not answer. The extent is zero then."""
+    `unknown`: nobody leads it, or its leader does not answer. The offsets are zero then."""
     replicas: list[int] = []
     """Nodes that have a replica, first the preferred leader. Since version 2."""
     in_sync_replicas: list[int] = []
@@ -66,7 +66,7 @@ class PartitionDescription(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TopicDescription(msgspec.Struct, frozen=True, array_like=True):
-    """One topic: identity, settings, extent."""
+    """One topic: identity, settings, offsets."""
 
     name: str
     topic_id: bytes
@@ -124,7 +124,7 @@ class DeleteRecordsRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DeleteRecordsReply(msgspec.Struct, frozen=True, array_like=True):
-    """The extent after the deletion."""
+    """The offsets after the deletion."""
 
     log_start_offset: int
 

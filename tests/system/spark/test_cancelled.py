@@ -22,7 +22,7 @@ def test_a_cancelled_job_frees_its_connections_and_the_next_one_works(
     world.create()
     world.write([jobs.value_of(number) for number in range(COUNT)])
     # Under another name tasks do not take the connections of those before them.
-    source = world.options(**{"client.name": "cancelled"})
+    source = world.options(**{"client.id": "cancelled"})
     gate = Gate(str(tmp_path), 1000)
     port = int(world.address.rpartition(":")[2])
     before = established(port)

@@ -77,7 +77,7 @@ class Admin(Forwarding[AsyncAdmin]):
         return self._thread.call(self._inner.list_topics)
 
     def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
-        """Return settings and extent of topics, in the order asked; of all, sorted, by default.
+        """Return settings and offsets of topics, in the order asked; of all, sorted, by default.
 
         Raises:
             UnknownTopicError: There is no such topic.
@@ -321,7 +321,7 @@ class Admin(Forwarding[AsyncAdmin]):
         return self._thread.call(partial(self._inner.delete_group, group_id))
 
     def list_transactions(self, names: Iterable[str] | None = None) -> list[TransactionDescription]:
-        """Return what is known of names of `Client.staged`, all by default; sorted by name.
+        """Return what is known of names of `Client.transaction`, all by default; sorted by name.
 
         Those that nobody knows, or that were not used for seven days, are left out.
         """
