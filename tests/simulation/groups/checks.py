@@ -97,11 +97,11 @@ class Checks:
             self._fenced_in_spite.add(expired.member_id)
             for process in self.world.living:
                 core = process.core
-                # A heartbeat of the last five seconds was answered: it said what was released
-                # before it, and the answer said what to release.
+                # A heartbeat of the last five seconds was answered. It confirmed the assignment
+                # that the member heard of before it, and said what the member had released.
                 is_up_to_date = core.may_process(process.now + 35.0)
-                has_said_so = self.world.now_ms - process.released_ms >= 5_000
-                is_it = core.member_id == expired.member_id and is_up_to_date and has_said_so
+                has_confirmed = self.world.now_ms - process.changed_ms >= 5_000
+                is_it = core.member_id == expired.member_id and is_up_to_date and has_confirmed
                 if is_it and not core.releasing:
                     raise ViolationError(f"{expired.member_id} was fenced although it let go")
         elif self.world.now_ms - self._heard_ms.get(expired.member_id, -(10**9)) < 40_000:

@@ -83,8 +83,8 @@ class Process:
         """Chance of wanting something else just when a partition was let go of."""
         self.let_go_ms: tuple[int, int] = (0, 500)
         """How long the application takes to finish with a partition."""
-        self.released_ms = 0
-        """When it released a partition last."""
+        self.changed_ms = 0
+        """When it heard of an assignment, or released a partition, last."""
         self.working: set[GroupPartition] = set()
         """What the application reads, whatever its core believes."""
         self.positions: dict[GroupPartition, int] = {}
@@ -138,6 +138,8 @@ class Process:
             if isinstance(answer, BrokerError):
                 effects = self.core.failed(heartbeat.number, answer, self.now)
             else:
+                if answer.assignment is not None:
+                    self.changed_ms = self.world.now_ms
                 effects = self.core.answered(heartbeat.number, answer, self.now)
             self.carry_out(effects)
 
@@ -191,7 +193,7 @@ class Process:
             self.old_commits[partition] = (self.commit([partition]), self.world.now_ms)
         self.working.discard(partition)
         self.positions.pop(partition, None)
-        self.released_ms = self.world.now_ms
+        self.changed_ms = self.world.now_ms
         self.carry_out(self.core.released([partition], self.now))
         if self.world.random.random() < self.fickleness:
             more = [f"not-there-{self.world.random.randint(0, 9)}"]
