@@ -22,8 +22,8 @@ def broker_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         [*command, "--listen", "127.0.0.1:0"], stderr=subprocess.PIPE, cwd=ROOT, env=environment()
     ) as process:
         assert process.stderr is not None
-        event = json.loads(process.stderr.readline())
-        yield event["address"]
+        events = map(json.loads, process.stderr)
+        yield next(event["address"] for event in events if event["event"] == "broker_started")
         process.terminate()
 
 
