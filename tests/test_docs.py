@@ -44,7 +44,7 @@ def anchors(text: str) -> set[str]:
 
 
 def broken_links(page: str, text: str) -> list[str]:
-    broken = []
+    broken: list[str] = []
     for file, anchor in _LINK.findall(_BLOCK.sub("", text)):
         target = (ROOT / page).parent / file if file else ROOT / page
         if not target.exists() or (anchor and anchor not in anchors(target.read_text("utf-8"))):
@@ -54,7 +54,7 @@ def broken_links(page: str, text: str) -> list[str]:
 
 def missing_code(text: str) -> list[str]:
     """Return paths of modules that do not exist, and facts that no test of a module shows."""
-    missing = []
+    missing: list[str] = []
     for pattern, facts in _PATH.findall(_BLOCK.sub("", text)):
         paths = [each for root in _ROOTS for each in ROOT.glob(root + pattern)]
         if not paths:

@@ -102,9 +102,7 @@ def function_of(value: object) -> object:
     """Return the function behind a property or a static or class method."""
     if isinstance(value, property):
         return value.fget
-    if isinstance(value, staticmethod | classmethod):
-        return value.__func__
-    return value
+    return getattr(value, "__func__", value)
 
 
 def misfit(original: object, stand_in: object) -> str:

@@ -18,7 +18,8 @@ def test_the_written_calls_are_up_to_date(face: Face) -> None:
 
 @pytest.mark.parametrize("name", ["Admin", "Producer", "Queue", "Message", "Consumer"])
 def test_help_says_the_same_as_that_of_the_client(name: str) -> None:
-    waiting, asynchronous = getattr(blocking, name), getattr(tidelog, name)
+    waiting: type = getattr(blocking, name)
+    asynchronous: type = getattr(tidelog, name)
     shared = [each for each in vars(asynchronous) if each in dir(waiting) and each[0] != "_"]
 
     for method in (

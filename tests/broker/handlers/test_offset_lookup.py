@@ -59,7 +59,8 @@ class Led:
             self._open[number] = filled(number)
         return self._open[number]
 
-    find_journal = find
+    def find_journal(self, queue_id: bytes, number: int) -> Partition:
+        return self.find(queue_id, number)
 
     def replica(self, topic_id: bytes, number: int) -> Partition | None:
         return self._open.get(number) if topic_id == TOPIC_ID else None

@@ -280,6 +280,6 @@ async def test_counts_of_a_queue_that_nobody_serves_are_not_known(
         elsewhere = replace(queue, partitions=[replace(partition, leader_id=9)])
         gone = replace(queue, queue_id=bytes(16))
 
-        found = await count_messages(client.admin._cluster, [nowhere, elsewhere, gone, queue])
+        found = await count_messages(client.admin._cluster, [nowhere, elsewhere, gone, queue])  # pyright: ignore[reportPrivateUsage]
 
         assert found == [None, None, None, MessageCounts(0, 0, 0, 0, None)]

@@ -190,9 +190,6 @@ def test_a_thousand_readers_of_ten_thousand_partitions_take_a_moment(different: 
     assert took < 1.0, "it takes about 20 ms; whatever needs 1 s grows too fast"
 
 
-A, B = (bytes([number]) * 16 for number in range(2))
-
-
 def test_what_fewest_want_is_shared_out_first() -> None:
     shared = balance([[A], [A, B]], [[], []], {A: 2, B: 2})
 

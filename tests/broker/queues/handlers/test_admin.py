@@ -209,9 +209,6 @@ async def test_a_request_names_no_more_partitions_than_the_queue_has(
             await submit(client, asked, request_of(queue, [0, 1, 2])).reply()
 
 
-TIMEOUT_S = 30
-
-
 async def test_people_see_who_has_what(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
