@@ -85,7 +85,7 @@ class Historian:
         self, consumer: Consumer, times: _Times, ends: Mapping[TopicPartition, int]
     ) -> AsyncGenerator[LookedUp]:
         known = sorted({time for records in times.values() for _, time in records})
-        for time in known[:: max(1, len(known) // _TIMES_MAX)]:
+        for time in known[:: max(1, -(-len(known) // _TIMES_MAX))]:
             for wanted in (time, time + 1):
                 await consumer.seek_to_time(wanted)
                 for at, end in ends.items():

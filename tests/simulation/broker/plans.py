@@ -83,6 +83,8 @@ ALWAYS_SET: Final = ("log_flush_interval_ms", "maintenance_interval_ms")
 
 _CHURNS = 0.4
 _KILLED_AT_END = 0.25
+_LONG_POLLS_MAX = 8
+"""Of one consumer at a time: one for each partition of a topic that has grown."""
 _DEEDS = {"delete_records", "alter_topic", "add_partitions"}
 
 
@@ -307,8 +309,8 @@ def draw_plan(seed: int, seconds: float) -> Plan:
     random = streams.stream("churn")
     churn_pause_s = 10 ** random.uniform(-1.0, 0.3) if random.random() < _CHURNS else None
     is_killed_at_end = streams.stream("end").random() < _KILLED_AT_END
-    random = streams.stream("reading")
-    reading = _draw_reading(random)
+    limits = _draw_limits(streams.stream("limits"))
+    reading = _shorten_waits(_draw_reading(streams.stream("reading")), limits)
     random = streams.stream("clocks")
     clock_error_s = random.choice([0.0, 0.0, 0.1, 5.0, 600.0])
     clock_drift = random.choice([0.0, 0.0, 0.0005, 0.1])
@@ -322,7 +324,7 @@ def draw_plan(seed: int, seconds: float) -> Plan:
         broker_settings={
             "log_flush_interval_ms": random.choice([50, 500, 5000]),
             "maintenance_interval_ms": random.choice([200, 1000, 5000]),
-            **_draw_limits(streams.stream("limits")),
+            **limits,
         },
         sync_mean_s=sync_mean_s,
         restart_mean_s=random.choice([0.1, 0.3, 1.0]),
@@ -410,6 +412,17 @@ def _draw_reading(random: Random) -> ReadingPlan:
         # partitions is over: with long waits it would come to no end.
         return msgspec.structs.replace(reading, max_wait_s=0.01)
     return reading
+
+
+def _shorten_waits(reading: ReadingPlan, limits: Mapping[str, int]) -> ReadingPlan:
+    """Return `reading` with waits that a consumer's request timeout can cover.
+
+    A consumer may have one long poll for each partition under way. A broker that reads one request
+    at a time answers them one after the other, and the last one is behind all the others' waits.
+    """
+    if limits["max_in_flight_requests_per_connection"] > _LONG_POLLS_MAX:
+        return reading
+    return msgspec.structs.replace(reading, max_wait_s=min(reading.max_wait_s, 0.5))
 
 
 def _draw_limits(random: Random) -> dict[str, int]:
