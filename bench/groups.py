@@ -11,9 +11,9 @@ from typing import Final, final
 import msgspec
 
 from bench.figures import Row, Settings, Spread
-from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.assignors import RANGE, UNIFORM, Reader, assign
 from tidelog.coordinator.groups.commits import OffsetRange
+from tidelog.coordinator.groups.group_manager import GroupManager
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
@@ -21,7 +21,7 @@ from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.wire.messages.groups import (
     NO_MEMBER_EPOCH,
     CommitOffsetsRequest,
-    HeartbeatRequest,
+    GroupHeartbeatRequest,
     PartitionCommit,
     Subscription,
 )
@@ -41,13 +41,13 @@ class _Group:
     """A group whose members believe what they were told."""
 
     def __init__(self) -> None:
-        self.leading = ActiveGroups(ConsumerGroups(), 0)
+        self.leading = GroupManager(ConsumerGroups(), 0)
         self.known: dict[str, tuple[int, int]] = {}
         self.now_ms = 0
 
     def heartbeat(self, member_id: str, subscription: Subscription | None = None) -> None:
         epoch, revision = self.known.get(member_id, (0, 0))
-        request = HeartbeatRequest(
+        request = GroupHeartbeatRequest(
             "g", member_id, epoch, revision, [] if revision == 0 else None, subscription
         )
         reply = self.leading.heartbeat(request, wall_ms=self.now_ms, now_ms=self.now_ms).reply

@@ -17,28 +17,28 @@ from tidelog.broker.dispatch import (
 )
 from tidelog.broker.handlers.broker_config import BrokerConfigHandler
 from tidelog.broker.handlers.cluster import ClusterHandler
+from tidelog.broker.handlers.commit_offsets import CommitHandler
 from tidelog.broker.handlers.fetch import FetchHandler
-from tidelog.broker.handlers.groups import CommitHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
-from tidelog.broker.handlers.moves import MovesHandler
+from tidelog.broker.handlers.moves import ReassignmentsHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
 from tidelog.broker.handlers.produce import ProduceHandler
-from tidelog.broker.handlers.producers import ProducersHandler
-from tidelog.broker.handlers.queues import QueuesHandler
+from tidelog.broker.handlers.producer_ids import ProducersHandler
+from tidelog.broker.handlers.queue_admin import QueueAdminHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.handlers.reassignment import ReassignmentHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.partitions.offset_search import OffsetSearch
-from tidelog.broker.queues.handlers.admin import QueueAdminHandler
 from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
 from tidelog.broker.queues.handlers.peek import PeekHandler
 from tidelog.broker.queues.handlers.receive import ReceiveHandler
 from tidelog.broker.queues.handlers.send import SendHandler
 from tidelog.broker.queues.handlers.settle import SettleHandler
+from tidelog.broker.queues.handlers.whole_queue import WholeQueueHandler
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.retention_warning import RetentionWarning
 from tidelog.broker.replication.context import ReplicationContext
@@ -70,7 +70,7 @@ def cluster_routes(cluster: ClusterNode) -> Routes:
         # Also for people: it is when no majority is there that they ask.
         api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe),
         api.FORWARD_COMMAND: InTask(commands.decide),
-        api.HEARTBEAT: InTask(commands.take_heartbeat),
+        api.BROKER_HEARTBEAT: InTask(commands.take_heartbeat),
         api.JOIN: InTask(commands.join),
     }
 
@@ -84,7 +84,7 @@ def replication_routes(roles: RoleTransitions) -> Routes:
     }
 
 
-class ClientService:
+class ApiHandlers:
     """What clients are served with, and the other brokers that ask on their behalf."""
 
     def __init__(
@@ -115,10 +115,10 @@ class ClientService:
 
     def start(self, dispatcher: Dispatcher) -> None:
         """Begin to serve."""
-        moves = MovesHandler(self._cluster.metadata, self._partitions)
+        moves = ReassignmentsHandler(self._cluster.metadata, self._partitions)
         dispatcher.serve_brokers(
             {
-                api.DESCRIBE_MOVES: Immediate(moves.describe),
+                api.LIST_REASSIGNMENTS: Immediate(moves.describe),
                 api.LIST_OFFSETS: InTask(self._list_offsets.answer),
             }
         )
@@ -212,7 +212,7 @@ class ClientService:
         administration = ClusterHandler(self._cluster)
         return {
             api.ELECT_LEADERS: InTask(administration.elect),
-            api.ALTER_CLUSTER: InTask(administration.alter),
+            api.ALTER_CLUSTER_CONFIG: InTask(administration.alter),
             api.DRAIN_BROKER: InTask(administration.drain),
             api.UNREGISTER_BROKER: InTask(administration.unregister),
             api.REASSIGN: InTask(ReassignmentHandler(self._cluster).reassign),
@@ -220,7 +220,7 @@ class ClientService:
         }
 
     def _queue_admin(self) -> Routes:
-        queues = QueuesHandler(self._env, self._config, self._cluster, applier=self._applier)
+        queues = QueueAdminHandler(self._env, self._config, self._cluster, applier=self._applier)
         return {
             api.CREATE_QUEUE: InTask(queues.create),
             api.DESCRIBE_QUEUES: InTask(queues.describe),
@@ -242,7 +242,7 @@ class ClientService:
         windows = DeduplicationWindows(server)
         for run in (server.run, RetentionWarning(server).run):
             nursery.start_soon(run)
-        administration = QueueAdminHandler(server, windows)
+        whole_queue = WholeQueueHandler(server, windows)
         send = SendHandler(server, windows, self._group_commit, purgatory=purgatory)
         receive = ReceiveHandler(server, purgatory, bytes_max=bytes_max)
         return {
@@ -250,13 +250,13 @@ class ClientService:
             api.RECEIVE: Deferred(receive.handle),
             api.SETTLE: Deferred(SettleHandler(server, purgatory, nursery).handle),
             api.PEEK: Deferred(PeekHandler(server, nursery, bytes_max=bytes_max).handle),
-            api.COUNT_MESSAGES: InTask(administration.count),
-            api.PURGE: InTask(administration.purge),
-            api.QUEUE_SEEK: InTask(administration.seek),
-            api.REDRIVE: InTask(administration.redrive),
-            api.GET_PURGE_OFFSET: InTask(administration.get_purge_offset),
-            api.CANCEL: InTask(administration.cancel),
-            api.DESCRIBE_REDRIVE: InTask(administration.describe_redrive),
+            api.COUNT_MESSAGES: InTask(whole_queue.count),
+            api.PURGE: InTask(whole_queue.purge),
+            api.QUEUE_SEEK: InTask(whole_queue.seek),
+            api.REDRIVE: InTask(whole_queue.redrive),
+            api.GET_PURGE_OFFSET: InTask(whole_queue.get_purge_offset),
+            api.CANCEL_SCHEDULED: InTask(whole_queue.cancel),
+            api.DESCRIBE_REDRIVE: InTask(whole_queue.describe_redrive),
         }
 
     def _transactions(self) -> Routes:

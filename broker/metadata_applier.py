@@ -11,7 +11,7 @@ import trio
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
@@ -45,7 +45,7 @@ class MetadataApplier:
         self,
         env: Env,
         metadata: ReplicatedState,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         *,
         group_commit: GroupCommit,
         roles: RoleTransitions,
@@ -119,7 +119,7 @@ class MetadataApplier:
         """Wait until what is here of a topic is as the metadata says.
 
         Raises:
-            DiskFullError: Partitions are opened as soon as there is room.
+            DiskFullError: ReplicaManager are opened as soon as there is room.
             LogOfflineError: The disk failed.
         """
         while topic_id in self._deleted or topic_id in self._due:

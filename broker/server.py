@@ -18,7 +18,7 @@ from typing import Final, final
 import trio
 
 from tidelog.broker.api_handlers import (
-    ClientService,
+    ApiHandlers,
     cluster_routes,
     handshake_routes,
     replication_routes,
@@ -35,7 +35,7 @@ from tidelog.broker.maintenance.scrubber import Scrubber, ScrubProgress
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.network.acceptor import Acceptor, listen
 from tidelog.broker.partitions.data_directory import DataDirectory, open_data_directory
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
 from tidelog.broker.requests.purgatory import Purgatory
@@ -111,7 +111,7 @@ class Broker:
         self._has_left_cluster = trio.Event()
         self._cluster: ClusterNode | None = None
         self._lifecycle: BrokerLifecycle | None = None
-        self._partitions: Partitions | None = None
+        self._partitions: ReplicaManager | None = None
         self._roles: RoleTransitions | None = None
         self._scrubber: Scrubber | None = None
         self._compactor: Compactor | None = None
@@ -158,7 +158,7 @@ class Broker:
         lifecycle = self._make_lifecycle(cluster)
         await lifecycle.register()
         self._dispatcher.waiting_for = "it is opening its logs"
-        partitions = Partitions(
+        partitions = ReplicaManager(
             self._env,
             self._directory,
             self._files,
@@ -184,10 +184,10 @@ class Broker:
         self._partitions = partitions
         config = DynamicConfig(self._config, lambda: cluster.metadata.state.config, self._sources)
         retention = Retention(self._env, config, partitions, group_commit=self._group_commit)
-        service = ClientService(self._context, config, applier, purgatory=self._purgatory)
+        service = ApiHandlers(self._context, config, applier, purgatory=self._purgatory)
         service.start(self._dispatcher)
         self._look_after(config, retention, applier, roles=roles)
-        await roles.failed_replicas.give_up_damaged()
+        await roles.failed_replicas.remove_damaged_from_isr()
         await partitions.settle_suspects()
         await lifecycle.heartbeat()
         self._nursery.start_soon(self._end_if_it_fails, self._stay_registered)
@@ -270,7 +270,7 @@ class Broker:
             await self._lifecycle.controlled_shutdown(timeout_s=_LEAVING_S)
             await cluster.transfer_leadership()
 
-    async def _leave(self, cluster: ClusterNode, partitions: Partitions) -> None:
+    async def _leave(self, cluster: ClusterNode, partitions: ReplicaManager) -> None:
         self._registering.cancel()
         self._coordinating.cancel()
         await self._has_left_cluster.wait()

@@ -21,7 +21,7 @@ from tidelog.client.config import (
     ProducerConfig,
     ProducerSettings,
 )
-from tidelog.client.consumer.consumer import Consumer, Group, subscription_of
+from tidelog.client.consumer.consumer import Consumer, GroupMembership, subscription_of
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
@@ -91,7 +91,7 @@ class Client:
         if group_id is not None:
             if partitions is not None:
                 raise ConfigError("the group says which partitions a member reads")
-            group = Group(group_id, subscription_of(topics, pattern))
+            group = GroupMembership(group_id, subscription_of(topics, pattern))
             return Consumer(self._cluster, (), None, config=config, group=group)
         only_in_groups = config.first_group_setting() if pattern is None else "pattern"
         if only_in_groups is not None:

@@ -35,7 +35,7 @@ class FollowerPosition(NamedTuple):
     position: FetchPosition
     durable_end_offset: int
     is_whole: bool = True
-    is_doubtful: bool = False
+    is_suspect: bool = False
     """Whether what came last from there was damaged on its way, or by the leader."""
 
 
@@ -133,7 +133,7 @@ class FollowerSession:
                     end.position.last_fetched_epoch,
                     end.durable_end_offset,
                     end.is_whole,
-                    end.is_doubtful,
+                    end.is_suspect,
                 )
             )
         delta = SessionDelta(followed, positions, self._unfollowed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
 from tidelog.queue_layer.frames import frames_of
-from tidelog.wire.messages.queue_journal import AnyEntry, Frame
+from tidelog.wire.messages.queue_journal import AnyEntry, JournalFrame
 
 Reply = TypeVar("Reply")
 
@@ -31,6 +31,6 @@ class Outcome(Generic[Reply]):
     reply: Reply
 
     @property
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[JournalFrame]:
         """What to append, one behind the other: mostly one frame, none if there is nothing."""
         return list(frames_of(self.now_ms, self.entries)) if self.entries else []

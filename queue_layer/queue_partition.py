@@ -17,7 +17,7 @@ How a shell uses it, on the broker that leads the journal:
 5. Call `state.advance(now_ms)` no later than `state.next_deadline_ms` says: then messages are
    visible again. After that, and after every applied frame and stretch of records, a receive that
    waits for messages may find some: make a `plan`.
-6. Move what `state.moves.targets()` says, see `MoveBatch`.
+6. Move what `state.moves.targets()` says, see `DeadLetterBatch`.
 
 Every time is taken as the larger one of what is given and what was seen before.
 """
@@ -25,21 +25,21 @@ Every time is taken as the larger one of what is given and what was seen before.
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from tidelog.queue_layer.commands import browse, receive, redrive, remove, settle
-from tidelog.queue_layer.commands.receive import Lease, ReceiveCommand, ReceivePlan
+from tidelog.queue_layer.commands import peek, receive, redrive, remove, settle
+from tidelog.queue_layer.commands.receive import GrantedLease, ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.commands.remove import Cancelled
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.receipts import Receipts
-from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.queue_layer.state.pending_dead_letters import DeadLetterBatch
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.queue_journal import (
     NO_TARGET,
-    Frame,
+    JournalFrame,
     Moved,
     MoveFailed,
     Purged,
@@ -50,8 +50,8 @@ from tidelog.wire.messages.queue_journal import (
 from tidelog.wire.messages.queues import (
     MessageState,
     PartitionReceived,
+    PeekedRun,
     Run,
-    SeenRun,
     Settled,
     Settlement,
 )
@@ -120,7 +120,7 @@ class QueuePartition:
         )
         return Outcome(now_ms, entries, self._received(lease))
 
-    def _received(self, lease: Lease) -> PartitionReceived:
+    def _received(self, lease: GrantedLease) -> PartitionReceived:
         partition = self._receipts.partition
         if not lease.runs:
             return PartitionReceived(partition)
@@ -196,14 +196,14 @@ class QueuePartition:
 
     # -- dead letters ---------------------------------------------------------------------------
 
-    def moved(self, batch: MoveBatch, count: int, *, now_ms: int) -> Outcome[None]:
+    def moved(self, batch: DeadLetterBatch, count: int, *, now_ms: int) -> Outcome[None]:
         """Decide that the first messages of a batch are at their target, durably, and gone here."""
         now_ms = self.state.advance(now_ms)
         entry = Moved(batch.target, batch.epoch, batch.sequence, count)
         return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
 
     def move_failed(
-        self, batch: MoveBatch, count: int, reason: str, *, delay_ms: int = 0, now_ms: int
+        self, batch: DeadLetterBatch, count: int, reason: str, *, delay_ms: int = 0, now_ms: int
     ) -> Outcome[None]:
         """Decide that the first messages of a batch cannot be moved: they are visible again.
 
@@ -216,7 +216,7 @@ class QueuePartition:
         entry = MoveFailed(batch.target, batch.epoch, batch.sequence, count, reason, visible_at_ms)
         return Outcome(now_ms, [entry] if self._is_next(batch, count) else [], None)
 
-    def lost(self, batch: MoveBatch, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
+    def lost(self, batch: DeadLetterBatch, log_start_offset: int, *, now_ms: int) -> Outcome[None]:
         """Decide that the first messages of a batch, which the log has lost, are gone.
 
         Only when it is certain that the batch is not at the target: what is left of it, and what
@@ -226,7 +226,7 @@ class QueuePartition:
         entries, count = remove.lost(batch, log_start_offset)
         return Outcome(now_ms, entries if self._is_next(batch, count) else [], None)
 
-    def _is_next(self, batch: MoveBatch, count: int) -> bool:
+    def _is_next(self, batch: DeadLetterBatch, count: int) -> bool:
         moves = self.state.moves
         return moves.next_if(batch.target, batch.epoch, batch.sequence, count=count) is not None
 
@@ -288,19 +288,19 @@ class QueuePartition:
 
     # -- browsing -------------------------------------------------------------------------------
 
-    def browse(
+    def peek(
         self, states: Iterable[MessageState], from_offset: int, max_messages: int
-    ) -> tuple[list[SeenRun], int | None]:
+    ) -> tuple[list[PeekedRun], int | None]:
         """Return messages in some states (none: in all), ascending, and where to go on.
 
         As of the last `advance`. `None`: there are no more. There may be fewer than wanted although
         there are more, if very many are in other states.
         """
-        return browse.browse(self.state, frozenset(states), from_offset, max_messages=max_messages)
+        return peek.peek(self.state, frozenset(states), from_offset, max_messages=max_messages)
 
     # -- snapshots ------------------------------------------------------------------------------
 
-    def snapshot(self, *, now_ms: int) -> list[Frame]:
+    def snapshot(self, *, now_ms: int) -> list[JournalFrame]:
         """Return the whole state, to be appended as it is, with nothing in between.
 
         When all of it is committed, what is before the first frame may be deleted.

@@ -16,7 +16,7 @@ VERSION: Final = 1
 MAC_SIZE: Final = 16
 
 
-class Receipt(NamedTuple):
+class ReceiptContent(NamedTuple):
     """What a receipt says, when it has been checked."""
 
     lease_id: int
@@ -49,7 +49,7 @@ class Receipts:
         data = msgspec.msgpack.encode(content)
         return data + self._mac(data)
 
-    def check(self, receipt: bytes) -> Receipt:
+    def check(self, receipt: bytes) -> ReceiptContent:
         """Return what a receipt says.
 
         Raises:
@@ -72,7 +72,7 @@ class Receipts:
             )
         if content.version != VERSION or not compare_digest(mac, self._mac(data)):
             raise InvalidReceiptError("this receipt was damaged, or is none that was given out")
-        return Receipt(content.lease_id, content.runs)
+        return ReceiptContent(content.lease_id, content.runs)
 
     def _mac(self, data: bytes) -> bytes:
         return blake2b(data, digest_size=MAC_SIZE, key=self._key).digest()

@@ -14,7 +14,7 @@ _BURST_S: Final = 1.0
 
 
 @final
-class SendQuota:
+class TokenBucket:
     """What is left of the rate of one partition."""
 
     __slots__ = ("_at_ms", "_left", "_rate")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.read.offsets import IDS
+from tidelog.spark_connector.read.offset_ranges import IDS
 
 
 def lag(progress: Any) -> dict[TopicPartition, int]:  # noqa: ANN401 (an object of pyspark, or JSON)

@@ -13,12 +13,16 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.metadata.health import NotablePartition, health_of
 from tidelog.coordinator.metadata.preferred_leaders import could_be_preferred
-from tidelog.coordinator.metadata.records import Broker, DataLossAccepted, Partition
+from tidelog.coordinator.metadata.records import (
+    BrokerRegistration,
+    DataLossAccepted,
+    PartitionRegistration,
+)
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
-    AlterClusterReply,
-    AlterClusterRequest,
+    AlterClusterConfigReply,
+    AlterClusterConfigRequest,
     DescribeClusterReply,
     DescribeClusterRequest,
     ElectLeadersReply,
@@ -99,7 +103,7 @@ class ClusterHandler:
             results += map(self._result, before, reply.answers)
         return ElectLeadersReply(results)
 
-    async def alter(self, request: AlterClusterRequest) -> AlterClusterReply:
+    async def alter(self, request: AlterClusterConfigRequest) -> AlterClusterConfigReply:
         """Change settings of the cluster. If cancelled, they may be changed, or not.
 
         Raises:
@@ -110,7 +114,7 @@ class ClusterHandler:
         check_dynamic([*request.set_config, *request.reset_config])
         command = AlterClusterConfig(request.set_config, request.reset_config)
         await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
-        return AlterClusterReply(shown_settings(self._cluster.metadata.state.overrides))
+        return AlterClusterConfigReply(shown_settings(self._cluster.metadata.state.overrides))
 
     async def drain(self, request: DrainBrokerRequest) -> DrainBrokerReply:
         """Let a broker get no more replicas, or again. If cancelled, it may be so, or not.
@@ -151,7 +155,9 @@ class ClusterHandler:
         topics = [topic, *catalog.internal_topics_of(topic.topic_id)]
         return [(each.topic_id, number) for each in topics for number in numbers]
 
-    def _result(self, before: Partition | None, answer: PartitionAnswer) -> LeaderElected:
+    def _result(
+        self, before: PartitionRegistration | None, answer: PartitionAnswer
+    ) -> LeaderElected:
         after = answer.partition
         lost_before = None if before is None else before.data_loss_epoch
         return LeaderElected(
@@ -212,7 +218,7 @@ def _in_pieces(places: list[_Place]) -> list[list[_Place]]:
     return [places[start : start + _ELECTIONS_MAX] for start in starts]
 
 
-def _status(broker: Broker | None) -> str:
+def _status(broker: BrokerRegistration | None) -> str:
     if broker is None:
         return "unknown"
     if broker.is_fenced:

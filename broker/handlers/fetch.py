@@ -48,7 +48,7 @@ class ReadablePartitions(Protocol):
         ...
 
 
-class Found(msgspec.Struct):
+class FoundBatches(msgspec.Struct):
     """What one partition has for a fetch."""
 
     part: LogSlice | None
@@ -157,13 +157,13 @@ class FetchHandler:
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
         self.purgatory.add(wait, trio.current_time() + max_wait_ms / 1000)
 
-    def collect(self, request: FetchRequest) -> list[Found]:
+    def collect(self, request: FetchRequest) -> list[FoundBatches]:
         """Look what every partition has; when the answer is full, only whether there is more."""
         remaining = min(request.bytes_max, self._fetch_max_bytes)
         if self._env.buggify("fetch cut short"):
             remaining = 1
         is_first, in_journal = True, request.from_journals
-        found: list[Found] = []
+        found: list[FoundBatches] = []
         for wanted in request.partitions:
             is_full = remaining <= 0 and not is_first
             bytes_max = min(wanted.bytes_max, remaining)
@@ -179,7 +179,7 @@ class FetchHandler:
         return found
 
     @staticmethod
-    def is_enough(found: list[Found], request: FetchRequest) -> bool:
+    def is_enough(found: list[FoundBatches], request: FetchRequest) -> bool:
         """Return whether to answer before the time is over.
 
         That is so, too, when waiting would not make the reply larger.
@@ -189,7 +189,7 @@ class FetchHandler:
         total = sum(item.part.length for item in found if item.part is not None)
         return total >= max(request.min_bytes, 1)
 
-    def answer(self, found: list[Found], response: ResponseHandle) -> None:
+    def answer(self, found: list[FoundBatches], response: ResponseHandle) -> None:
         """Send what was found; what must come from the disk is read in a task first."""
         is_cold = self._reader.is_cold
         cold = [item for item in found if item.part is not None and is_cold(item.part)]
@@ -200,7 +200,7 @@ class FetchHandler:
 
     def _look(
         self, wanted: PartitionFetch, *, bytes_max: int, is_full: bool, in_journal: bool = False
-    ) -> Found:
+    ) -> FoundBatches:
         partition, partitions = None, self._partitions
         try:
             if in_journal:
@@ -212,11 +212,13 @@ class FetchHandler:
             high_watermark = partition.high_watermark
             if wanted.fetch_offset > high_watermark and partition.leader is None:
                 # It is there for all that is known here: somebody else has heard of more.
-                return Found(None, high_watermark, partition.log.log_start_offset, None, partition)
+                return FoundBatches(
+                    None, high_watermark, partition.log.log_start_offset, None, partition
+                )
             if is_full and partition.log.log_start_offset <= wanted.fetch_offset <= high_watermark:
                 is_cut = wanted.fetch_offset < high_watermark
                 start = partition.log.log_start_offset
-                return Found(None, high_watermark, start, None, partition, is_cut)
+                return FoundBatches(None, high_watermark, start, None, partition, is_cut)
             part = partition.log.read(
                 wanted.fetch_offset,
                 bytes_max=max(bytes_max, 0),
@@ -224,17 +226,17 @@ class FetchHandler:
             )
             is_cut = part is not None and part.has_more
             log_start_offset = partition.log.log_start_offset
-            return Found(part, high_watermark, log_start_offset, None, partition, is_cut)
+            return FoundBatches(part, high_watermark, log_start_offset, None, partition, is_cut)
         except BrokerError as error:
             if partition is None:
-                return Found(None, 0, 0, error)
+                return FoundBatches(None, 0, 0, error)
             partition.note_status(str(error))
             log_start_offset = partition.log.log_start_offset
             told = partition.passing(error)
-            return Found(None, partition.high_watermark, log_start_offset, told, partition)
+            return FoundBatches(None, partition.high_watermark, log_start_offset, told, partition)
 
     async def _load_and_reply(
-        self, found: list[Found], cold: list[Found], response: ResponseHandle
+        self, found: list[FoundBatches], cold: list[FoundBatches], response: ResponseHandle
     ) -> None:
         with response:
             for item in cold:
@@ -242,14 +244,14 @@ class FetchHandler:
                     await self._load(item, item.part)
             self._reply(found, response)
 
-    async def _load(self, item: Found, part: LogSlice) -> None:
+    async def _load(self, item: FoundBatches, part: LogSlice) -> None:
         assert item.partition is not None
         try:
             item.part = await self._reader.load(item.partition, part)
         except (CorruptRecordError, LogOfflineError, OverloadedError) as error:
             item.part, item.error = None, item.partition.passing(error)
 
-    def _reply(self, found: list[Found], response: ResponseHandle) -> None:
+    def _reply(self, found: list[FoundBatches], response: ResponseHandle) -> None:
         room_bytes = _COPIED_BYTES_MAX - response.context.write_buffer.pending_bytes
         pieces: list[BytesLike | FileRegion] = []
         results: list[PartitionFetched] = []
@@ -274,7 +276,9 @@ class FetchHandler:
             )
         response.reply(FetchReply(results), pieces)
 
-    def _piece(self, item: Found, part: LogSlice, room_bytes: int) -> bytes | FileRegion | None:
+    def _piece(
+        self, item: FoundBatches, part: LogSlice, room_bytes: int
+    ) -> bytes | FileRegion | None:
         """Return what is sent of one partition, `None` when it cannot be read."""
         assert item.partition is not None
         try:

@@ -6,7 +6,7 @@ import msgspec
 import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.metadata.catalog import (
     Catalog,
     TakeProducerIds,
@@ -45,7 +45,9 @@ _ASK_TIMEOUT_S: Final = 1.0
 class MetadataHandler:
     """Tells clients where things are."""
 
-    def __init__(self, config: BrokerConfig, cluster: ClusterNode, partitions: Partitions) -> None:
+    def __init__(
+        self, config: BrokerConfig, cluster: ClusterNode, partitions: ReplicaManager
+    ) -> None:
         """Speak for the broker of `config`, by what it knows of its cluster."""
         self._config = config
         self._cluster = cluster

@@ -3,28 +3,30 @@
 from collections.abc import Iterable
 from typing import final
 
-from tidelog.broker.partitions.partition import Partition as OpenPartition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.wire.messages.reassignment import (
-    DescribeMovesReply,
-    DescribeMovesRequest,
+    ListReassignmentsReply,
+    ListReassignmentsRequest,
     ReplicaProgress,
 )
 
 
 @final
-class MovesHandler:
+class ReassignmentsHandler:
     """Compares what followers have reported with what there is."""
 
-    def __init__(self, metadata: ReplicatedState, partitions: Partitions) -> None:
+    def __init__(self, metadata: ReplicatedState, partitions: ReplicaManager) -> None:
         """Know by `metadata` what moves, and by `partitions` how far it is."""
         self._metadata = metadata
         self._partitions = partitions
 
-    def describe(self, request: DescribeMovesRequest, attachment: memoryview) -> DescribeMovesReply:
+    def describe(
+        self, request: ListReassignmentsRequest, attachment: memoryview
+    ) -> ListReassignmentsReply:
         """Say how far replicas are, as their leader knows it."""
         del attachment
         state = self._metadata.state
@@ -36,13 +38,13 @@ class MovesHandler:
                 continue
             if request.topics is None or topic.name in request.topics:
                 replicas += _progress(topic, known, partition)
-        return DescribeMovesReply(
+        return ListReassignmentsReply(
             sorted(replicas, key=lambda each: (each.topic, each.partition, each.node_id))
         )
 
 
 def _progress(
-    topic: Topic, known: Partition, partition: OpenPartition
+    topic: Topic, known: PartitionRegistration, partition: Partition
 ) -> Iterable[ReplicaProgress]:
     leader, log = partition.leader, partition.log
     assert leader is not None, "it is led here"

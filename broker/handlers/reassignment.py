@@ -2,7 +2,6 @@
 
 from typing import Final, final
 
-from tidelog.coordinator.metadata.balance import plan_moves, plan_replacement
 from tidelog.coordinator.metadata.broker_commands import check_known
 from tidelog.coordinator.metadata.commands import (
     PartitionAnswer,
@@ -10,6 +9,7 @@ from tidelog.coordinator.metadata.commands import (
     Reassignment,
     ReassignReplicas,
 )
+from tidelog.coordinator.metadata.rebalance_plan import plan_moves, plan_replacement
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.errors import ErrorDetail, InvalidRequestError
 from tidelog.wire.messages.reassignment import PartitionMoved, ReassignReply, ReassignRequest
@@ -74,24 +74,24 @@ class ReassignmentHandler:
                 )
                 for move in request.moves
             ]
-        if not 1 <= request.replicas_max <= _REPLICAS_MAX:
+        if not 1 <= request.max_replicas <= _REPLICAS_MAX:
             raise InvalidRequestError(
-                f"{request.replicas_max} replicas cannot move at once; say 1 to {_REPLICAS_MAX}"
+                f"{request.max_replicas} replicas cannot move at once; say 1 to {_REPLICAS_MAX}"
             )
         check_known(state, request.leaving)
-        if request.heir is not None:
-            return self._replacement(request.leaving, request.heir)
-        return plan_moves(state, moves_max=request.replicas_max, leaving=request.leaving)
+        if request.replacement is not None:
+            return self._replacement(request.leaving, request.replacement)
+        return plan_moves(state, moves_max=request.max_replicas, leaving=request.leaving)
 
-    def _replacement(self, leaving: list[int], heir: int) -> list[Reassignment]:
+    def _replacement(self, leaving: list[int], replacement: int) -> list[Reassignment]:
         """Return moves by which one broker gets what another one, which is gone, has.
 
         Raises:
-            InvalidRequestError: It is not gone, or the heir cannot take anything.
+            InvalidRequestError: It is not gone, or the replacement cannot take anything.
         """
         state = self._cluster.metadata.state
-        check_known(state, [heir])
-        if len(leaving) != 1 or heir in leaving:
+        check_known(state, [replacement])
+        if len(leaving) != 1 or replacement in leaving:
             raise InvalidRequestError("a replacement is of one broker by another one")
         (lost,) = leaving
         if not state.brokers[lost].is_fenced:
@@ -99,11 +99,11 @@ class ReassignmentHandler:
                 f"broker {lost} is alive; let it give its replicas to others itself: tidelog"
                 f" broker drain {lost}"
             )
-        if not state.brokers[heir].can_lead or heir in state.drained_node_ids:
+        if not state.brokers[replacement].can_lead or replacement in state.drained_node_ids:
             raise InvalidRequestError(
-                f"broker {heir} is not alive, or drained, and cannot take replicas"
+                f"broker {replacement} is not alive, or drained, and cannot take replicas"
             )
-        return plan_replacement(state, lost, heir)
+        return plan_replacement(state, lost, replacement)
 
     def _answer(
         self, move: Reassignment, replicas_before: list[int], answer: PartitionAnswer

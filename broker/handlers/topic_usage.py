@@ -7,7 +7,7 @@ import trio
 
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.node import ClusterNode
 from tidelog.logstore.compaction.cleaner_run import LogToClean
@@ -30,7 +30,7 @@ class TopicUsageHandler:
     """Answers for what is led here, and asks the leaders of the rest."""
 
     def __init__(
-        self, env: Env, cluster: ClusterNode, partitions: Partitions, *, search: OffsetSearch
+        self, env: Env, cluster: ClusterNode, partitions: ReplicaManager, *, search: OffsetSearch
     ) -> None:
         """Know by `cluster` who leads what; `search` tells times of records."""
         self._env = env

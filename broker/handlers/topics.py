@@ -9,7 +9,7 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metadata_applier import MetadataApplier
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.metadata.catalog import (
     TOPIC_ID_SIZE,
     AlterTopic,
@@ -19,7 +19,7 @@ from tidelog.coordinator.metadata.catalog import (
 )
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
 from tidelog.coordinator.metadata.commands import AddPartitions, Command, CreateReplicatedTopic
-from tidelog.coordinator.metadata.records import Partition as ReplicatedPartition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.topic_config import (
     REPLICATION_FACTOR_MAX,
     check_settings,
@@ -75,7 +75,7 @@ class TopicsHandler:
         config: BrokerConfig,
         cluster: ClusterNode,
         *,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         applier: MetadataApplier,
         group_commit: GroupCommit,
     ) -> None:
@@ -276,7 +276,7 @@ class TopicsHandler:
         )
 
     def _describe_partition(
-        self, topic_id: bytes, number: int, known: ReplicatedPartition
+        self, topic_id: bytes, number: int, known: PartitionRegistration
     ) -> PartitionDescription:
         replicas, in_sync = list(known.replicas), list(known.in_sync_replicas)
         replica = self._partitions.replica(topic_id, number)

@@ -19,7 +19,7 @@ from tidelog.broker.inspection.small_files import SMALL_FILES, read_whole, small
 from tidelog.logstore.disk.disk import File, ReadableDisk
 from tidelog.logstore.segments.gap_scan import ValidBatch
 from tidelog.logstore.segments.offset_index import FORMAT_VERSION as INDEX_VERSION
-from tidelog.logstore.segments.offset_index import SegmentIndex, version_of_index
+from tidelog.logstore.segments.offset_index import OffsetIndex, version_of_index
 from tidelog.logstore.segments.segment_format import FORMAT_VERSION, SegmentHeader
 from tidelog.wire.batch import record_batch
 from tidelog.wire.batch.compression import CODEC_NAMES
@@ -161,7 +161,7 @@ def bad_line(path: str, found: BadRange) -> Row:
 def _index_lines(disk: ReadableDisk, path: str, wanted: OffsetFilter) -> Iterator[Row]:
     data = read_whole(disk, path)
     base_offset = number_in(path)
-    index = SegmentIndex.from_bytes(data, base_offset=base_offset, interval_bytes=1)
+    index = OffsetIndex.from_bytes(data, base_offset=base_offset, interval_bytes=1)
     if index is None:
         yield bad(path, index_problem(data, f"{disk.root}/{path}"), position=0)
         return

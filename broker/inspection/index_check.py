@@ -5,7 +5,7 @@ Pure: no clock, no I/O.
 
 from typing import final
 
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 
 
 @final
@@ -17,7 +17,7 @@ class IndexCheck:
     batches that were cut off.
     """
 
-    def __init__(self, index: SegmentIndex) -> None:
+    def __init__(self, index: OffsetIndex) -> None:
         """Expect all batches that it tells of, in order."""
         self._entries = index.entries()
         self._next = next(self._entries, None)

@@ -14,7 +14,7 @@ from tidelog.broker.inspection.small_files import read_whole
 from tidelog.logstore.checkpoint import LogCheckpoint
 from tidelog.logstore.disk.disk import File, ReadableDisk
 from tidelog.logstore.segments.gap_scan import ValidBatch
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 
@@ -110,7 +110,7 @@ class SegmentCheck:
             data = read_whole(self._disk, path)
         except FileNotFoundError:
             return None
-        index = SegmentIndex.from_bytes(data, base_offset=self.base_offset, interval_bytes=1)
+        index = OffsetIndex.from_bytes(data, base_offset=self.base_offset, interval_bytes=1)
         if index is None:
             self._index_error = index_problem(data, f"{self._disk.root}/{path}")
             return None
@@ -119,7 +119,7 @@ class SegmentCheck:
     def _index_of_checkpoint(self) -> IndexCheck | None:
         if self._checkpoint is None:
             return None
-        index = SegmentIndex.from_bytes(
+        index = OffsetIndex.from_bytes(
             self._checkpoint.index, base_offset=self.base_offset, interval_bytes=1
         )
         return None if index is None else IndexCheck(index)

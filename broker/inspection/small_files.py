@@ -14,7 +14,7 @@ from tidelog.broker.inspection.rows import Row, bad, named, named_fields
 from tidelog.broker.partitions.data_directory import CleanShutdown, NodeIdentity
 from tidelog.broker.partitions.replica_manifest import ManifestContent
 from tidelog.coordinator.controller.log_entries import decode_snapshot_records
-from tidelog.coordinator.raft_node.storage import Snapshot, Vote
+from tidelog.coordinator.raft_node.storage import StoredSnapshot, Vote
 from tidelog.logstore.checkpoint import (
     FORMAT_VERSION,
     DamagedFileError,
@@ -22,13 +22,13 @@ from tidelog.logstore.checkpoint import (
     parse_small_file,
 )
 from tidelog.logstore.disk.disk import ReadableDisk
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.wire.errors import DataDirectoryError
 
 SMALL_FILES: Final[Mapping[FileKind, type[Any]]] = {
     FileKind.CHECKPOINT: LogCheckpoint,
     FileKind.VOTE: Vote,
-    FileKind.SNAPSHOT: Snapshot,
+    FileKind.SNAPSHOT: StoredSnapshot,
     FileKind.NODE: NodeIdentity,
     FileKind.REPLICAS: ManifestContent,
     FileKind.CLEAN_SHUTDOWN: CleanShutdown,
@@ -73,7 +73,7 @@ def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Row:
     fields = named_fields(content)
     if isinstance(content, LogCheckpoint):
         fields["index"] = _index_in(content)
-    if isinstance(content, Snapshot):
+    if isinstance(content, StoredSnapshot):
         try:
             # The first one of a cluster is of no entry, and there is nothing in it.
             known = decode_snapshot_records(content.data) if content.data else None
@@ -87,5 +87,5 @@ def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Row:
 def _index_in(checkpoint: LogCheckpoint) -> Row | None:
     """Return what a checkpoint's index says of itself; `None` if it is empty or not believed."""
     base_offset = checkpoint.recovery_base_offset
-    index = SegmentIndex.from_bytes(checkpoint.index, base_offset=base_offset, interval_bytes=1)
+    index = OffsetIndex.from_bytes(checkpoint.index, base_offset=base_offset, interval_bytes=1)
     return None if index is None else {"base_offset": base_offset, "count": len(index)}

@@ -19,9 +19,9 @@ from tidelog.broker.inspection.small_files import (
 )
 from tidelog.broker.partitions.data_directory import NODE_NAME, NodeIdentity
 from tidelog.broker.partitions.replica_manifest import MANIFEST_NAME, ManifestContent
-from tidelog.coordinator.raft_node.storage import Snapshot
+from tidelog.coordinator.raft_node.storage import StoredSnapshot
 from tidelog.logstore.disk.disk import ReadableDisk
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 
 _OF_A_LOG = frozenset({FileKind.SEGMENT, FileKind.CHECKPOINT})
 _NOTES = {
@@ -88,7 +88,7 @@ def _snapshot_findings(
         problems.add(str(line["reason"]))
         return FileCheck(path, problems.all())
     snapshot = read_small(disk, path, FileKind.SNAPSHOT)
-    assert isinstance(snapshot, Snapshot)
+    assert isinstance(snapshot, StoredSnapshot)
     index = snapshot.meta.index
     if first_offset is not None and first_offset > index:
         problems.add(f"the log begins with entry {first_offset + 1}, behind its end, entry {index}")
@@ -100,7 +100,7 @@ def _snapshot_findings(
 
 def _lonely_index_findings(disk: ReadableDisk, path: str, *, is_whole: bool) -> FileCheck:
     data = read_whole(disk, path)
-    index = SegmentIndex.from_bytes(data, base_offset=number_in(path), interval_bytes=1)
+    index = OffsetIndex.from_bytes(data, base_offset=number_in(path), interval_bytes=1)
     problems = () if index is not None else (index_problem(data, f"{disk.root}/{path}"),)
     note = "its segment is not there; the next start removes it" if is_whole else ""
     return FileCheck(path, problems, note)

@@ -9,7 +9,7 @@ from typing import final
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.logstore.retention.disk_retention import surplus_counts
 from tidelog.logstore.segments.segment_deletion import SegmentDeletion
 from tidelog.wire.env.env import Env
@@ -23,7 +23,7 @@ class Retention:
         self,
         env: Env,
         config: Callable[[], BrokerConfig],
-        partitions: Partitions,
+        partitions: ReplicaManager,
         *,
         group_commit: GroupCommit,
     ) -> None:

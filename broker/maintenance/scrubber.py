@@ -13,7 +13,7 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.logstore.segments.gap_scan import Gap
 from tidelog.logstore.segments.segment_scrub import SegmentScrub, is_checkpoint_spoiled
 from tidelog.wire.env.env import Env
@@ -50,7 +50,7 @@ class Scrubber:
         self,
         env: Env,
         config: Callable[[], BrokerConfig],
-        partitions: Partitions,
+        partitions: ReplicaManager,
         *,
         group_commit: GroupCommit,
     ) -> None:

@@ -41,7 +41,7 @@ _READING_S: Final = 5.0
 
 
 @final
-class Partitions:
+class ReplicaManager:
     """Open partitions by topic id and number."""
 
     def __init__(
@@ -321,7 +321,7 @@ class Partitions:
                 self._files,
                 config=topic.config.log,
                 now_ms=now_ms,
-                is_doubtful=key in self.suspects and self._has_others(key),
+                is_suspect=key in self.suspects and self._has_others(key),
             )
             if not self._manifest.has(key):
                 _write_checkpoint(log)

@@ -46,7 +46,7 @@ _TOO_OFTEN: Final = "max_receive_count"
 _DIGITS_MAX: Final = 20
 
 
-class Record(NamedTuple):
+class DeadLetterRecord(NamedTuple):
     """A message on its way."""
 
     offset: int
@@ -62,7 +62,7 @@ class Record(NamedTuple):
         return len(self.key or b"") + len(self.value or b"") + of_headers
 
 
-class Origin(NamedTuple):
+class DeadLetterOrigin(NamedTuple):
     """Where a dead letter comes from."""
 
     queue: str
@@ -70,7 +70,9 @@ class Origin(NamedTuple):
     partition: int
 
 
-def records_in(data: bytes, header: BatchHeader, offsets: Iterable[int]) -> Iterator[Record]:
+def records_in(
+    data: bytes, header: BatchHeader, offsets: Iterable[int]
+) -> Iterator[DeadLetterRecord]:
     """Yield those records of a batch that have one of these offsets.
 
     Raises:
@@ -83,7 +85,7 @@ def records_in(data: bytes, header: BatchHeader, offsets: Iterable[int]) -> Iter
         place = places.get(offset)
         if place is not None:
             times = columns.timestamp_deltas
-            yield Record(
+            yield DeadLetterRecord(
                 offset,
                 header.first_timestamp_ms + (times[place] if times else 0),
                 columns.keys[place] if columns.keys else None,
@@ -92,7 +94,9 @@ def records_in(data: bytes, header: BatchHeader, offsets: Iterable[int]) -> Iter
             )
 
 
-def as_dead_letter(record: Record, origin: Origin, letters: DeadLetters) -> Record:
+def as_dead_letter(
+    record: DeadLetterRecord, origin: DeadLetterOrigin, letters: DeadLetters
+) -> DeadLetterRecord:
     """Return a record with headers that say where it comes from and why."""
     added = {
         ORIGIN_QUEUE_HEADER: origin.queue,
@@ -108,12 +112,12 @@ def as_dead_letter(record: Record, origin: Origin, letters: DeadLetters) -> Reco
     return record._replace(headers=(*_kept(record), *headers))
 
 
-def as_it_was(record: Record) -> Record:
+def as_it_was(record: DeadLetterRecord) -> DeadLetterRecord:
     """Return a record without headers of an origin: it goes back there."""
     return record._replace(headers=_kept(record))
 
 
-def _kept(record: Record) -> Headers:
+def _kept(record: DeadLetterRecord) -> Headers:
     """Return headers that go along wherever a record goes, with the time when it was first sent."""
     kept: list[tuple[str, bytes]] = []
     first_sent = str(record.timestamp_ms).encode()
@@ -126,7 +130,7 @@ def _kept(record: Record) -> Headers:
     return (*kept, (FIRST_SENT_HEADER, first_sent))
 
 
-def large_message_in(record: Record) -> ChunkMap | None:
+def large_message_in(record: DeadLetterRecord) -> ChunkMap | None:
     """Return where the chunks of a message are, `None` if there are none that could be found."""
     try:
         return chunks_of(record.headers)
@@ -134,7 +138,7 @@ def large_message_in(record: Record) -> ChunkMap | None:
         return None
 
 
-def fitting(records: Sequence[Record]) -> int:
+def fitting(records: Sequence[DeadLetterRecord]) -> int:
     """Return how many records go into one batch: a rule that depends on them alone."""
     size = 0
     for count, record in enumerate(records):
@@ -146,7 +150,7 @@ def fitting(records: Sequence[Record]) -> int:
 
 
 def batch_of(
-    records: Sequence[Record],
+    records: Sequence[DeadLetterRecord],
     *,
     now_ms: int,
     producer_id: int,

@@ -14,13 +14,13 @@ import trio
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.dead_letters.resume import Resumer
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition, MessageWaiter
 from tidelog.broker.queues.queue_view import QueueView, is_current, view_of
-from tidelog.broker.queues.supervision import start_supervised, supervising
+from tidelog.broker.queues.supervisor import start_supervised, supervising
 from tidelog.broker.requests.deadlines import Deadlines
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.node import ClusterNode
@@ -56,7 +56,7 @@ class QueueServer:
         nursery: trio.Nursery,
         cluster: ClusterNode,
         *,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         group_commit: GroupCommit,
         search: OffsetSearch,
     ) -> None:

@@ -14,7 +14,7 @@ import trio
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.queue_view import QueueView
-from tidelog.broker.queues.supervision import surviving
+from tidelog.broker.queues.supervisor import surviving
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.errors import BrokerError
 

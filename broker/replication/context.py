@@ -6,7 +6,7 @@ import trio
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.controller.broker_lifecycle import BrokerLifecycle
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.node import ClusterNode
@@ -25,7 +25,7 @@ class ReplicationContext:
     """For tasks that live as long as the broker."""
     cluster: ClusterNode
     lifecycle: BrokerLifecycle
-    partitions: Partitions
+    partitions: ReplicaManager
     group_commit: GroupCommit
     replica_lag_time_max_ms: int = REPLICA_LAG_MAX_MS
 

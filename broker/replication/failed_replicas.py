@@ -68,7 +68,7 @@ class FailedReplicas:
         self._unopened[key] = not isinstance(error, DiskFullError | OverloadedError)
         self._has_news.set()
 
-    async def give_up_damaged(self) -> None:
+    async def remove_damaged_from_isr(self) -> None:
         """Have nobody count on what was found to be damaged; the start of a broker.
 
         Returns when the cluster has agreed, or when nobody can stand in.
@@ -203,14 +203,14 @@ class FailedReplicas:
         try:
             await context.cluster.command_client.submit(command, timeout_s=_SUBMIT_TIMEOUT_S)
         except (BrokerError, ConnectionLostError, WireFormatError) as error:
-            context.env.probe("replicas_not_given_up", severity="warning", reason=str(error))
+            context.env.probe("isr_removal_failed", severity="warning", reason=str(error))
             await trio.sleep(_RETRY_S)
             return
         for each in due:
             partition = context.partitions.replica(each.topic_id, each.partition)
             if partition is None:
                 context.env.probe(
-                    "replica_given_up",
+                    "replica_removed_from_isr",
                     severity="warning",
                     topic_id=each.topic_id.hex(),
                     partition=each.partition,
@@ -218,7 +218,7 @@ class FailedReplicas:
                 )
             else:
                 context.env.probe(
-                    "replica_given_up",
+                    "replica_removed_from_isr",
                     severity="warning",
                     directory=partition.log.directory,
                     status=partition.log.status.value,

@@ -11,7 +11,7 @@ import trio
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext, now_ms
 from tidelog.broker.replication.isr_updater import IsrUpdater
-from tidelog.broker.replication.repair_reads import ReplicaReader
+from tidelog.broker.replication.repair_reads import RepairReader
 from tidelog.broker.replication.throttle import CatchUpThrottle
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.broker.requests.response import RequestContext, ResponseHandle
@@ -50,7 +50,7 @@ _COPY_BELOW_BYTES: Final = 32 << 10
 """Smaller pieces are read and sent together with the reply's header."""
 
 
-class Found(msgspec.Struct):
+class ReplicaBatches(msgspec.Struct):
     """What there is to say of one partition."""
 
     number: int
@@ -102,7 +102,7 @@ class ReplicaSession:
     Invariant: at most one fetch waits.
     """
 
-    def __init__(self, server: "ReplicaServer", connection: RequestContext) -> None:
+    def __init__(self, server: "FetchServer", connection: RequestContext) -> None:
         """Begin with nothing followed; ends with the connection."""
         self._server = server
         self._connection = connection
@@ -192,7 +192,7 @@ class ReplicaSession:
 
 
 @final
-class ReplicaServer:
+class FetchServer:
     """Serves followers with what this broker leads."""
 
     def __init__(
@@ -203,7 +203,7 @@ class ReplicaServer:
         self._in_sync = in_sync
         self.purgatory = purgatory
         self.throttle = CatchUpThrottle(context)
-        self.reader = ReplicaReader(context, self.led)
+        self.reader = RepairReader(context, self.led)
         self._sessions: dict[RequestContext, ReplicaSession] = {}
         self._woken: dict[ReplicaSession, None] = {}
         self._has_woken = trio.Event()
@@ -271,7 +271,9 @@ class ReplicaServer:
         if request.ends_wait and session is not None:
             session.look_again(is_last=True)
 
-    def collect(self, session: ReplicaSession, request: ReplicaFetchRequest) -> list[Found]:
+    def collect(
+        self, session: ReplicaSession, request: ReplicaFetchRequest
+    ) -> list[ReplicaBatches]:
         """Look at all of which there may be something to say."""
         core = session.core
         for number in list(core.due):
@@ -281,7 +283,7 @@ class ReplicaServer:
         remaining = min(request.bytes_max, _BYTES_MAX)
         is_first = True
         session.is_held_up = False
-        found: list[Found] = []
+        found: list[ReplicaBatches] = []
         for number in list(core.due):
             entry = core.partitions[number]
             item = self._look(number, entry, request.identity, remaining=remaining)
@@ -307,7 +309,9 @@ class ReplicaServer:
             found.append(item)
         return found
 
-    def answer(self, session: ReplicaSession, found: list[Found], response: ResponseHandle) -> None:
+    def answer(
+        self, session: ReplicaSession, found: list[ReplicaBatches], response: ResponseHandle
+    ) -> None:
         """Send what was found; what must come from the disk is read in a task first."""
         for item in found:
             session.core.told(
@@ -375,7 +379,7 @@ class ReplicaServer:
             position.durable_end_offset,
             position.is_whole,
         )
-        if position.is_doubtful:
+        if position.is_suspect:
             self.reader.doubt(partition, position.fetch_offset)
         leader.follower_reported(report, now_ms=now_ms())
         self._in_sync.reported(partition)
@@ -417,10 +421,10 @@ class ReplicaServer:
         identity: ReplicaIdentity,
         *,
         remaining: int,
-    ) -> Found:
+    ) -> ReplicaBatches:
         position = entry.position
         assert position is not None
-        item = Found(number)
+        item = ReplicaBatches(number)
         try:
             item.partition, leader = self.led(entry.followed, identity.node_id)
             log = item.partition.log
@@ -444,14 +448,14 @@ class ReplicaServer:
             item.part, item.error = None, item.partition.reading_failed(error)
         return item
 
-    async def _load_and_reply(self, found: list[Found], response: ResponseHandle) -> None:
+    async def _load_and_reply(self, found: list[ReplicaBatches], response: ResponseHandle) -> None:
         with response:
             for item in found:
                 if item.part is not None and not item.part.is_ready():
                     await self._load(item, item.part)
             self._reply(found, response)
 
-    async def _load(self, item: Found, part: LogSlice) -> None:
+    async def _load(self, item: ReplicaBatches, part: LogSlice) -> None:
         assert item.partition is not None
         try:
             item.part = await self._context.env.run_in_thread(part.load)
@@ -461,7 +465,7 @@ class ReplicaServer:
         except OSError as error:
             item.part, item.error = None, item.partition.reading_failed(error)
 
-    def _reply(self, found: list[Found], response: ResponseHandle) -> None:
+    def _reply(self, found: list[ReplicaBatches], response: ResponseHandle) -> None:
         pieces: list[BytesLike | FileRegion] = []
         results: list[ReplicaFetched] = []
         for item in found:

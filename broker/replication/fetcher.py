@@ -57,7 +57,7 @@ _NO_APPEND: Final = (DiskFullError, LogOfflineError, OverloadedError)
 
 
 @final
-class Fetcher:
+class ReplicaFetcher:
     """Follows one broker.
 
     Invariant: a partition is in the session only while its log is in order and may be appended to.
@@ -194,11 +194,9 @@ class Fetcher:
         assert follower is not None, "it is followed"
         durable = self._durable[key] = partition.log.durable_end_offset
         is_whole = self._told_whole[key] = partition.is_whole
-        is_doubtful = key in self._doubtful
+        is_suspect = key in self._doubtful
         self._doubtful.pop(key, None)
-        return FollowerPosition(
-            follower.position(_shape(partition)), durable, is_whole, is_doubtful
-        )
+        return FollowerPosition(follower.position(_shape(partition)), durable, is_whole, is_suspect)
 
     def _epochs_of(self, key: Key) -> list[tuple[int, int]]:
         """Return by what the leader may find that this disk has gone back, if that may cost all."""

@@ -13,9 +13,9 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext, now_ms
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
-    InSyncChange,
     InSyncReplica,
     PartitionAnswers,
+    ProposedIsr,
 )
 from tidelog.isr.followers import IsrChange
 from tidelog.isr.leader import PartitionLeader
@@ -118,7 +118,7 @@ class IsrUpdater:
             context.node_id,
             epoch,
             [
-                InSyncChange(
+                ProposedIsr(
                     *each.partition.key,
                     each.leader.leader_epoch,
                     each.change.partition_epoch,

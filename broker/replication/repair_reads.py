@@ -26,7 +26,7 @@ Led = Callable[[FollowedPartition, int], tuple[Partition, PartitionLeader]]
 
 
 @final
-class ReplicaReader:
+class RepairReader:
     """Reads what this broker leads, for its followers."""
 
     def __init__(self, context: ReplicationContext, led: Led) -> None:

@@ -11,8 +11,8 @@ import trio
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.context import ReplicationContext, now_ms
 from tidelog.broker.replication.failed_replicas import FailedReplicas
-from tidelog.broker.replication.fetch_server import ReplicaServer
-from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.replication.fetch_server import FetchServer
+from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.broker.replication.isr_updater import IsrUpdater
 from tidelog.broker.replication.replica_repair import ReplicaRepair
 from tidelog.broker.requests.purgatory import Purgatory
@@ -38,12 +38,12 @@ class RoleTransitions:
         self._view = BrokerView(context.node_id, context.status_of, context.replica_lag_time_max_ms)
         self._config = context.state.config
         self._in_sync = IsrUpdater(context)
-        self.server = ReplicaServer(context, self._in_sync, purgatory)
+        self.server = FetchServer(context, self._in_sync, purgatory)
         self.failed_replicas = FailedReplicas(context)
         self._replica_repair = ReplicaRepair(context, self.leave, self._released)
         self._has_stopped = False
-        self._fetchers: dict[int, Fetcher] = {}
-        self._followed_by: dict[FollowedKey, Fetcher] = {}
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._followed_by: dict[FollowedKey, ReplicaFetcher] = {}
 
     @property
     def node_id(self) -> int:
@@ -100,7 +100,7 @@ class RoleTransitions:
         if fetcher is not None:
             fetcher.unfollow(key)
 
-    def _lead(self, partition: Partition, known: records.Partition) -> None:
+    def _lead(self, partition: Partition, known: records.PartitionRegistration) -> None:
         self.leave(partition.key)
         replicas = self._replica_set(partition, known)
         leader = partition.leader
@@ -124,7 +124,7 @@ class RoleTransitions:
         else:
             partition.watchers.pop(self._in_sync, None)
 
-    def _follow(self, partition: Partition, known: records.Partition) -> None:
+    def _follow(self, partition: Partition, known: records.PartitionRegistration) -> None:
         partition.watchers.pop(self._in_sync, None)
         follower = partition.follower
         is_same = (
@@ -140,7 +140,7 @@ class RoleTransitions:
         if known.leader is not None:
             fetcher = self._fetchers.get(known.leader)
             if fetcher is None:
-                fetcher = Fetcher(self._context, known.leader, self._released)
+                fetcher = ReplicaFetcher(self._context, known.leader, self._released)
                 self._fetchers[known.leader] = fetcher
                 self._context.nursery.start_soon(fetcher.run)
             self._followed_by[partition.key] = fetcher
@@ -156,7 +156,9 @@ class RoleTransitions:
         self.failed_replicas.look_at(partition)
         self._replica_repair.look_at(partition)
 
-    def _replica_set(self, partition: Partition, known: records.Partition) -> ReplicaSet:
+    def _replica_set(
+        self, partition: Partition, known: records.PartitionRegistration
+    ) -> ReplicaSet:
         state = self._context.state
         topic = state.catalog.topic_by_id(partition.topic_id)
         assert topic is not None, "it has partitions"

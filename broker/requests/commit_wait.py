@@ -32,7 +32,7 @@ def deciding_until(deadline: float) -> Generator[None]:
 
 
 @final
-class Commit:
+class CommitWait:
     """A wait for the commit of a decision; see `broker.partitions.partition.AckWaiter`."""
 
     def __init__(self) -> None:

@@ -12,10 +12,10 @@ from typing import final
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.requests.commit_wait import Commit
-from tidelog.broker.transactions.pieces import PieceReader, PiecesLostError
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.requests.commit_wait import CommitWait
 from tidelog.broker.transactions.progress import UNCOMMITTED_MAX, appended_count, sequence_of
+from tidelog.broker.transactions.staged_reader import PieceReader, PiecesLostError
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.batch.record_batch import (
     BatchHeader,
@@ -34,7 +34,12 @@ class CommitAppender:
     """A partition in one leader epoch."""
 
     def __init__(
-        self, env: Env, partitions: Partitions, group_commit: GroupCommit, *, partition: Partition
+        self,
+        env: Env,
+        partitions: ReplicaManager,
+        group_commit: GroupCommit,
+        *,
+        partition: Partition,
     ) -> None:
         """Append to a partition that is led here."""
         leader = partition.leader
@@ -132,7 +137,7 @@ class CommitAppender:
     async def _wait_below(self, offset: int) -> None:
         if offset <= self._leader().acknowledged_offset(Acks.ALL):
             return
-        commit = Commit()
+        commit = CommitWait()
         self.partition.wait_for_ack(Acks.ALL, offset, commit, index=0)
         self._group_commit.appended(self.partition)
         await commit.wait()

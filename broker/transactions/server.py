@@ -11,8 +11,8 @@ import trio
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.queues.supervision import start_supervised
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.queues.supervisor import start_supervised
 from tidelog.broker.transactions.append import CommitAppender
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
@@ -35,7 +35,7 @@ _DECIDE_TIMEOUT_S: Final = 10.0
 
 @final
 class _AppendTask:
-    """One partition to which something is appended; see `broker.queues.supervision`."""
+    """One partition to which something is appended; see `broker.queues.supervisor`."""
 
     def __init__(self, server: "TransactionServer", name: str, key: Key) -> None:
         self.name = name
@@ -60,7 +60,7 @@ class TransactionServer:
         nursery: trio.Nursery,
         cluster: ClusterNode,
         *,
-        partitions: Partitions,
+        partitions: ReplicaManager,
         group_commit: GroupCommit,
         max_transaction_bytes_per_partition: int,
     ) -> None:

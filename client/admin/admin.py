@@ -15,7 +15,7 @@ from tidelog.client.admin.queue_counts import DescribedQueue, count_messages, de
 from tidelog.client.admin.queues import QueueToCreate
 from tidelog.client.admin.queues import Setting as QueueSetting
 from tidelog.client.admin.topics import Setting, TopicAdmin, as_text
-from tidelog.client.cluster.list_offsets import OffsetPlace
+from tidelog.client.cluster.list_offsets import OffsetSpec
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
@@ -46,7 +46,7 @@ class Admin(TopicAdmin):
         *,
         topic: str | None = None,
         partitions: int | None = None,
-        start: OffsetPlace = "earliest",
+        start: OffsetSpec = "earliest",
         fifo: bool = False,
         topic_config: Mapping[str, Setting] | None = None,
         **settings: QueueSetting,
@@ -125,21 +125,21 @@ class Admin(TopicAdmin):
         return await queue_admin.alter_queue(self._cluster, name, changes, resets=resets)
 
     async def delete_queue(
-        self, name: str, *, with_topic: bool = False, cut_ties: bool = False
+        self, name: str, *, with_topic: bool = False, detach_sources: bool = False
     ) -> None:
         """Delete a queue, and who has which of its messages; the messages stay in the topic.
 
         Args:
             name: Which queue.
             with_topic: Delete the topic and all of its records, too, if no other queue uses it.
-            cut_ties: Queues that send their dead letters there have no dead-letter queue then.
+            detach_sources: Remove this queue as the dead-letter queue of its source queues.
 
         Raises:
             UnknownQueueError: There is no such queue.
             InvalidRequestError: It is a dead-letter queue in use, or the topic has other queues.
         """
         await queue_admin.delete_queue(
-            self._cluster, name, with_topic=with_topic, cut_ties=cut_ties
+            self._cluster, name, with_topic=with_topic, detach_sources=detach_sources
         )
 
     async def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
@@ -260,20 +260,20 @@ class Admin(TopicAdmin):
         self,
         *,
         leaving: Iterable[int] = (),
-        replicas_max: int = 100,
+        max_replicas: int = 100,
         plan_only: bool = False,
     ) -> list[PartitionMoved]:
         """Have replicas moved so that brokers have as much to do as others; see `reassign`.
 
         Args:
             leaving: Brokers that shall have no replicas any more, such as one that is to go.
-            replicas_max: How many replicas may move now; ask again for more.
+            max_replicas: How many replicas may move now; ask again for more.
             plan_only: Say what would be done, and change nothing.
 
         Raises:
             InvalidRequestError: There is no such broker.
         """
-        request = ReassignRequest([], list(leaving), replicas_max, plan_only)
+        request = ReassignRequest([], list(leaving), max_replicas, plan_only)
         return await cluster_admin.reassign(self._cluster, request)
 
     async def drain(self, node_id: int, *, plan_only: bool = False) -> list[PartitionMoved]:
@@ -300,21 +300,21 @@ class Admin(TopicAdmin):
         await cluster_admin.end_drain(self._cluster, node_id)
 
     async def replace_broker(
-        self, lost: int, heir: int, *, plan_only: bool = False
+        self, lost: int, replacement: int, *, plan_only: bool = False
     ) -> list[PartitionMoved]:
         """Have one broker get the replicas of another one that is gone; see `reassign`.
 
-        Partitions of which the heir has a replica already go to other brokers.
+        Partitions of which the replacement has a replica already go to other brokers.
 
         Args:
             lost: Who is gone. When it has no replicas any more, `unregister_broker` forgets it.
-            heir: Who gets them; it is alive.
+            replacement: Who gets them; it is alive.
             plan_only: Say what would be moved, and change nothing.
 
         Raises:
-            InvalidRequestError: The lost broker is alive, the heir is not, or one of them unknown.
+            InvalidRequestError: `lost` is alive, `replacement` is not, or one of them is unknown.
         """
-        request = ReassignRequest([], [lost], plan_only=plan_only, heir=heir)
+        request = ReassignRequest([], [lost], plan_only=plan_only, replacement=replacement)
         return await cluster_admin.reassign(self._cluster, request)
 
     async def unregister_broker(self, node_id: int) -> bool:
@@ -327,13 +327,13 @@ class Admin(TopicAdmin):
         """
         return await cluster_admin.unregister_broker(self._cluster, node_id)
 
-    async def describe_moves(self) -> list[MovingReplica]:
+    async def list_reassignments(self) -> list[MovingReplica]:
         """Return the replicas that reassignments add now, and how far each of them is.
 
         Empty when nothing is being copied. Leaders are asked; of those that do not answer within
         two seconds, what they would have said is missing.
         """
-        return await cluster_admin.describe_moves(self._cluster)
+        return await cluster_admin.list_reassignments(self._cluster)
 
     async def alter_cluster(
         self,

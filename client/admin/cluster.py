@@ -11,7 +11,7 @@ import trio
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import BrokerError, ConnectionLostError, WireFormatError
 from tidelog.wire.messages.cluster_admin import (
-    AlterClusterRequest,
+    AlterClusterConfigRequest,
     DescribeClusterReply,
     DescribeClusterRequest,
     DescribeConfigReply,
@@ -22,8 +22,8 @@ from tidelog.wire.messages.cluster_admin import (
     UnregisterBrokerRequest,
 )
 from tidelog.wire.messages.reassignment import (
-    DescribeMovesRequest,
     DrainBrokerRequest,
+    ListReassignmentsRequest,
     PartitionMoved,
     ReassignRequest,
     ReplicaProgress,
@@ -53,8 +53,8 @@ class MovingReplica:
     """How far it is, `None` when the leader could not be asked."""
 
 
-async def describe_moves(cluster: ClusterClient) -> list[MovingReplica]:
-    """See `Admin.describe_moves`."""
+async def list_reassignments(cluster: ClusterClient) -> list[MovingReplica]:
+    """See `Admin.list_reassignments`."""
     described = await describe_cluster(cluster, with_partitions=True)
     moving = [
         MovingReplica(each.topic, each.partition, node_id, each.leader_id, None)
@@ -67,7 +67,7 @@ async def describe_moves(cluster: ClusterClient) -> list[MovingReplica]:
         with trio.move_on_after(_PATIENCE_S):
             try:
                 connection = await cluster.connection_to(leader_id)
-                reply = await connection.ask(api.DESCRIBE_MOVES, DescribeMovesRequest(None))
+                reply = await connection.ask(api.LIST_REASSIGNMENTS, ListReassignmentsRequest(None))
             except (BrokerError, ConnectionLostError, WireFormatError):
                 return  # What is not known is said to be so.
             found.update(
@@ -111,8 +111,8 @@ async def alter_cluster(
     cluster: ClusterClient, changes: dict[str, str], resets: list[str]
 ) -> dict[str, str]:
     """See `Admin.alter_cluster`."""
-    request = AlterClusterRequest(changes, resets)
-    return (await cluster.call_any(api.ALTER_CLUSTER, request, is_repeatable=True)).config
+    request = AlterClusterConfigRequest(changes, resets)
+    return (await cluster.call_any(api.ALTER_CLUSTER_CONFIG, request, is_repeatable=True)).config
 
 
 async def broker_config(cluster: ClusterClient, node_id: int | None) -> DescribeConfigReply:

@@ -200,7 +200,7 @@ def _moves(
     return moves
 
 
-def describe(found: groups.GroupDescription, names: Mapping[bytes, str]) -> GroupDescription:
+def describe(found: groups.DescribedGroup, names: Mapping[bytes, str]) -> GroupDescription:
     """Return a description with the names of topics, by their id; unknown ids stand for them."""
     partitions = [_progress(each, names) for each in found.partitions]
     return GroupDescription(
@@ -214,7 +214,7 @@ def describe(found: groups.GroupDescription, names: Mapping[bytes, str]) -> Grou
     )
 
 
-def _member(found: groups.MemberDescription, names: Mapping[bytes, str]) -> MemberDescription:
+def _member(found: groups.DescribedMember, names: Mapping[bytes, str]) -> MemberDescription:
     return MemberDescription(
         member_id=found.member_id,
         client_id=found.client_id,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
+from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import InvalidConfigError, TopicExistsError, UnknownTopicError, from_wire
 from tidelog.wire.messages.metadata import MetadataRequest, TopicMetadata
@@ -52,7 +52,7 @@ class QueueToCreate:
 
     name: str
     topic: str
-    start: OffsetPlace
+    start: OffsetSpec
     is_fifo: bool
     settings: Mapping[str, str]
     partition_count: int | None = None
@@ -79,7 +79,7 @@ async def _create_on(
     start_offsets: list[int] = []
     if topic is not None:
         places = [TopicPartition(queue.topic, each.partition) for each in topic.partitions]
-        offsets = await list_positions(cluster, places, queue.start)
+        offsets = await list_offsets_at(cluster, places, queue.start)
         start_offsets = [offsets[place] for place in places]
     request = CreateQueueRequest(
         queue.name,
@@ -125,10 +125,10 @@ async def alter_queue(
 
 
 async def delete_queue(
-    cluster: ClusterClient, name: str, *, with_topic: bool, cut_ties: bool
+    cluster: ClusterClient, name: str, *, with_topic: bool, detach_sources: bool
 ) -> None:
     """See `Admin.delete_queue`."""
-    request = DeleteQueueRequest(name, with_topic, cut_ties)
+    request = DeleteQueueRequest(name, with_topic, detach_sources)
     await cluster.call_any(api.DELETE_QUEUE, request, is_repeatable=False)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.cluster.list_offsets import OffsetPlace, PartitionOffset, list_offsets
+from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset, list_offsets
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import NotLeaderError
@@ -181,7 +181,7 @@ class TopicAdmin:
         return await self._cluster.retry(attempt, is_repeatable=before_offset is not None)
 
     async def list_offsets(
-        self, topic: str, at: OffsetPlace, *, partitions: Iterable[int] | None = None
+        self, topic: str, at: OffsetSpec, *, partitions: Iterable[int] | None = None
     ) -> dict[int, PartitionOffset]:
         """Return an offset of each partition: `"earliest"`, `"latest"`, or that of a time.
 

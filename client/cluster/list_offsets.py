@@ -24,7 +24,7 @@ from tidelog.wire.messages.offset_ranges import (
 )
 from tidelog.wire.protocol import api
 
-OffsetPlace = Literal["earliest", "latest"] | int
+OffsetSpec = Literal["earliest", "latest"] | int
 """The first readable record, the end of what is readable, or the first record of this time (Unix
 milliseconds) or later."""
 
@@ -41,7 +41,7 @@ class PartitionOffset(NamedTuple):
 
 
 async def list_offsets(
-    cluster: ClusterClient, places: Mapping[TopicPartition, OffsetPlace]
+    cluster: ClusterClient, places: Mapping[TopicPartition, OffsetSpec]
 ) -> dict[TopicPartition, PartitionOffset]:
     """Return where these places are; the offset is `None` where no record is that young.
 
@@ -95,7 +95,7 @@ def check_caught_up(offsets: PartitionOffsets) -> None:
         )
 
 
-def offset_at(place: OffsetPlace, offsets: PartitionOffsets) -> PartitionOffset:
+def offset_at(place: OffsetSpec, offsets: PartitionOffsets) -> PartitionOffset:
     """Return the offset at a place of a partition.
 
     Raises:
@@ -109,8 +109,8 @@ def offset_at(place: OffsetPlace, offsets: PartitionOffsets) -> PartitionOffset:
     return PartitionOffset(offsets.offset, offsets.timestamp_ms)
 
 
-async def list_positions(
-    cluster: ClusterClient, partitions: Sequence[TopicPartition], place: OffsetPlace
+async def list_offsets_at(
+    cluster: ClusterClient, partitions: Sequence[TopicPartition], place: OffsetSpec
 ) -> dict[TopicPartition, int]:
     """Return where to begin at a place; where no record is that young, at the end.
 
@@ -120,12 +120,12 @@ async def list_positions(
     offsets = {at: answer.offset for at, answer in found.items() if answer.offset is not None}
     missing = [at for at in partitions if at not in offsets]
     if missing:
-        offsets |= await list_positions(cluster, missing, "latest")
+        offsets |= await list_offsets_at(cluster, missing, "latest")
     return offsets
 
 
 async def _queries_by_leader(
-    cluster: ClusterClient, places: Mapping[TopicPartition, OffsetPlace]
+    cluster: ClusterClient, places: Mapping[TopicPartition, OffsetSpec]
 ) -> dict[int, _Queries]:
     by_leader: dict[int, _Queries] = {}
     for at, place in places.items():
@@ -137,7 +137,7 @@ async def _queries_by_leader(
     return by_leader
 
 
-def offset_query(topic_id: bytes, partition: int, place: OffsetPlace) -> OffsetQuery:
+def offset_query(topic_id: bytes, partition: int, place: OffsetSpec) -> OffsetQuery:
     """Return the query for the offset at a place."""
     if isinstance(place, str):
         return OffsetQuery(topic_id, partition)

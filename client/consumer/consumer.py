@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 import trio
 
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
+from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.cluster.metadata import partition_of
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetch_state import Until
@@ -29,7 +29,7 @@ from tidelog.wire.errors import ConfigError
 from tidelog.wire.messages.groups import Subscription
 
 
-class Group(NamedTuple):
+class GroupMembership(NamedTuple):
     """The group of a consumer, and what is to be read in it."""
 
     group_id: str
@@ -69,7 +69,7 @@ class Consumer:
         partitions: Sequence[int] | None,
         *,
         config: ConsumerConfig,
-        group: Group | None = None,
+        group: GroupMembership | None = None,
     ) -> None:
         """Use `async with client.consumer(...)`."""
         self.config = config
@@ -313,7 +313,7 @@ class Consumer:
             raise trio.ClosedResourceError("use 'async with client.consumer(...) as consumer'")
         return self._member
 
-    def _make_member(self, group: Group) -> GroupMember:
+    def _make_member(self, group: GroupMembership) -> GroupMember:
         config, env = self.config, self._cluster.env
         settings = MemberSettings(
             group_id=group.group_id,
@@ -328,15 +328,15 @@ class Consumer:
             self._cluster, self._fetcher, membership, group_id=group.group_id, config=config
         )
 
-    async def _seek_to(self, partitions: Sequence[TopicPartition], place: OffsetPlace) -> None:
+    async def _seek_to(self, partitions: Sequence[TopicPartition], place: OffsetSpec) -> None:
         for tp, offset in (await self._offsets(partitions, place)).items():
             self._fetcher.seek(tp, offset)
 
     async def _offsets(
-        self, partitions: Sequence[TopicPartition], place: OffsetPlace
+        self, partitions: Sequence[TopicPartition], place: OffsetSpec
     ) -> dict[TopicPartition, int]:
         await trio.lowlevel.checkpoint()
-        return await list_positions(self._cluster, partitions, place)
+        return await list_offsets_at(self._cluster, partitions, place)
 
 
 def subscription_of(topics: str | Sequence[str], pattern: str | None) -> Subscription:

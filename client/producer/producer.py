@@ -26,7 +26,7 @@ from tidelog.client.producer.receipt import (
     outcomes,
     receipts,
 )
-from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
+from tidelog.client.producer.record_accumulator import AppendResult, Limits, RecordAccumulator
 from tidelog.client.producer.sender import Sender
 from tidelog.wire.batch.compression import CODEC_NAMES
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
@@ -305,7 +305,7 @@ class Producer:
         """
         await trio.lowlevel.checkpoint()
         await self._know(topic)
-        results: list[Receipt | TidelogError | Appended] = []
+        results: list[Receipt | TidelogError | AppendResult] = []
         try:
             for record in records:
                 appended = await self._append_awaited(record)
@@ -313,16 +313,16 @@ class Producer:
             await self._sender.send_together()
             for each in results:
                 # Most are in a batch with the one before.
-                if isinstance(each, Appended) and not each.batch.is_settled:
+                if isinstance(each, AppendResult) and not each.batch.is_settled:
                     await self._wait_settled(each.batch)
         except BaseException:
             for each in results:
-                if isinstance(each, Appended):
+                if isinstance(each, AppendResult):
                     self._accumulator.stop_awaiting(each)
                 elif isinstance(each, TidelogError):
                     self._accumulator.keep_failure(each, 1)
             raise
-        return [outcome(each) if isinstance(each, Appended) else each for each in results]
+        return [outcome(each) if isinstance(each, AppendResult) else each for each in results]
 
     async def _send_columns(
         self,
@@ -418,7 +418,7 @@ class Producer:
         self._sender.wake()
         return appended is not None
 
-    def _append(self, record: ProducerRecord) -> Appended | None:
+    def _append(self, record: ProducerRecord) -> AppendResult | None:
         if record.size > self.config.buffer_memory:
             raise RecordTooLargeError(
                 f"a record of {record.size} bytes does not fit into the producer's buffer of"
@@ -428,7 +428,7 @@ class Producer:
             )
         return self._accumulator.append(record, self._sender.now())
 
-    async def _append_awaited(self, record: ProducerRecord) -> Appended | TidelogError:
+    async def _append_awaited(self, record: ProducerRecord) -> AppendResult | TidelogError:
         """Append a record whose fate somebody waits for; return why it can never be."""
         try:
             while (appended := self._append(record)) is None:

@@ -10,7 +10,7 @@ from typing import final
 import msgspec
 
 from tidelog.client.producer.producer_record import ManyRecords
-from tidelog.client.producer.record_accumulator import Appended
+from tidelog.client.producer.record_accumulator import AppendResult
 from tidelog.wire.errors import TidelogError
 from tidelog.wire.messages.produce import AckLevel
 
@@ -67,7 +67,7 @@ class RangeReceipt(msgspec.Struct, frozen=True):
 class SentSlice(msgspec.Struct, frozen=True):
     """Records sent together that one batch took."""
 
-    appended: Appended
+    appended: AppendResult
     indexes: Sequence[int]
     """Their places in what was sent."""
 
@@ -82,7 +82,7 @@ def chosen(
     return ManyRecords(values, keys)
 
 
-def outcome(appended: Appended) -> Receipt | TidelogError:
+def outcome(appended: AppendResult) -> Receipt | TidelogError:
     """Return what became of a record whose batch is settled."""
     (fate,) = appended.batch.fates(appended.place, appended.place + 1)
     if isinstance(fate.failure, TidelogError):

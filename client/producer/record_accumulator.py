@@ -54,7 +54,7 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 @final
-class Appended(msgspec.Struct, frozen=True, gc=False):
+class AppendResult(msgspec.Struct, frozen=True, gc=False):
     """Where records were appended."""
 
     queue: PartitionBatches
@@ -149,7 +149,7 @@ class RecordAccumulator:
         """Return whether the partitions of a topic are known."""
         return topic in self._topics
 
-    def append(self, record: ProducerRecord, now: Timestamp) -> Appended | None:
+    def append(self, record: ProducerRecord, now: Timestamp) -> AppendResult | None:
         """Append a record to a topic that is known; `None` when the buffer is full.
 
         Raises:
@@ -176,11 +176,11 @@ class RecordAccumulator:
             batch.append_keyed(record.key, record.value)
         else:
             batch.append_value(record.value)
-        return Appended(queue, batch, place, 1)
+        return AppendResult(queue, batch, place, 1)
 
     def append_many(
         self, name: str, partition: int | None, records: ManyRecords, *, now: Timestamp
-    ) -> Appended | None:
+    ) -> AppendResult | None:
         """Append as many of the records as one batch takes; `None` when the buffer is full.
 
         Raises:
@@ -196,7 +196,7 @@ class RecordAccumulator:
             return None
         batch = queue.open
         place = len(batch.values)
-        return Appended(queue, batch, place, records.move_to(batch))
+        return AppendResult(queue, batch, place, records.move_to(batch))
 
     def append_unrouted(self, record: ProducerRecord, now: Timestamp) -> bool:
         """Keep a record until the partitions of its topic are known; `False` when there is no room.
@@ -347,7 +347,7 @@ class RecordAccumulator:
         """Return whether every batch is settled that was there when `close_all` was called."""
         return not self._unsettled or next(iter(self._unsettled)) > barrier
 
-    def stop_awaiting(self, appended: Appended) -> None:
+    def stop_awaiting(self, appended: AppendResult) -> None:
         """Take note that nobody will hear of the fate of these records, though it may be known."""
         batch = appended.batch
         batch.awaited_count -= appended.count

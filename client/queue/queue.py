@@ -11,7 +11,7 @@ from typing import Final, Unpack, final
 from tidelog.client.admin.queues import describe_queues
 from tidelog.client.admin.redrive_status import RedriveReport, report_of
 from tidelog.client.cluster.durations import milliseconds_of, seconds_of
-from tidelog.client.cluster.list_offsets import OffsetPlace, list_positions
+from tidelog.client.cluster.list_offsets import OffsetSpec, list_offsets_at
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.inspect.cancel import QueueCanceller, parse_message_id
@@ -22,8 +22,8 @@ from tidelog.client.queue.partition_calls import PartitionCalls
 from tidelog.client.queue.receive.message import (
     DELETE,
     VALUE_BYTES_MAX,
+    Disposition,
     Message,
-    Verdict,
     extension,
     giving_up,
     rejection,
@@ -241,7 +241,7 @@ class Queue:
         """Let others have messages; errors as for `delete_batch`."""
         await self._settle(messages, giving_up(delay, reason))
 
-    async def _settle(self, messages: Iterable[Received], verdict: Verdict) -> None:
+    async def _settle(self, messages: Iterable[Received], verdict: Disposition) -> None:
         if isinstance(messages, str):
             raise TypeError("several messages are wanted, not one handle")
         given = list(messages)
@@ -383,7 +383,7 @@ class Queue:
         """
         return sum(done.count for done in await self._calls.purge())
 
-    async def seek(self, to: OffsetPlace) -> int:
+    async def seek(self, to: OffsetSpec) -> int:
         """Hand out again everything from a place on; return how many messages there are then.
 
         What was received before cannot be settled any more. Other queues do not notice.
@@ -395,7 +395,7 @@ class Queue:
         description = await self._calls.describe()
         count = len(description.partitions)
         places = [TopicPartition(description.topic, number) for number in range(count)]
-        offsets = await list_positions(self._cluster, places, to)
+        offsets = await list_offsets_at(self._cluster, places, to)
         done = await self._calls.seek([offsets[place] for place in places])
         return sum(each.count for each in done)
 

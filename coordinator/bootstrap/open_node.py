@@ -21,8 +21,8 @@ from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.storage import (
     DamagedStorageError,
     RaftStorage,
-    Snapshot,
     Stored,
+    StoredSnapshot,
     Vote,
     found_raft_storage,
     is_founded,
@@ -125,7 +125,7 @@ async def _beginning(
     *,
     addresses: Mapping[int, tuple[str, int]],
     answer: Callable[[PeerStatusReply], None],
-) -> tuple[Vote, Snapshot]:
+) -> tuple[Vote, StoredSnapshot]:
     """Return what a node without metadata begins with."""
     peer, cluster_id = home.peer, home.cluster_id
     others = addresses.keys() - {peer.node_id}
@@ -159,14 +159,14 @@ async def _beginning(
     return _first(peer, decision.cluster_id, decision.first_voters)
 
 
-def _first(peer: Peer, cluster_id: str, voters: list[Peer]) -> tuple[Vote, Snapshot]:
+def _first(peer: Peer, cluster_id: str, voters: list[Peer]) -> tuple[Vote, StoredSnapshot]:
     """Return what a node has promised and knows when it begins.
 
     One that is not among the first voters knows of no member, and is told who they are.
     """
     vote = Vote(_identity(peer), cluster_id, HardState())
     identities = [_identity(voter) for voter in voters] if peer in voters else []
-    return vote, Snapshot(SnapshotMeta(0, 0, Membership.of_voters(identities)), b"")
+    return vote, StoredSnapshot(SnapshotMeta(0, 0, Membership.of_voters(identities)), b"")
 
 
 def _identity(peer: Peer) -> Identity:

@@ -25,7 +25,7 @@ from tidelog.wire.errors import (
     StaleBrokerEpochError,
     TidelogError,
 )
-from tidelog.wire.messages.cluster import HeartbeatReply, HeartbeatRequest
+from tidelog.wire.messages.cluster import BrokerHeartbeatReply, BrokerHeartbeatRequest
 
 _ATTEMPT_S: Final = SESSION_MS / 1000
 _RETRY_S: Final = 0.5
@@ -192,14 +192,14 @@ class BrokerLifecycle:
             # this broker may go on.
             self._env.probe("heartbeat_failed", severity="warning", reason=str(error))
 
-    async def _send_heartbeat(self, *, wants_to_stop: bool) -> HeartbeatReply:
+    async def _send_heartbeat(self, *, wants_to_stop: bool) -> BrokerHeartbeatReply:
         assert self.broker_epoch is not None, "registered before"
         async with self._heartbeat_lock:
             known = self._metadata.state.brokers.get(self._info.node_id)
             is_caught_up = known is not None and known.broker_epoch >= self.broker_epoch
             sent_at_ms = _now_ms()
             answer = await self._command_client.heartbeat(
-                HeartbeatRequest(
+                BrokerHeartbeatRequest(
                     self._cluster_id,
                     self._info.node_id,
                     self.broker_epoch,

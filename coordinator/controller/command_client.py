@@ -14,7 +14,7 @@ import trio
 from tidelog.coordinator.controller.address_book import AddressBook
 from tidelog.coordinator.controller.controller import Controller
 from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedState
-from tidelog.coordinator.metadata.broker_sessions import Heartbeat
+from tidelog.coordinator.metadata.broker_sessions import BrokerHeartbeat
 from tidelog.coordinator.metadata.commands import (
     CatchUp,
     Command,
@@ -38,10 +38,10 @@ from tidelog.wire.errors import (
     WireFormatError,
 )
 from tidelog.wire.messages.cluster import (
+    BrokerHeartbeatReply,
+    BrokerHeartbeatRequest,
     ForwardCommandReply,
     ForwardCommandRequest,
-    HeartbeatReply,
-    HeartbeatRequest,
     JoinReply,
     JoinRequest,
 )
@@ -125,7 +125,9 @@ class CommandClient:
 
         return there
 
-    async def heartbeat(self, heartbeat: HeartbeatRequest, *, timeout_s: float) -> HeartbeatReply:
+    async def heartbeat(
+        self, heartbeat: BrokerHeartbeatRequest, *, timeout_s: float
+    ) -> BrokerHeartbeatReply:
         """Tell the node that leads that this broker lives.
 
         Raises:
@@ -133,9 +135,9 @@ class CommandClient:
             StaleBrokerEpochError: It must register first.
         """
 
-        async def there(node_id: int) -> HeartbeatReply:
+        async def there(node_id: int) -> BrokerHeartbeatReply:
             return await self._peers.ask(
-                node_id, api.HEARTBEAT, heartbeat, timeout_s=_HEARTBEAT_TIMEOUT_S
+                node_id, api.BROKER_HEARTBEAT, heartbeat, timeout_s=_HEARTBEAT_TIMEOUT_S
             )
 
         return await self._ask(lambda: self.take_heartbeat(heartbeat), there, timeout_s=timeout_s)
@@ -155,7 +157,7 @@ class CommandClient:
         reply = await self._metadata.decide(command)
         return ForwardCommandReply(encode_reply(reply), self._node.applied_index)
 
-    async def take_heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+    async def take_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatReply:
         """Take note that a broker lives, while this node leads.
 
         Raises:
@@ -164,7 +166,7 @@ class CommandClient:
         """
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         answer = await self._controller.heartbeat(
-            Heartbeat(
+            BrokerHeartbeat(
                 request.node_id,
                 request.broker_epoch,
                 request.wants_to_stop,
@@ -173,7 +175,7 @@ class CommandClient:
             is_caught_up=request.is_caught_up,
         )
         # Decided, not applied: with a full disk here, others know what this node does not yet.
-        return HeartbeatReply(
+        return BrokerHeartbeatReply(
             answer.is_fenced, answer.may_stop, self._node.commit_index, answer.is_counted
         )
 

@@ -13,8 +13,8 @@ import trio
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.controller.voter_promotion import next_promotion
 from tidelog.coordinator.metadata.broker_sessions import (
+    BrokerHeartbeat,
     BrokerHeartbeatTracker,
-    Heartbeat,
     HeartbeatAnswer,
     heartbeat_answer,
     heartbeat_command,
@@ -123,7 +123,7 @@ class Controller:
         since = self._refused_since(node_id)
         return since is not None and trio.current_time() - since >= _REFUSED_S
 
-    async def heartbeat(self, heartbeat: Heartbeat, *, is_caught_up: bool) -> HeartbeatAnswer:
+    async def heartbeat(self, heartbeat: BrokerHeartbeat, *, is_caught_up: bool) -> HeartbeatAnswer:
         """Take note that a broker lives, and tell it how it stands.
 
         If cancelled, what the heartbeat asked for may still come about; it asks again with the

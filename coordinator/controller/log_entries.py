@@ -18,10 +18,10 @@ from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
+class StateSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
     """All that a cluster has agreed on, as of one entry."""
 
-    cluster: cluster_records.Snapshot
+    cluster: cluster_records.ClusterSnapshot
     groups: GroupsSnapshot
 
 
@@ -51,16 +51,18 @@ def decode_entry(payload: bytes | memoryview) -> EntryRecords:
 
 def encode_snapshot(cluster: ClusterState, groups: ConsumerGroups) -> bytes:
     """Return both states as bytes; `decode_snapshot` is the inverse."""
-    return _encoder.encode(Snapshot(cluster.snapshot(), groups.snapshot()))
+    return _encoder.encode(StateSnapshot(cluster.snapshot(), groups.snapshot()))
 
 
-def decode_snapshot_records(data: bytes | memoryview) -> Snapshot | cluster_records.Snapshot:
+def decode_snapshot_records(
+    data: bytes | memoryview,
+) -> StateSnapshot | cluster_records.ClusterSnapshot:
     """Return what is in a snapshot, as it is written; those from before there were groups too.
 
     Raises:
         msgspec.MsgspecError: It is damaged, or of a version that is not known here.
     """
-    found: Snapshot | cluster_records.Snapshot = _snapshot_decoder.decode(data)
+    found: StateSnapshot | cluster_records.ClusterSnapshot = _snapshot_decoder.decode(data)
     return found
 
 
@@ -72,7 +74,7 @@ def decode_snapshot(data: bytes | memoryview) -> tuple[MetadataStateMachine, Con
         InvalidConfigError: A newer version recorded a setting that this one does not know.
     """
     snapshot = decode_snapshot_records(data)
-    if isinstance(snapshot, Snapshot):
+    if isinstance(snapshot, StateSnapshot):
         cluster, groups = snapshot.cluster, ConsumerGroups.restore(snapshot.groups)
     else:
         cluster, groups = snapshot, ConsumerGroups()
@@ -82,4 +84,4 @@ def decode_snapshot(data: bytes | memoryview) -> tuple[MetadataStateMachine, Con
 _GROUP_RECORDS: Final = frozenset(get_args(GroupRecord))
 _encoder = msgspec.msgpack.Encoder()
 _entry_decoder = msgspec.msgpack.Decoder(list[Record | GroupRecord])
-_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot | cluster_records.Snapshot)
+_snapshot_decoder = msgspec.msgpack.Decoder(StateSnapshot | cluster_records.ClusterSnapshot)

@@ -10,15 +10,15 @@ import trio
 
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms
-from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.description import describe_group, list_groups, partitions_of
 from tidelog.coordinator.groups.expiry import GroupExpiry
 from tidelog.coordinator.groups.group import Group
-from tidelog.coordinator.groups.lag import PartitionLog, group_lag, partition_lag
-from tidelog.coordinator.groups.offset_reset import ResetLog, plan_resets
+from tidelog.coordinator.groups.group_manager import GroupManager
+from tidelog.coordinator.groups.lag import LogBounds, group_lag, partition_lag
 from tidelog.coordinator.groups.partitions import Partition
+from tidelog.coordinator.groups.reset_offsets import ResetLog, plan_resets
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, NotControllerError, UnknownTopicIdError, from_wire
 from tidelog.wire.messages.groups import (
@@ -82,7 +82,7 @@ class GroupAdministration:
                 assert group is not None
                 questions[group_id, partition] = _question(group, partition)
         found = await self._logs.ask(list(questions.values()))
-        logs: dict[str, dict[Partition, PartitionLog]] = {}
+        logs: dict[str, dict[Partition, LogBounds]] = {}
         for (group_id, partition), log in zip(questions, found, strict=True):
             if log.error is None:
                 logs.setdefault(group_id, {})[partition] = _log(log)
@@ -179,7 +179,7 @@ class GroupAdministration:
 
     async def run(self) -> None:
         """Forget groups that nobody needs any more, while this node leads; until cancelled."""
-        known: ActiveGroups | None = None
+        known: GroupManager | None = None
         expiry = GroupExpiry(self._config)
         while True:
             await trio.sleep(_EXPIRY_LOOK_S)
@@ -226,5 +226,5 @@ def _question(group: Group, partition: Partition) -> OffsetQuery:
     return OffsetQuery(*partition, None if at is None else at.offset)
 
 
-def _log(offsets: PartitionOffsets) -> PartitionLog:
-    return PartitionLog(offsets.log_start_offset, offsets.high_watermark, offsets.timestamp_ms)
+def _log(offsets: PartitionOffsets) -> LogBounds:
+    return LogBounds(offsets.log_start_offset, offsets.high_watermark, offsets.timestamp_ms)

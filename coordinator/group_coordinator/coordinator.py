@@ -14,12 +14,12 @@ from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.group_coordinator.admin import GroupAdministration, LogQuestions
 from tidelog.coordinator.group_coordinator.commit_queue import CommitQueue, Done
 from tidelog.coordinator.group_coordinator.leadership import GroupLeadership, now_ms, shapes_of
-from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.commits import CommitResult, OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.description import (
     fetch_offsets,
 )
+from tidelog.coordinator.groups.group_manager import GroupManager
 from tidelog.coordinator.groups.partitions import Partition, require_moderate
 from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
@@ -31,8 +31,8 @@ from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
     FetchOffsetsReply,
     FetchOffsetsRequest,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
 )
 
 _LOOK_S: Final = 0.1
@@ -102,7 +102,7 @@ class GroupCoordinator:
 
     # What members say.
 
-    async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+    async def heartbeat(self, request: GroupHeartbeatRequest) -> GroupHeartbeatReply:
         """Take note that a member lives and what it has; say what it is to have.
 
         If cancelled, the heartbeat may count, or not.
@@ -117,7 +117,7 @@ class GroupCoordinator:
         require_moderate(request.owned or ())
         leading = self._leadership.leading()
         refusal: BrokerError | None = None
-        reply: HeartbeatReply | None = None
+        reply: GroupHeartbeatReply | None = None
         try:
             outcome = leading.heartbeat(request, wall_ms=self._wall_ms(), now_ms=now_ms())
         except BrokerError as error:
@@ -214,7 +214,7 @@ class GroupCoordinator:
         self._next_tick_ms = deadline_ms
         return max(0, deadline_ms - now_ms()) / 1000
 
-    def _follow_topics(self, leading: ActiveGroups) -> None:
+    def _follow_topics(self, leading: GroupManager) -> None:
         reshaped, self._reshaped = self._reshaped, {}
         catalog = self._metadata.state.catalog
         for topic_id in reshaped:
@@ -224,7 +224,7 @@ class GroupCoordinator:
             touched = leading.state.topics_changed(sorted(set(reshaped.values())))
             self._leadership.carry_out(touched.records)
 
-    def _tick(self, leading: ActiveGroups) -> None:
+    def _tick(self, leading: GroupManager) -> None:
         if leading.next_deadline_ms is None:
             return  # Without members nobody need look at all topics whenever one is created.
         if self._topics is None:
@@ -251,7 +251,7 @@ class GroupCoordinator:
         self._reshaped.clear()
         self._wake.set()
 
-    def _look_earlier(self, leading: ActiveGroups) -> None:
+    def _look_earlier(self, leading: GroupManager) -> None:
         deadline_ms = leading.next_deadline_ms
         is_asleep = self._next_tick_ms == 0
         if deadline_ms is not None and (is_asleep or deadline_ms < self._next_tick_ms):

@@ -1,6 +1,6 @@
 """What the node that leads has in mind with consumer groups, and how it gets to be agreed on.
 
-Shell around `coordinator.groups.active_groups`: proposes its records, waits until they are
+Shell around `coordinator.groups.group_manager`: proposes its records, waits until they are
 committed, and makes sure that this node still leads before anything is said.
 """
 
@@ -11,9 +11,9 @@ import trio
 
 from tidelog.coordinator.controller.log_entries import EntryRecords, encode_entry
 from tidelog.coordinator.controller.replicated_state import COMMIT_TIMEOUT_S, ReplicatedState
-from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group
+from tidelog.coordinator.groups.group_manager import GroupManager
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups
 from tidelog.coordinator.groups.targets import TopicShape
@@ -39,7 +39,7 @@ of a member's lease and the end of its session, 5 s: whoever leads next fences n
 class GroupLeadership:
     """The groups of this node while it leads.
 
-    Invariant: while there is a `ActiveGroups`, its state is the image plus all that was proposed
+    Invariant: while there is a `GroupManager`, its state is the image plus all that was proposed
     since. It is dropped when this node stops leading, and when a proposal is refused.
     """
 
@@ -48,7 +48,7 @@ class GroupLeadership:
         self._node = node
         self._metadata = metadata
         self._config = config
-        self._leading: ActiveGroups | None = None
+        self._leading: GroupManager | None = None
         self._term = -1
         self._last: PendingProposal | None = None
         """The entry that was proposed last in this term."""
@@ -59,7 +59,7 @@ class GroupLeadership:
         """The next confirmation, which has not begun."""
         self._is_wanted = trio.Event()
 
-    def leading(self) -> ActiveGroups:
+    def leading(self) -> GroupManager:
         """Return what this node has in mind.
 
         Raises:
@@ -74,7 +74,7 @@ class GroupLeadership:
             if self._last is not None and not self._last.is_settled:
                 raise NotControllerError("a decision was refused, and others are under way; wait")
             state = ConsumerGroups.restore(self._metadata.groups.snapshot(), self._config)
-            self._leading = ActiveGroups(state, now_ms())
+            self._leading = GroupManager(state, now_ms())
             self.carry_out(state.catch_up(shapes_of(self._metadata.state)).records)
         return self._leading
 

@@ -17,7 +17,7 @@ import msgspec
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group, Member
 from tidelog.coordinator.groups.heartbeats import check_group_id
-from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.outcome import GroupOutcome
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord, OffsetsCommitted, OffsetsReset
 from tidelog.coordinator.groups.targets import wants_topic
@@ -60,7 +60,7 @@ def commit_offsets(
     *,
     config: GroupConfig,
     now_ms: int,
-) -> Outcome[list[CommitResult]]:
+) -> GroupOutcome[list[CommitResult]]:
     """Return what many commits, of any members and groups, come to in their order.
 
     Args:
@@ -77,7 +77,7 @@ def commit_offsets(
             results.append(batch.commit(request, now_ms))
         except BrokerError as error:
             results.append(error)
-    return Outcome(batch.records, results)
+    return GroupOutcome(batch.records, results)
 
 
 @final
@@ -226,7 +226,7 @@ def reset_offsets(
     ranges: Mapping[Partition, OffsetRange],
     *,
     now_ms: int,
-) -> Outcome[list[PartitionWasReset]]:
+) -> GroupOutcome[list[PartitionWasReset]]:
     """Return what moving a group comes to; all of it is carried out, or nothing.
 
     Args:
@@ -248,7 +248,7 @@ def reset_offsets(
         before = group.committed(partition)
         results.append(PartitionWasReset(None if before is None else before.offset, commit.offset))
     records = [OffsetsReset(group.group_id, now_ms, [one for _, one in offsets])]
-    return Outcome(records if offsets else [], results)
+    return GroupOutcome(records if offsets else [], results)
 
 
 def _check_nobody_reads(group: Group, names: set[str], topic_ids: set[bytes]) -> None:

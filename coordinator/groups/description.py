@@ -6,15 +6,15 @@ Pure functions over the committed state: no clock, no I/O.
 from collections.abc import Mapping, Sequence
 
 from tidelog.coordinator.groups.group import Group, Member
-from tidelog.coordinator.groups.lag import PartitionLog, partition_lag
+from tidelog.coordinator.groups.lag import LogBounds, partition_lag
 from tidelog.coordinator.groups.partitions import Partition, pack, unpack
 from tidelog.wire.errors import UnknownGroupError
 from tidelog.wire.messages.groups import (
+    DescribedGroup,
+    DescribedMember,
     FetchOffsetsReply,
-    GroupDescription,
     GroupListing,
     ListGroupsReply,
-    MemberDescription,
     PartitionCommittedOffset,
     PartitionProgress,
     TopicPartitions,
@@ -33,10 +33,10 @@ def list_groups(groups: Mapping[str, Group], states: Sequence[str] | None) -> Li
 def describe_group(
     groups: Mapping[str, Group],
     group_id: str,
-    logs: Mapping[Partition, PartitionLog],
+    logs: Mapping[Partition, LogBounds],
     *,
     now_ms: int,
-) -> GroupDescription:
+) -> DescribedGroup:
     """Return one group in full; one that is not there is described by an error.
 
     Args:
@@ -48,8 +48,8 @@ def describe_group(
     group = groups.get(group_id)
     if group is None:
         error = UnknownGroupError(f"there is no group {group_id!r}").to_wire()
-        return GroupDescription(group_id, "", "", 0, 0, [], [], error)
-    return GroupDescription(
+        return DescribedGroup(group_id, "", "", 0, 0, [], [], error)
+    return DescribedGroup(
         group_id,
         group.state,
         _assignor(group),
@@ -88,8 +88,8 @@ def _assignor(group: Group) -> str:
     return group.assignor if group.members else ""
 
 
-def _describe_member(group: Group, member: Member) -> MemberDescription:
-    return MemberDescription(
+def _describe_member(group: Group, member: Member) -> DescribedMember:
+    return DescribedMember(
         member.member_id,
         member.client_id,
         member.instance_id,
@@ -104,7 +104,7 @@ def _describe_member(group: Group, member: Member) -> MemberDescription:
 
 
 def _progress(
-    group: Group, partition: Partition, log: PartitionLog | None, *, now_ms: int
+    group: Group, partition: Partition, log: LogBounds | None, *, now_ms: int
 ) -> PartitionProgress:
     owner = group.owner.get(partition)
     at = group.committed(partition)

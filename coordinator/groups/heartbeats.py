@@ -8,7 +8,7 @@ there changes nothing, and what was let go of counts only for the revision that 
 from tidelog.coordinator.groups.assignors import ASSIGNORS
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group, Member
-from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.outcome import GroupOutcome
 from tidelog.coordinator.groups.partitions import unpack
 from tidelog.coordinator.groups.pattern import TopicPattern
 from tidelog.coordinator.groups.reconciliation import next_step
@@ -32,8 +32,8 @@ from tidelog.wire.messages.groups import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     AssignedTopic,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     Subscription,
 )
 
@@ -45,8 +45,8 @@ _SUBSCRIPTION_CHARACTERS_MAX = 100_000
 
 
 def answer_heartbeat(
-    group: Group, request: HeartbeatRequest, config: GroupConfig, *, now_ms: int
-) -> Outcome[HeartbeatReply]:
+    group: Group, request: GroupHeartbeatRequest, config: GroupConfig, *, now_ms: int
+) -> GroupOutcome[GroupHeartbeatReply]:
     """Return what a heartbeat changes, and its reply.
 
     Args:
@@ -86,11 +86,11 @@ def answer_heartbeat(
     step = next_step(group, member, request)
     records = [record for record in (changed, step) if record is not None]
     if step is None:
-        return Outcome(records, _reply_as_it_is(group, member, request, config=config))
-    return Outcome(records, _reply_after(group, member, step, request=request, config=config))
+        return GroupOutcome(records, _reply_as_it_is(group, member, request, config=config))
+    return GroupOutcome(records, _reply_after(group, member, step, request=request, config=config))
 
 
-def check_request(request: HeartbeatRequest, config: GroupConfig) -> None:
+def check_request(request: GroupHeartbeatRequest, config: GroupConfig) -> None:
     """Check what can be checked without knowing the group.
 
     Raises:
@@ -154,7 +154,9 @@ def _check_subscription(subscription: Subscription) -> None:
         )
 
 
-def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outcome[HeartbeatReply]:
+def _enter(
+    group: Group, request: GroupHeartbeatRequest, config: GroupConfig
+) -> GroupOutcome[GroupHeartbeatReply]:
     """Let somebody in who is not known under this member id."""
     former = None if request.instance_id is None else group.by_instance.get(request.instance_id)
     if former is not None:
@@ -191,12 +193,14 @@ def _enter(group: Group, request: HeartbeatRequest, config: GroupConfig) -> Outc
         request.incarnation,
         request.client_id,
     )
-    return Outcome([joined], _reply(config, joined.group_epoch, 1, assignment=[], is_waiting=True))
+    return GroupOutcome(
+        [joined], _reply(config, joined.group_epoch, 1, assignment=[], is_waiting=True)
+    )
 
 
 def _take_over(
-    group: Group, former: Member, request: HeartbeatRequest, *, config: GroupConfig
-) -> Outcome[HeartbeatReply]:
+    group: Group, former: Member, request: GroupHeartbeatRequest, *, config: GroupConfig
+) -> GroupOutcome[GroupHeartbeatReply]:
     """Let a newer process of a static member have what the older one was given."""
     records: list[GroupRecord] = [
         StaticMemberReplaced(
@@ -219,11 +223,11 @@ def _take_over(
         assignment=assignment,
         is_waiting=is_waiting,
     )
-    return Outcome(records, reply)
+    return GroupOutcome(records, reply)
 
 
 def _changed_subscription(
-    group: Group, member: Member, request: HeartbeatRequest
+    group: Group, member: Member, request: GroupHeartbeatRequest
 ) -> SubscriptionChanged | None:
     """Return the record of a new subscription; one that was delayed does not count."""
     wanted = request.subscription
@@ -249,15 +253,17 @@ def _changed_subscription(
     )
 
 
-def _leave(group: Group, request: HeartbeatRequest, now_ms: int) -> Outcome[HeartbeatReply]:
+def _leave(
+    group: Group, request: GroupHeartbeatRequest, now_ms: int
+) -> GroupOutcome[GroupHeartbeatReply]:
     """Let a member go; one that is gone already succeeds, for this may be a second attempt."""
-    reply = HeartbeatReply(LEAVE_EPOCH, request.assignment_revision, 0, 0)
+    reply = GroupHeartbeatReply(LEAVE_EPOCH, request.assignment_revision, 0, 0)
     member = group.members.get(request.member_id)
     if member is None or (member.is_away and request.member_epoch == STATIC_LEAVE_EPOCH):
-        return Outcome([], reply)
+        return GroupOutcome([], reply)
     if request.member_epoch == STATIC_LEAVE_EPOCH and member.instance_id is not None:
-        return Outcome([StaticMemberLeft(group.group_id, member.member_id)], reply)
-    return Outcome([removal(group, member, now_ms)], reply)
+        return GroupOutcome([StaticMemberLeft(group.group_id, member.member_id)], reply)
+    return GroupOutcome([removal(group, member, now_ms)], reply)
 
 
 def removal(group: Group, member: Member, now_ms: int) -> MemberLeft:
@@ -266,8 +272,8 @@ def removal(group: Group, member: Member, now_ms: int) -> MemberLeft:
 
 
 def _reply_as_it_is(
-    group: Group, member: Member, request: HeartbeatRequest, *, config: GroupConfig
-) -> HeartbeatReply:
+    group: Group, member: Member, request: GroupHeartbeatRequest, *, config: GroupConfig
+) -> GroupHeartbeatReply:
     is_first_target_due = not member.held and group.target_epoch < group.group_epoch
     has_seen = request.assignment_revision == member.revision
     return _reply(
@@ -284,9 +290,9 @@ def _reply_after(
     member: Member,
     step: AssignmentChanged,
     *,
-    request: HeartbeatRequest,
+    request: GroupHeartbeatRequest,
     config: GroupConfig,
-) -> HeartbeatReply:
+) -> GroupHeartbeatReply:
     """Return what a member is told when a step will have been carried out."""
     given, taken = unpack(step.given), frozenset(unpack(step.revoking))
     held_count = len(member.held) - len(unpack(step.released)) + len(given)
@@ -313,8 +319,8 @@ def _reply(
     *,
     assignment: list[AssignedTopic] | None,
     is_waiting: bool,
-) -> HeartbeatReply:
-    return HeartbeatReply(
+) -> GroupHeartbeatReply:
+    return GroupHeartbeatReply(
         member_epoch,
         revision,
         config.waiting_interval_ms if is_waiting else config.heartbeat_interval_ms,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 
-class PartitionLog(msgspec.Struct, frozen=True):
+class LogBounds(msgspec.Struct, frozen=True):
     """What the leader of a partition says of its log."""
 
     log_start_offset: int
@@ -31,7 +31,7 @@ class Lag(msgspec.Struct, frozen=True):
     """Records that retention deleted before the group has read them."""
 
 
-def partition_lag(offset: int | None, log: PartitionLog, now_ms: int) -> Lag:
+def partition_lag(offset: int | None, log: LogBounds, now_ms: int) -> Lag:
     """Return the lag in one partition.
 
     Args:

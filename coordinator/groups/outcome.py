@@ -14,7 +14,7 @@ Reply = TypeVar("Reply")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[Reply]):
+class GroupOutcome(Generic[Reply]):
     """Records to be agreed on, and the reply that may go out when they are.
 
     A reply without records may rest on records of earlier commands: it waits for those as well.

@@ -15,10 +15,12 @@ was delayed speaks of an older revision, or of a state that is still true.
 from tidelog.coordinator.groups.group import Group, Member
 from tidelog.coordinator.groups.partitions import Partition, pack, unpack
 from tidelog.coordinator.groups.records import AssignmentChanged
-from tidelog.wire.messages.groups import HeartbeatRequest
+from tidelog.wire.messages.groups import GroupHeartbeatRequest
 
 
-def next_step(group: Group, member: Member, request: HeartbeatRequest) -> AssignmentChanged | None:
+def next_step(
+    group: Group, member: Member, request: GroupHeartbeatRequest
+) -> AssignmentChanged | None:
     """Return what a heartbeat changes for its member; `None` when nothing does."""
     if group.is_settled(member):
         return None
@@ -40,7 +42,7 @@ def next_step(group: Group, member: Member, request: HeartbeatRequest) -> Assign
     )
 
 
-def _released(member: Member, request: HeartbeatRequest) -> set[Partition]:
+def _released(member: Member, request: GroupHeartbeatRequest) -> set[Partition]:
     """Return what the member has let go of, of what it had to."""
     if request.owned is None or request.assignment_revision != member.revision:
         return set()

@@ -26,7 +26,7 @@ MemberKey = tuple[str, str]
 _GARBAGE_FACTOR = 4
 
 
-class Expired(msgspec.Struct, frozen=True):
+class ExpiredMember(msgspec.Struct, frozen=True):
     """A member is to be fenced."""
 
     group_id: str
@@ -110,9 +110,9 @@ class Sessions:
         """When to call `expired` again at the latest; `None` without members."""
         return self._queue[0][0] if self._queue else None
 
-    def expired(self, now_ms: int) -> list[Expired]:
+    def expired(self, now_ms: int) -> list[ExpiredMember]:
         """Return members whose time is over; they are forgotten."""
-        found: list[Expired] = []
+        found: list[ExpiredMember] = []
         while self._queue and self._queue[0][0] <= now_ms:
             queued_ms, key = heappop(self._queue)
             session = self._sessions.get(key)
@@ -120,7 +120,7 @@ class Sessions:
                 continue
             if session.deadline_ms <= now_ms:
                 del self._sessions[key]
-                found.append(Expired(*key, session.reason))
+                found.append(ExpiredMember(*key, session.reason))
             else:
                 session.queued_ms = session.deadline_ms
                 heappush(self._queue, (session.deadline_ms, key))

@@ -1,8 +1,8 @@
-"""All consumer groups, as a replicated state machine.
+"""The replicated state machine of all consumer groups.
 
-Pure: no clock, no I/O. What returns an `Outcome` answers a command and changes nothing; `apply` of
-a record is the only change. Nothing here depends on a clock for safety: sessions and timeouts are
-in `coordinator.groups.sessions`, and come in as the command to fence a member.
+Pure: no clock, no I/O. Methods that return a `GroupOutcome` answer a command and change nothing;
+`apply` is the only change. Its safety does not depend on a clock: sessions and timeouts are in
+`coordinator.groups.sessions`, and arrive as the command that fences a member.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from tidelog.coordinator.groups.commits import (
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group, GroupSnapshot
 from tidelog.coordinator.groups.heartbeats import answer_heartbeat, check_group_id, removal
-from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.outcome import GroupOutcome
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import (
     AssignmentChanged,
@@ -40,8 +40,8 @@ from tidelog.coordinator.groups.targets import TopicShape, compute_target, is_co
 from tidelog.wire.errors import GroupNotEmptyError, UnknownGroupError
 from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     PartitionCommit,
     PartitionWasReset,
 )
@@ -81,29 +81,31 @@ class ConsumerGroups:
             )
         return group
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Outcome[HeartbeatReply]:
+    def heartbeat(
+        self, request: GroupHeartbeatRequest, now_ms: int
+    ) -> GroupOutcome[GroupHeartbeatReply]:
         """Return what a heartbeat comes to; errors as in `answer_heartbeat`."""
         group = self._groups.get(request.group_id) or Group(request.group_id, now_ms)
         return answer_heartbeat(group, request, self.config, now_ms=now_ms)
 
-    def fence(self, group_id: str, member_id: str, now_ms: int) -> Outcome[None]:
+    def fence(self, group_id: str, member_id: str, now_ms: int) -> GroupOutcome[None]:
         """Remove a member that was silent or held on for too long; it may be gone already."""
         group = self._groups.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
-            return Outcome([], None)
-        return Outcome([removal(group, member, now_ms)], None)
+            return GroupOutcome([], None)
+        return GroupOutcome([removal(group, member, now_ms)], None)
 
-    def compute_target(self, group_id: str, topics: Mapping[str, TopicShape]) -> Outcome[None]:
+    def compute_target(self, group_id: str, topics: Mapping[str, TopicShape]) -> GroupOutcome[None]:
         """Compute the target of a group, unless it has one for its epoch."""
         group = self._groups.get(group_id)
         target = None if group is None else compute_target(group, topics)
-        return Outcome([] if target is None else [target], None)
+        return GroupOutcome([] if target is None else [target], None)
 
-    def topics_changed(self, names: Iterable[str]) -> Outcome[None]:
+    def topics_changed(self, names: Iterable[str]) -> GroupOutcome[None]:
         """Give a new epoch to groups that read these topics, which came, went or grew."""
         changed = list(names)
-        return Outcome(
+        return GroupOutcome(
             [
                 GroupTouched(group_id, group.group_epoch + 1)
                 for group_id, group in self._groups.items()
@@ -112,12 +114,12 @@ class ConsumerGroups:
             None,
         )
 
-    def forget_topic(self, topic_id: bytes) -> Outcome[None]:
+    def forget_topic(self, topic_id: bytes) -> GroupOutcome[None]:
         """Drop the offsets of a topic that was deleted."""
         is_known = any(topic_id in group.offsets for group in self._groups.values())
-        return Outcome([TopicForgotten(topic_id)] if is_known else [], None)
+        return GroupOutcome([TopicForgotten(topic_id)] if is_known else [], None)
 
-    def catch_up(self, topics: Mapping[str, TopicShape]) -> Outcome[None]:
+    def catch_up(self, topics: Mapping[str, TopicShape]) -> GroupOutcome[None]:
         """Do what the last coordinator may not have come to do for topics that changed.
 
         Args:
@@ -131,14 +133,14 @@ class ConsumerGroups:
             for group_id, group in self._groups.items()
             if is_outdated(group, topics)
         ]
-        return Outcome(records, None)
+        return GroupOutcome(records, None)
 
     def commit_offsets(
         self,
         requests: Sequence[CommitOffsetsRequest],
         ranges: Mapping[Partition, OffsetRange],
         now_ms: int,
-    ) -> Outcome[list[CommitResult]]:
+    ) -> GroupOutcome[list[CommitResult]]:
         """Return what many commits come to, in their order; see `commits.commit_offsets`."""
         return commit_offsets(self._groups, requests, ranges, config=self.config, now_ms=now_ms)
 
@@ -149,7 +151,7 @@ class ConsumerGroups:
         ranges: Mapping[Partition, OffsetRange],
         *,
         now_ms: int,
-    ) -> Outcome[list[PartitionWasReset]]:
+    ) -> GroupOutcome[list[PartitionWasReset]]:
         """Return what moving a group comes to; see `commits.reset_offsets`.
 
         A group that is not there comes into being: so a position can be set before the start.
@@ -158,7 +160,7 @@ class ConsumerGroups:
         group = self._groups.get(group_id) or Group(group_id, now_ms)
         return reset_offsets(group, offsets, ranges, now_ms=now_ms)
 
-    def delete_group(self, group_id: str) -> Outcome[bool]:
+    def delete_group(self, group_id: str) -> GroupOutcome[bool]:
         """Forget a group; the reply says whether it was there.
 
         Raises:
@@ -166,12 +168,12 @@ class ConsumerGroups:
         """
         group = self._groups.get(group_id)
         if group is None:
-            return Outcome([], reply=False)
+            return GroupOutcome([], reply=False)
         if group.members:
             raise GroupNotEmptyError(
                 f"group {group_id} has {len(group.members)} members; stop them first"
             )
-        return Outcome([GroupDeleted(group_id)], reply=True)
+        return GroupOutcome([GroupDeleted(group_id)], reply=True)
 
     def apply(self, record: GroupRecord) -> None:  # noqa: C901 (one branch for each record)
         """Carry out a record; the only way in which groups change."""

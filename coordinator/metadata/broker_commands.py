@@ -12,10 +12,10 @@ from tidelog.coordinator.metadata.cluster_config import without_node
 from tidelog.coordinator.metadata.commands import (
     BeginShutdown,
     BrokerCommand,
+    CommandOutcome,
     Done,
     DrainBroker,
     FenceBroker,
-    Outcome,
     RegisterBroker,
     Registered,
     ShutdownProgress,
@@ -25,13 +25,13 @@ from tidelog.coordinator.metadata.commands import (
 from tidelog.coordinator.metadata.leader_election import PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.records import (
-    Broker,
     BrokerChanged,
     BrokerDrained,
     BrokerRegistered,
+    BrokerRegistration,
     BrokerUnregistered,
     ClusterConfigSet,
-    Partition,
+    PartitionRegistration,
     PartitionsAdded,
     Record,
 )
@@ -42,7 +42,7 @@ REPLACED_INCARNATIONS_KEPT = 8
 _PORT_MAX = 0xFFFF
 
 
-def handle_broker_command(state: ClusterState, command: BrokerCommand) -> Outcome:
+def handle_broker_command(state: ClusterState, command: BrokerCommand) -> CommandOutcome:
     """Return what a command of or about a broker comes to.
 
     Raises:
@@ -63,7 +63,7 @@ def handle_broker_command(state: ClusterState, command: BrokerCommand) -> Outcom
             return _drain(state, command)
 
 
-def current_broker(state: ClusterState, node_id: int, broker_epoch: int) -> Broker:
+def current_broker(state: ClusterState, node_id: int, broker_epoch: int) -> BrokerRegistration:
     """Return the broker that says so of itself.
 
     Raises:
@@ -80,15 +80,15 @@ def current_broker(state: ClusterState, node_id: int, broker_epoch: int) -> Brok
     return broker
 
 
-def _register(state: ClusterState, command: RegisterBroker) -> Outcome:
+def _register(state: ClusterState, command: RegisterBroker) -> CommandOutcome:
     previous = state.brokers.get(command.node_id)
     if previous is not None and previous.incarnation_id == command.incarnation_id:
-        return Outcome([], Registered(previous.broker_epoch))
+        return CommandOutcome([], Registered(previous.broker_epoch))
     _check_identity(state, command, previous)
     replaced: tuple[str, ...] = ()
     if previous is not None:
         replaced = (previous.incarnation_id, *previous.replaced_incarnation_ids)
-    broker = Broker(
+    broker = BrokerRegistration(
         command.node_id,
         command.disk_id,
         command.incarnation_id,
@@ -103,10 +103,12 @@ def _register(state: ClusterState, command: RegisterBroker) -> Outcome:
         records += _after_restart(state, command, previous, broker=broker)
     else:
         records += _adopted(state, broker)
-    return Outcome(records, Registered(broker.broker_epoch))
+    return CommandOutcome(records, Registered(broker.broker_epoch))
 
 
-def _check_identity(state: ClusterState, command: RegisterBroker, previous: Broker | None) -> None:
+def _check_identity(
+    state: ClusterState, command: RegisterBroker, previous: BrokerRegistration | None
+) -> None:
     if command.node_id < 1 or not command.disk_id or not command.incarnation_id:
         raise InvalidRequestError(
             f"broker {command.node_id} does not say who it is; it must say a node id from 1 on, the"
@@ -142,7 +144,11 @@ def _check_identity(state: ClusterState, command: RegisterBroker, previous: Brok
 
 
 def _after_restart(
-    state: ClusterState, command: RegisterBroker, previous: Broker, *, broker: Broker
+    state: ClusterState,
+    command: RegisterBroker,
+    previous: BrokerRegistration,
+    *,
+    broker: BrokerRegistration,
 ) -> list[Record]:
     """Take the process before out of everything, and what it may have lost into account."""
     changes = PartitionChangeBuilder(state, broker=broker)
@@ -164,12 +170,12 @@ def _after_restart(
     return changes.records()
 
 
-def _adopted(state: ClusterState, broker: Broker) -> list[Record]:
+def _adopted(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
     """Give the topics of a node that was alone so far to it, the first broker of a cluster.
 
     Later there are no topics without replicas.
     """
-    partition = Partition((broker.node_id,), (), (broker.node_id,))
+    partition = PartitionRegistration((broker.node_id,), (), (broker.node_id,))
     return [
         PartitionsAdded(topic.topic_id, [partition] * topic.partition_count)
         for topic in state.catalog.topics
@@ -177,21 +183,21 @@ def _adopted(state: ClusterState, broker: Broker) -> list[Record]:
     ]
 
 
-def _unfence(state: ClusterState, command: UnfenceBroker) -> Outcome:
+def _unfence(state: ClusterState, command: UnfenceBroker) -> CommandOutcome:
     broker = current_broker(state, command.node_id, command.broker_epoch)
     if not broker.is_fenced or broker.is_shutting_down:
-        return Outcome([], Done())
-    return Outcome(_changed(state, replace(broker, is_fenced=False)), Done())
+        return CommandOutcome([], Done())
+    return CommandOutcome(_changed(state, replace(broker, is_fenced=False)), Done())
 
 
-def _fence(state: ClusterState, command: FenceBroker) -> Outcome:
+def _fence(state: ClusterState, command: FenceBroker) -> CommandOutcome:
     broker = state.brokers.get(command.node_id)
     if broker is None or broker.is_fenced or broker.broker_epoch != command.broker_epoch:
-        return Outcome([], Done())
-    return Outcome(_changed(state, replace(broker, is_fenced=True)), Done())
+        return CommandOutcome([], Done())
+    return CommandOutcome(_changed(state, replace(broker, is_fenced=True)), Done())
 
 
-def _begin_shutdown(state: ClusterState, command: BeginShutdown) -> Outcome:
+def _begin_shutdown(state: ClusterState, command: BeginShutdown) -> CommandOutcome:
     broker = current_broker(state, command.node_id, command.broker_epoch)
     stopping = replace(broker, is_shutting_down=True)
     changes = _over_hosted(state, stopping)
@@ -199,13 +205,13 @@ def _begin_shutdown(state: ClusterState, command: BeginShutdown) -> Outcome:
     if not broker.is_shutting_down:
         records.append(BrokerChanged(broker.node_id, broker.is_fenced, is_shutting_down=True))
     records += changes.records()
-    return Outcome(records, ShutdownProgress(_leader_count(state, changes, broker.node_id)))
+    return CommandOutcome(records, ShutdownProgress(_leader_count(state, changes, broker.node_id)))
 
 
-def _unregister(state: ClusterState, command: UnregisterBroker) -> Outcome:
+def _unregister(state: ClusterState, command: UnregisterBroker) -> CommandOutcome:
     broker = state.brokers.get(command.node_id)
     if broker is None:
-        return Outcome([], Done())
+        return CommandOutcome([], Done())
     if not broker.is_fenced:
         raise InvalidRequestError(
             f"broker {broker.node_id} is alive at {broker.host}:{broker.port}; stop it first"
@@ -220,21 +226,21 @@ def _unregister(state: ClusterState, command: UnregisterBroker) -> Outcome:
     overrides = without_node(state.overrides, broker.node_id)
     if overrides != state.overrides:
         records.append(ClusterConfigSet(overrides))  # A later broker of this id is another one.
-    return Outcome(records, Done())
+    return CommandOutcome(records, Done())
 
 
-def _drain(state: ClusterState, command: DrainBroker) -> Outcome:
+def _drain(state: ClusterState, command: DrainBroker) -> CommandOutcome:
     node_id = command.node_id
     check_known(state, [node_id])
     if (node_id in state.drained_node_ids) == command.is_drained:
-        return Outcome([], Done())
+        return CommandOutcome([], Done())
     if command.is_drained and all(
         other in state.drained_node_ids or other == node_id for other in state.brokers
     ):
         raise InvalidRequestError(
             f"broker {node_id} is the last one that takes replicas; let another one have some first"
         )
-    return Outcome([BrokerDrained(node_id, command.is_drained)], Done())
+    return CommandOutcome([BrokerDrained(node_id, command.is_drained)], Done())
 
 
 def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
@@ -251,13 +257,13 @@ def check_known(state: ClusterState, node_ids: Iterable[int]) -> None:
             )
 
 
-def _changed(state: ClusterState, broker: Broker) -> list[Record]:
+def _changed(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
     """Return the records of a broker that is fenced now, or no longer."""
     record = BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down)
     return [record, *_over_hosted(state, broker).records()]
 
 
-def _over_hosted(state: ClusterState, broker: Broker) -> PartitionChangeBuilder:
+def _over_hosted(state: ClusterState, broker: BrokerRegistration) -> PartitionChangeBuilder:
     changes = PartitionChangeBuilder(state, broker=broker)
     for topic in _hosted_topics(state, broker.node_id):
         for number, partition in enumerate(state.partitions(topic.topic_id)):

@@ -18,7 +18,7 @@ from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
-    Partition,
+    PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
     Record,
@@ -34,11 +34,15 @@ Key = tuple[bytes, int]
 class BrokerDelta:
     """What is new for one broker. Each partition is in one of the dicts at most."""
 
-    lead: dict[Key, Partition] = field(default_factory=dict[Key, Partition])
+    lead: dict[Key, PartitionRegistration] = field(default_factory=dict[Key, PartitionRegistration])
     """It leads these in a new leader epoch."""
-    lead_on: dict[Key, Partition] = field(default_factory=dict[Key, Partition])
+    lead_on: dict[Key, PartitionRegistration] = field(
+        default_factory=dict[Key, PartitionRegistration]
+    )
     """It goes on to lead these in the same epoch, with other replicas or others in sync."""
-    follow: dict[Key, Partition] = field(default_factory=dict[Key, Partition])
+    follow: dict[Key, PartitionRegistration] = field(
+        default_factory=dict[Key, PartitionRegistration]
+    )
     """It has replicas of these that another one leads, or nobody; they changed."""
     remove: dict[Key, None] = field(default_factory=dict[Key, None])
     """It has no replicas of these any more: others have them."""
@@ -60,7 +64,7 @@ class BrokerDelta:
     ) -> "BrokerDelta":
         """Apply committed records to an image, and return what they mean for a broker."""
         delta = cls()
-        before: dict[Key, Partition | None] = {}
+        before: dict[Key, PartitionRegistration | None] = {}
         for record in records:
             for key in _touched(state, record):
                 before.setdefault(key, state.partition(*key))
@@ -84,7 +88,7 @@ class BrokerDelta:
     def from_states(cls, before: ClusterState, after: ClusterState, node_id: int) -> "BrokerDelta":
         """Return what a newer image that came as a snapshot means for a broker."""
         delta = cls(has_changed_brokers=before.brokers != after.brokers, has_transactions=True)
-        partitions: dict[Key, Partition | None] = dict.fromkeys(_keys(after))
+        partitions: dict[Key, PartitionRegistration | None] = dict.fromkeys(_keys(after))
         partitions |= {key: before.partition(*key) for key in _keys(before)}
         delta._compare(partitions, after, node_id)
         for topic in after.catalog.topics:
@@ -102,7 +106,7 @@ class BrokerDelta:
         return delta
 
     def _compare(
-        self, before: Mapping[Key, Partition | None], state: ClusterState, node_id: int
+        self, before: Mapping[Key, PartitionRegistration | None], state: ClusterState, node_id: int
     ) -> None:
         for key, was in before.items():
             now = state.partition(*key)

@@ -11,7 +11,7 @@ import msgspec
 
 from tidelog.coordinator.metadata.broker_commands import current_broker
 from tidelog.coordinator.metadata.commands import BeginShutdown, FenceBroker, UnfenceBroker
-from tidelog.coordinator.metadata.records import Broker
+from tidelog.coordinator.metadata.records import BrokerRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 
 HEARTBEAT_INTERVAL_MS = 2_000
@@ -41,7 +41,7 @@ class BrokerHeartbeatTracker:
     """When each broker that is not fenced was heard of last."""
 
     def __init__(
-        self, brokers: Iterable[Broker], *, now_ms: int, session_ms: int = SESSION_MS
+        self, brokers: Iterable[BrokerRegistration], *, now_ms: int, session_ms: int = SESSION_MS
     ) -> None:
         """Begin to lead: nobody has been silent yet."""
         self._session_ms = session_ms
@@ -68,7 +68,7 @@ class BrokerHeartbeatTracker:
         if known is None or known.broker_epoch != broker_epoch:
             self._awaited[node_id] = _Awaited(broker_epoch, index, now_ms)
 
-    def is_behind(self, heartbeat: "Heartbeat", *, now_ms: int) -> bool:
+    def is_behind(self, heartbeat: "BrokerHeartbeat", *, now_ms: int) -> bool:
         """Return whether a broker has not applied for too long what it was told of.
 
         It may have no room for it on its disk. What it says otherwise shows that it lives, not
@@ -111,7 +111,7 @@ class BrokerHeartbeatTracker:
         return commands
 
 
-class Heartbeat(msgspec.Struct, frozen=True, array_like=True):
+class BrokerHeartbeat(msgspec.Struct, frozen=True, array_like=True):
     """A broker says that it lives."""
 
     node_id: int
@@ -132,7 +132,7 @@ class HeartbeatAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 def heartbeat_command(
-    state: ClusterState, heartbeat: Heartbeat, *, is_caught_up: bool
+    state: ClusterState, heartbeat: BrokerHeartbeat, *, is_caught_up: bool
 ) -> UnfenceBroker | BeginShutdown | None:
     """Return what a heartbeat asks for, beyond being heard.
 
@@ -155,7 +155,7 @@ def heartbeat_command(
 
 
 def heartbeat_answer(
-    state: ClusterState, heartbeat: Heartbeat, *, is_counted: bool = True
+    state: ClusterState, heartbeat: BrokerHeartbeat, *, is_counted: bool = True
 ) -> HeartbeatAnswer:
     """Return what a broker is told, by what is committed.
 

@@ -165,7 +165,7 @@ class ProducerIdsTaken(msgspec.Struct, frozen=True, array_like=True, tag="produc
 Record = TopicCreated | TopicAltered | TopicGrown | TopicDeleted | ProducerIdsTaken
 
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+class CatalogSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """All of a catalog."""
 
     topics: list[TopicCreated]
@@ -226,7 +226,7 @@ class Catalog:
         self._next_producer_id = 1
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot) -> "Catalog":
+    def from_snapshot(cls, snapshot: CatalogSnapshot) -> "Catalog":
         """Return a catalog as it was when the snapshot was taken.
 
         Raises:
@@ -239,7 +239,7 @@ class Catalog:
         catalog._next_producer_id = snapshot.next_producer_id
         return catalog
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> CatalogSnapshot:
         """Return all that there is; `from_snapshot` is the inverse."""
         topics = [
             TopicCreated(
@@ -252,7 +252,7 @@ class Catalog:
             )
             for topic in self._by_id.values()
         ]
-        return Snapshot(topics, list(self._deleted_ids), self._next_producer_id)
+        return CatalogSnapshot(topics, list(self._deleted_ids), self._next_producer_id)
 
     @property
     def topics(self) -> list[Topic]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from tidelog.coordinator.metadata import catalog
-from tidelog.coordinator.metadata.records import Partition, Record
+from tidelog.coordinator.metadata.records import PartitionRegistration, Record
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import ErrorDetail, WireFormatError
 from tidelog.wire.messages.transactions import StagedPart, TransactionStatus
@@ -148,7 +148,7 @@ class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag="delete-queu
     """Which queue of this name is meant, `None` for the one that is there now."""
     with_topic: bool = False
     """Delete the topic and its records, too; refused if other queues stand on it."""
-    cuts_ties: bool = False
+    detach_sources: bool = False
     """Queues whose dead-letter queue it is have none any more; else it is not deleted."""
 
 
@@ -160,7 +160,7 @@ class InSyncReplica(msgspec.Struct, frozen=True, array_like=True):
     """Of the process whose fetches the leader has seen (KIP-903)."""
 
 
-class InSyncChange(msgspec.Struct, frozen=True, array_like=True):
+class ProposedIsr(msgspec.Struct, frozen=True, array_like=True):
     """The in-sync replicas that a leader wants for one partition."""
 
     topic_id: bytes
@@ -178,7 +178,7 @@ class AlterPartitions(msgspec.Struct, frozen=True, array_like=True, tag="alter-p
 
     node_id: int
     broker_epoch: int
-    changes: list[InSyncChange]
+    changes: list[ProposedIsr]
 
 
 class ElectLeaders(msgspec.Struct, frozen=True, array_like=True, tag="elect-leaders"):
@@ -349,7 +349,7 @@ class PartitionAnswer(msgspec.Struct, frozen=True, array_like=True):
 
     topic_id: bytes
     number: int
-    partition: Partition | None
+    partition: PartitionRegistration | None
     """As it is now, `None` when there is none."""
     error: ErrorDetail | None = None
     """Why nothing was changed."""
@@ -386,7 +386,7 @@ Reply = (
 )
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class CommandOutcome(msgspec.Struct, frozen=True):
     """What a command comes to."""
 
     records: list[Record]

@@ -10,7 +10,7 @@ import msgspec
 
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.cluster_config import min_insync_replicas
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 
 
@@ -19,7 +19,7 @@ class NotablePartition(msgspec.Struct, frozen=True):
 
     topic: Topic
     number: int
-    partition: Partition
+    partition: PartitionRegistration
 
 
 @final
@@ -51,7 +51,9 @@ def health_of(state: ClusterState) -> Health:
     return health
 
 
-def _count(health: Health, state: ClusterState, topic: Topic, *, partition: Partition) -> bool:
+def _count(
+    health: Health, state: ClusterState, topic: Topic, *, partition: PartitionRegistration
+) -> bool:
     """Count one partition; return whether there is something to say about it."""
     factor = partition.replication_factor
     in_sync_count = len(partition.in_sync_replicas)

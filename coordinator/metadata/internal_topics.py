@@ -7,7 +7,7 @@ topic are.
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidelog.coordinator.metadata.catalog import Topic
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_config import topic_config
 from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError
@@ -64,13 +64,15 @@ def listed_queues(journals: Iterable[Topic]) -> str:
     return ", ".join(sorted(journal.queue_name for journal in journals))
 
 
-def colocated_partitions(state: ClusterState, topic: Topic, first: int = 0) -> list[Partition]:
+def colocated_partitions(
+    state: ClusterState, topic: Topic, first: int = 0
+) -> list[PartitionRegistration]:
     """Return new partitions of an internal topic, from `first` on, where those of its source are.
 
     Raises:
         LeaderNotAvailableError: No replica could lead one of them.
     """
-    partitions: list[Partition] = []
+    partitions: list[PartitionRegistration] = []
     for number, source in enumerate(state.partitions(topic.topic_id)[first:], first):
         in_sync = tuple(node for node in source.replicas if state.brokers[node].can_lead)
         if not in_sync:
@@ -79,7 +81,7 @@ def colocated_partitions(state: ClusterState, topic: Topic, first: int = 0) -> l
                 " of its replicas is alive"
             )
         partitions.append(
-            Partition(
+            PartitionRegistration(
                 source.replicas,
                 in_sync,
                 leader=colocated_leader(source, in_sync),
@@ -90,7 +92,7 @@ def colocated_partitions(state: ClusterState, topic: Topic, first: int = 0) -> l
     return partitions
 
 
-def colocated_leader(source: Partition, in_sync: Sequence[int]) -> int:
+def colocated_leader(source: PartitionRegistration, in_sync: Sequence[int]) -> int:
     """Return the leader of a new internal partition: that of its source, if it can lead."""
     by_use = sorted(
         in_sync, key=lambda node: (node != source.leader, node not in source.in_sync_replicas)

@@ -25,7 +25,7 @@ from enum import Enum
 
 from msgspec.structs import replace
 
-from tidelog.coordinator.metadata.records import Broker, Partition
+from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
 
 
 class Election(Enum):
@@ -43,7 +43,7 @@ class Election(Enum):
 class ElectionContext:
     """What an election rests on besides the partition itself."""
 
-    brokers: Mapping[int, Broker]
+    brokers: Mapping[int, BrokerRegistration]
     """As they are after the event."""
     min_insync_replicas: Callable[[int], int]
     """What is in force for a partition with this replication factor."""
@@ -55,7 +55,7 @@ class ElectionContext:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where replicas are and shall be; as in `Partition`."""
+    """Where replicas are and shall be; as in `PartitionRegistration`."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...] = ()
@@ -85,7 +85,9 @@ NO_EVENT = PartitionEvent()
 """Only the brokers or the minimum have changed."""
 
 
-def elect(partition: Partition, event: PartitionEvent, context: ElectionContext) -> Partition:
+def elect(
+    partition: PartitionRegistration, event: PartitionEvent, context: ElectionContext
+) -> PartitionRegistration:
     """Return the partition after an event: the same object when nothing changes."""
     assignment = event.assignment or Assignment(
         partition.replicas, partition.adding_replicas, partition.removing_replicas
@@ -145,7 +147,7 @@ def elect(partition: Partition, event: PartitionEvent, context: ElectionContext)
 
 
 def _in_sync(
-    partition: Partition,
+    partition: PartitionRegistration,
     event: PartitionEvent,
     replicas: tuple[int, ...],
     *,
@@ -176,7 +178,7 @@ def _completed(
 
 
 def _elect_clean(
-    partition: Partition,
+    partition: PartitionRegistration,
     in_sync: tuple[int, ...],
     eligible: tuple[int, ...],
     *,
@@ -196,7 +198,7 @@ def _elect_clean(
 
 
 def _elect_unclean(
-    partition: Partition,
+    partition: PartitionRegistration,
     replicas: Sequence[int],
     wiped: Collection[int],
     *,
@@ -209,7 +211,7 @@ def _elect_unclean(
 
 
 def _eligible(
-    partition: Partition,
+    partition: PartitionRegistration,
     event: PartitionEvent,
     assignment: Assignment,
     *,
@@ -227,7 +229,9 @@ def _eligible(
     )
 
 
-def _with_epochs(partition: Partition, changed: Partition, *, is_unclean: bool) -> Partition:
+def _with_epochs(
+    partition: PartitionRegistration, changed: PartitionRegistration, *, is_unclean: bool
+) -> PartitionRegistration:
     is_removal = any(node not in changed.replicas for node in partition.replicas)
     leader_epoch = partition.leader_epoch + (changed.leader != partition.leader or is_removal)
     last_known_leader = None

@@ -22,10 +22,10 @@ from tidelog.coordinator.metadata.leader_election import (
     elect,
 )
 from tidelog.coordinator.metadata.records import (
-    Broker,
+    BrokerRegistration,
     ChangedPartition,
     ChangedTopic,
-    Partition,
+    PartitionRegistration,
     PartitionsChanged,
     Record,
 )
@@ -36,8 +36,8 @@ class PartitionTransition(NamedTuple):
     """One partition before and after an event."""
 
     topic: Topic
-    before: Partition
-    after: Partition
+    before: PartitionRegistration
+    after: PartitionRegistration
     """The same object when nothing changes."""
 
 
@@ -49,7 +49,7 @@ class PartitionChangeBuilder:
         self,
         state: ClusterState,
         *,
-        broker: Broker | None = None,
+        broker: BrokerRegistration | None = None,
         config: ClusterConfig | None = None,
         deleted: Topic | None = None,
     ) -> None:
@@ -62,14 +62,14 @@ class PartitionChangeBuilder:
             deleted: A topic that the command deletes.
         """
         self._state = state
-        self._brokers: Mapping[int, Broker] = state.brokers
+        self._brokers: Mapping[int, BrokerRegistration] = state.brokers
         if broker is not None:
             self._brokers = {**state.brokers, broker.node_id: broker}
         self._config = config or state.config
         self._deleted = deleted
-        self._changed: dict[bytes, dict[int, Partition]] = {}
+        self._changed: dict[bytes, dict[int, PartitionRegistration]] = {}
 
-    def partition(self, topic_id: bytes, number: int) -> Partition | None:
+    def partition(self, topic_id: bytes, number: int) -> PartitionRegistration | None:
         """Return a partition as it is by now."""
         changed = self._changed.get(topic_id, {}).get(number)
         return changed or self._state.partition(topic_id, number)
@@ -78,7 +78,9 @@ class PartitionChangeBuilder:
         """Return how many replicas must have a record before it is committed."""
         return min_insync_replicas(topic, self._config, replication_factor)
 
-    def apply_event(self, topic: Topic, number: int, event: PartitionEvent = NO_EVENT) -> Partition:
+    def apply_event(
+        self, topic: Topic, number: int, event: PartitionEvent = NO_EVENT
+    ) -> PartitionRegistration:
         """Apply an event to a partition and those that change with it; return the partition."""
         for step in self.preview(topic, number, event):
             if step.after is not step.before:
@@ -87,7 +89,7 @@ class PartitionChangeBuilder:
         assert after is not None, "it was there before"
         return after
 
-    def bump_partition_epoch(self, topic: Topic, number: int) -> Partition:
+    def bump_partition_epoch(self, topic: Topic, number: int) -> PartitionRegistration:
         """Change nothing of a partition but its partition epoch."""
         before = self.partition(topic.topic_id, number)
         assert before is not None, "the caller checks that it is there"
@@ -144,7 +146,9 @@ class PartitionChangeBuilder:
         others = [each for each in (source, *internal) if each.topic_id != topic.topic_id]
         return [each for each in others if each is not self._deleted]
 
-    def _note(self, topic: Topic, number: int, after: Partition) -> Partition:
+    def _note(
+        self, topic: Topic, number: int, after: PartitionRegistration
+    ) -> PartitionRegistration:
         original = self._state.partition(topic.topic_id, number)
         assert original is not None
         # One record, one step of the epoch, however often the command touched it.
@@ -168,7 +172,7 @@ class PartitionChangeBuilder:
             )
         ]
 
-    def changed(self) -> Iterator[tuple[bytes, int, Partition]]:
+    def changed(self) -> Iterator[tuple[bytes, int, PartitionRegistration]]:
         """Return every changed partition as it is by now."""
         for topic_id, changed in self._changed.items():
             for number, after in changed.items():
@@ -202,7 +206,7 @@ def _note_leader(
     state: ClusterState,
     key: tuple[bytes, int],
     *,
-    after: Partition,
+    after: PartitionRegistration,
 ) -> None:
     before = state.partition(*key)
     if before is None or before.leader == after.leader:

@@ -11,14 +11,14 @@ from tidelog.coordinator.metadata.broker_commands import current_broker
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
+    CommandOutcome,
     ElectLeaders,
     FailedReplica,
-    InSyncChange,
     InSyncReplica,
-    Outcome,
     PartitionAnswer,
     PartitionAnswers,
     PartitionCommand,
+    ProposedIsr,
     Reassignment,
     ReassignReplicas,
     RemoveFromIsr,
@@ -26,7 +26,7 @@ from tidelog.coordinator.metadata.commands import (
 from tidelog.coordinator.metadata.leader_election import Assignment, Election, PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.placement import check_not_drained, check_replicas
-from tidelog.coordinator.metadata.records import DataLossAccepted, Partition, Record
+from tidelog.coordinator.metadata.records import DataLossAccepted, PartitionRegistration, Record
 from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.wire.errors import (
@@ -49,7 +49,7 @@ _Wish = TypeVar("_Wish")
 
 def handle_partition_command(
     state: ClusterState, command: PartitionCommand, *, now_ms: int
-) -> Outcome:
+) -> CommandOutcome:
     """Return what a command about partitions comes to.
 
     Raises:
@@ -66,11 +66,11 @@ def handle_partition_command(
             return _remove_from_isr(state, command)
 
 
-def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
+def _alter_partitions(state: ClusterState, command: AlterPartitions) -> CommandOutcome:
     current_broker(state, command.node_id, command.broker_epoch)
     changes = PartitionChangeBuilder(state)
 
-    def alter(change: InSyncChange) -> None:
+    def alter(change: ProposedIsr) -> None:
         topic, partition = _find(state, changes, change.topic_id, number=change.partition)
         wanted = [replica.node_id for replica in change.in_sync_replicas]
         _check_leader(command.node_id, change, partition)
@@ -85,14 +85,14 @@ def _alter_partitions(state: ClusterState, command: AlterPartitions) -> Outcome:
         else:
             changes.apply_event(topic, change.partition, PartitionEvent(in_sync_replicas=wanted))
 
-    def place(change: InSyncChange) -> tuple[bytes, int]:
+    def place(change: ProposedIsr) -> tuple[bytes, int]:
         return change.topic_id, change.partition
 
     answers = _answers(changes, command.changes, place, act=alter)
-    return Outcome(changes.records(), answers)
+    return CommandOutcome(changes.records(), answers)
 
 
-def _check_leader(node_id: int, change: InSyncChange, partition: Partition) -> None:
+def _check_leader(node_id: int, change: ProposedIsr, partition: PartitionRegistration) -> None:
     """Check that the one who asks leads, by the newest that it and this node know. KIP-497."""
     if (
         change.leader_epoch > partition.leader_epoch
@@ -112,7 +112,7 @@ def _check_leader(node_id: int, change: InSyncChange, partition: Partition) -> N
         raise NotLeaderError(f"broker {node_id} does not lead partition {change.partition}")
 
 
-def _check_partition_epoch(change: InSyncChange, partition: Partition) -> None:
+def _check_partition_epoch(change: ProposedIsr, partition: PartitionRegistration) -> None:
     """Check that the one who asks has seen the last change. KIP-497."""
     if change.partition_epoch != partition.partition_epoch:
         raise StalePartitionEpochError(
@@ -122,7 +122,11 @@ def _check_partition_epoch(change: InSyncChange, partition: Partition) -> None:
 
 
 def _check_in_sync(
-    state: ClusterState, leader: int, wanted: Sequence[InSyncReplica], *, partition: Partition
+    state: ClusterState,
+    leader: int,
+    wanted: Sequence[InSyncReplica],
+    *,
+    partition: PartitionRegistration,
 ) -> None:
     node_ids = [replica.node_id for replica in wanted]
     if leader not in node_ids:
@@ -145,7 +149,7 @@ def _check_in_sync(
             raise IneligibleReplicaError(f"broker {replica.node_id} is shutting down")
 
 
-def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> Outcome:
+def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> CommandOutcome:
     changes = PartitionChangeBuilder(state)
     losses: list[Record] = []
     epochs = dict(zip(command.partitions, command.leader_epochs or (), strict=False))
@@ -177,11 +181,16 @@ def _elect_leaders(state: ClusterState, command: ElectLeaders, now_ms: int) -> O
             )
 
     answers = _answers(changes, command.partitions, lambda key: key, act=elect)
-    return Outcome([*losses, *changes.records()], answers)
+    return CommandOutcome([*losses, *changes.records()], answers)
 
 
 def _loss(
-    topic_id: bytes, number: int, before: Partition, *, after: Partition, now_ms: int
+    topic_id: bytes,
+    number: int,
+    before: PartitionRegistration,
+    *,
+    after: PartitionRegistration,
+    now_ms: int,
 ) -> DataLossAccepted:
     assert after.leader is not None
     return DataLossAccepted(
@@ -195,7 +204,7 @@ def _loss(
     )
 
 
-def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
+def _reassign(state: ClusterState, command: ReassignReplicas) -> CommandOutcome:
     changes = PartitionChangeBuilder(state)
 
     def reassign(wish: Reassignment) -> None:
@@ -217,7 +226,7 @@ def _reassign(state: ClusterState, command: ReassignReplicas) -> Outcome:
         return wish.topic_id, wish.partition
 
     answers = _answers(changes, command.reassignments, place, act=reassign)
-    return Outcome(changes.records(), answers)
+    return CommandOutcome(changes.records(), answers)
 
 
 def _check_may_move(state: ClusterState, topic: Topic) -> None:
@@ -229,11 +238,11 @@ def _check_may_move(state: ClusterState, topic: Topic) -> None:
         raise InvalidTopicError(f"{what} moves with its topic {source.name!r}; move that one")
 
 
-def _before_reassignment(partition: Partition) -> tuple[int, ...]:
+def _before_reassignment(partition: PartitionRegistration) -> tuple[int, ...]:
     return tuple(node for node in partition.replicas if node not in partition.adding_replicas)
 
 
-def _toward(target: tuple[int, ...], partition: Partition) -> Assignment:
+def _toward(target: tuple[int, ...], partition: PartitionRegistration) -> Assignment:
     """Return where replicas are while they move: old ones leave when all new ones are in sync."""
     original = _before_reassignment(partition)
     removing = tuple(node for node in original if node not in target)
@@ -268,7 +277,7 @@ def _check_enough_copies_stay(
             )
 
 
-def _remove_from_isr(state: ClusterState, command: RemoveFromIsr) -> Outcome:
+def _remove_from_isr(state: ClusterState, command: RemoveFromIsr) -> CommandOutcome:
     node_id = command.node_id
     broker = current_broker(state, node_id, command.broker_epoch)
     changes = PartitionChangeBuilder(state)
@@ -292,17 +301,17 @@ def _remove_from_isr(state: ClusterState, command: RemoveFromIsr) -> Outcome:
         return replica.topic_id, replica.partition
 
     answers = _answers(changes, command.replicas, place, act=remove)
-    return Outcome(changes.records(), answers)
+    return CommandOutcome(changes.records(), answers)
 
 
-def _told_offline(partition: Partition) -> str:
+def _told_offline(partition: PartitionRegistration) -> str:
     offline = partition.offline_replicas
     return f"; restart {_listed(offline)}, where its log is offline" if offline else ""
 
 
 def _find(
     state: ClusterState, changes: PartitionChangeBuilder, topic_id: bytes, *, number: int
-) -> tuple[Topic, Partition]:
+) -> tuple[Topic, PartitionRegistration]:
     topic = state.catalog.topic_by_id(topic_id)
     if topic is None:
         raise UnknownTopicIdError(f"no topic has the id {topic_id.hex()}")

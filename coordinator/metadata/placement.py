@@ -22,7 +22,7 @@ from tidelog.wire.errors import InvalidTopicError, LeaderNotAvailableError
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PlacementCandidate:
     """A broker that may get replicas."""
 
     node_id: int
@@ -40,7 +40,7 @@ class _Place:
 
     __slots__ = ("domain", "is_live", "next_behind", "node_id", "preferred", "replicas", "turn")
 
-    def __init__(self, candidate: Candidate, turn: int) -> None:
+    def __init__(self, candidate: PlacementCandidate, turn: int) -> None:
         self.node_id = candidate.node_id
         self.domain = candidate.rack or f"node {candidate.node_id}"
         self.is_live = candidate.is_live
@@ -51,7 +51,7 @@ class _Place:
 
 
 def place_replicas(
-    candidates: Sequence[Candidate], *, partition_count: int, replication_factor: int
+    candidates: Sequence[PlacementCandidate], *, partition_count: int, replication_factor: int
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition, first the one that shall lead.
 
@@ -103,8 +103,8 @@ def _followers(leader: _Place, places: list[_Place], replication_factor: int) ->
         chosen[1:],
         key=lambda place: (not place.is_live, place.next_behind.get(leader.node_id, 0)),
     )
-    for heir in others[:1]:
-        heir.next_behind[leader.node_id] = heir.next_behind.get(leader.node_id, 0) + 1
+    for replacement in others[:1]:
+        replacement.next_behind[leader.node_id] = replacement.next_behind.get(leader.node_id, 0) + 1
     return [leader, *others]
 
 

@@ -20,10 +20,10 @@ from tidelog.coordinator.metadata.catalog import (
 )
 from tidelog.coordinator.metadata.commands import (
     AlterQueue,
+    CommandOutcome,
     CreateQueue,
     CreateReplicatedTopic,
     DeleteQueue,
-    Outcome,
     QueueAnswer,
     QueueCommand,
 )
@@ -38,7 +38,7 @@ from tidelog.coordinator.metadata.internal_topics import (
     listed_queues,
 )
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
-from tidelog.coordinator.metadata.records import Partition, PartitionsAdded, Record
+from tidelog.coordinator.metadata.records import PartitionRegistration, PartitionsAdded, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_commands import create_topic
 from tidelog.coordinator.metadata.topic_config import topic_config
@@ -63,7 +63,7 @@ from tidelog.wire.errors import (
 _KIND_NAMES = {"fifo", "is_fifo"}
 
 
-def handle_queue_command(state: ClusterState, command: QueueCommand) -> Outcome:
+def handle_queue_command(state: ClusterState, command: QueueCommand) -> CommandOutcome:
     """Return what a command about queues comes to.
 
     Raises:
@@ -78,16 +78,18 @@ def handle_queue_command(state: ClusterState, command: QueueCommand) -> Outcome:
             return _delete(state, command)
 
 
-def _create(state: ClusterState, command: CreateQueue) -> Outcome:
+def _create(state: ClusterState, command: CreateQueue) -> CommandOutcome:
     if state.catalog.knows(command.queue_id):
         made = state.catalog.topic_by_id(command.queue_id)
-        return Outcome([], QueueAnswer(command.queue_id, b"" if made is None else made.source_id))
+        return CommandOutcome(
+            [], QueueAnswer(command.queue_id, b"" if made is None else made.source_id)
+        )
     _check_form(command)
     check_queue_settings(command.overrides, is_fifo=command.is_fifo)
     if state.catalog.has_queue(command.name):
         there = state.catalog.journal(command.name)
         _check_is_what_was_asked_for(state, command, there)
-        return Outcome([], QueueAnswer(there.topic_id, there.source_id))
+        return CommandOutcome([], QueueAnswer(there.topic_id, there.source_id))
     records, topic_id, partitions = _source(state, command)
     overrides = {
         name: text for name, text in command.overrides.items() if name not in FROZEN_SETTINGS
@@ -114,7 +116,7 @@ def _create(state: ClusterState, command: CreateQueue) -> Outcome:
         spec,
     )
     records += [created, PartitionsAdded(command.queue_id, partitions)]
-    return Outcome(records, QueueAnswer(command.queue_id, topic_id))
+    return CommandOutcome(records, QueueAnswer(command.queue_id, topic_id))
 
 
 def _check_form(command: CreateQueue) -> None:
@@ -160,7 +162,7 @@ def _check_is_what_was_asked_for(state: ClusterState, command: CreateQueue, ther
 
 def _source(
     state: ClusterState, command: CreateQueue
-) -> tuple[list[Record], bytes, list[Partition]]:
+) -> tuple[list[Record], bytes, list[PartitionRegistration]]:
     """Return the topic of a new queue's messages, what it takes to make it, and where it is.
 
     Raises:
@@ -246,7 +248,7 @@ def _check_dead_letters(state: ClusterState, name: str, spec: QueueSpec) -> None
         )
 
 
-def _alter(state: ClusterState, command: AlterQueue) -> Outcome:
+def _alter(state: ClusterState, command: AlterQueue) -> CommandOutcome:
     journal = state.catalog.journal(command.name)
     spec = journal.queue
     assert spec is not None
@@ -260,10 +262,10 @@ def _alter(state: ClusterState, command: AlterQueue) -> Outcome:
     check_queue_settings(overrides, is_fifo=spec.is_fifo)
     answer = QueueAnswer(journal.topic_id, journal.source_id)
     if overrides == spec.overrides:
-        return Outcome([], answer)
+        return CommandOutcome([], answer)
     altered = replace(spec, overrides=overrides)
     _check_dead_letters(state, command.name, altered)
-    return Outcome([TopicAltered(journal.topic_id, journal.overrides, overrides)], answer)
+    return CommandOutcome([TopicAltered(journal.topic_id, journal.overrides, overrides)], answer)
 
 
 def _check_may_change(name: str) -> None:
@@ -274,16 +276,16 @@ def _check_may_change(name: str) -> None:
         raise InvalidConfigError(f"{name} cannot be changed: it is said when a queue is made")
 
 
-def _delete(state: ClusterState, command: DeleteQueue) -> Outcome:
+def _delete(state: ClusterState, command: DeleteQueue) -> CommandOutcome:
     catalog = state.catalog
     if command.queue_id is not None and catalog.was_deleted(command.queue_id):
-        return Outcome([], QueueAnswer(command.queue_id, b""))
+        return CommandOutcome([], QueueAnswer(command.queue_id, b""))
     journal = catalog.journal(command.name)
     if command.queue_id not in {None, journal.topic_id}:
         raise InvalidRequestError(f"another queue has the name {command.name!r} now")
     records: list[Record] = []
     users = dead_letter_source_queues(state).get(command.name, [])
-    if users and not command.cuts_ties:
+    if users and not command.detach_sources:
         raise InvalidRequestError(
             f"{command.name!r} takes the dead letters of {listed_queues(users)}; give them another"
             f" dead-letter queue, or none, first"
@@ -306,7 +308,7 @@ def _delete(state: ClusterState, command: DeleteQueue) -> Outcome:
         records.append(TopicDeleted(journal.source_id))
     else:
         records += _no_longer_held_up(state, journal)
-    return Outcome(records, QueueAnswer(journal.topic_id, journal.source_id))
+    return CommandOutcome(records, QueueAnswer(journal.topic_id, journal.source_id))
 
 
 def _no_longer_held_up(state: ClusterState, journal: Topic) -> list[Record]:

@@ -11,7 +11,7 @@ from tidelog.coordinator.metadata import catalog
 from tidelog.coordinator.metadata.transactions import TransactionRecord, TransactionsSnapshot
 
 
-class Broker(msgspec.Struct, frozen=True, array_like=True):
+class BrokerRegistration(msgspec.Struct, frozen=True, array_like=True):
     """One broker as it registered last."""
 
     node_id: int
@@ -38,7 +38,7 @@ class Broker(msgspec.Struct, frozen=True, array_like=True):
         return not (self.is_fenced or self.is_shutting_down)
 
 
-class Partition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PartitionRegistration(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One partition: where its replicas are, and which of them have what is committed.
 
     All lists of replicas are in the order of `replicas`.
@@ -89,7 +89,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="broker-registered"):
     """A broker is there, or there anew."""
 
-    broker: Broker
+    broker: BrokerRegistration
 
 
 class BrokerChanged(msgspec.Struct, frozen=True, array_like=True, tag="broker-changed"):
@@ -117,14 +117,14 @@ class PartitionsAdded(msgspec.Struct, frozen=True, array_like=True, tag="partiti
     """A topic has more partitions; the first of them is the next one that it did not have."""
 
     topic_id: bytes
-    partitions: list[Partition]
+    partitions: list[PartitionRegistration]
 
 
 class ChangedPartition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A partition as it is from now on."""
 
     number: int
-    partition: Partition
+    partition: PartitionRegistration
 
 
 class ChangedTopic(msgspec.Struct, frozen=True, array_like=True):
@@ -183,16 +183,16 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The partitions of one topic."""
 
     topic_id: bytes
-    partitions: list[Partition]
+    partitions: list[PartitionRegistration]
     fsync_since_broker_epoch: int
     """Brokers that registered earlier may hold committed records in memory only."""
 
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster-snapshot"):
+class ClusterSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster-snapshot"):
     """All of the state, as of one record."""
 
-    catalog: catalog.Snapshot
-    brokers: list[Broker]
+    catalog: catalog.CatalogSnapshot
+    brokers: list[BrokerRegistration]
     topics: list[TopicSnapshot]
     overrides: dict[str, str]
     next_broker_epoch: int

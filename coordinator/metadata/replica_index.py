@@ -8,9 +8,9 @@ from typing import final
 
 import msgspec
 
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 
-NO_PARTITION = Partition((), ())
+NO_PARTITION = PartitionRegistration((), ())
 """What a partition is before it is made, and after it is deleted."""
 
 
@@ -53,7 +53,14 @@ class ReplicaIndex:
         """Return what a broker has to do."""
         return self._loads.get(node_id, _NO_LOAD)
 
-    def moved(self, topic_id: bytes, number: int, before: Partition, *, after: Partition) -> None:
+    def moved(
+        self,
+        topic_id: bytes,
+        number: int,
+        before: PartitionRegistration,
+        *,
+        after: PartitionRegistration,
+    ) -> None:
         """Take note of a changed partition; `NO_PARTITION` stands for one that is not there."""
         if before.replicas != after.replicas:
             self._move_replicas(topic_id, before, after)
@@ -71,7 +78,9 @@ class ReplicaIndex:
         else:
             self._not_preferred.pop((topic_id, number), None)
 
-    def _move_replicas(self, topic_id: bytes, before: Partition, after: Partition) -> None:
+    def _move_replicas(
+        self, topic_id: bytes, before: PartitionRegistration, after: PartitionRegistration
+    ) -> None:
         for node_id in before.replicas:
             self._count(node_id, topic_id, -1)
         for node_id in after.replicas:

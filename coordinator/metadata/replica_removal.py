@@ -25,11 +25,15 @@ before its next start: so it comes to an end.
 from collections.abc import Mapping
 
 from tidelog.coordinator.metadata.commands import FailedReplica
-from tidelog.coordinator.metadata.records import Broker, Partition
+from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
 
 
 def should_remove_from_isr(
-    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, replica: FailedReplica
+    partition: PartitionRegistration,
+    node_id: int,
+    brokers: Mapping[int, BrokerRegistration],
+    *,
+    replica: FailedReplica,
 ) -> bool:
     """Return whether a replica that is not in order is in sync or eligible, and need not be.
 

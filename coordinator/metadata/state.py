@@ -22,18 +22,18 @@ from tidelog.coordinator.metadata.catalog import (
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.cluster_config import ClusterConfig, cluster_config
 from tidelog.coordinator.metadata.records import (
-    Broker,
     BrokerChanged,
     BrokerDrained,
     BrokerRegistered,
+    BrokerRegistration,
     BrokerUnregistered,
     ClusterConfigSet,
+    ClusterSnapshot,
     DataLossAccepted,
-    Partition,
+    PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
     Record,
-    Snapshot,
     TopicSnapshot,
 )
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
@@ -57,9 +57,9 @@ class ClusterState:
         """Topics, their settings, producer ids; only to be read."""
         self.transactions = Transactions()
         """Staged writes; only to be read."""
-        self._brokers: dict[int, Broker] = {}
+        self._brokers: dict[int, BrokerRegistration] = {}
         self._drained: dict[int, None] = {}
-        self._partitions: dict[bytes, list[Partition]] = {}
+        self._partitions: dict[bytes, list[PartitionRegistration]] = {}
         self._overrides: dict[str, str] = {}
         self._config = ClusterConfig()
         self._next_broker_epoch = 1
@@ -68,7 +68,7 @@ class ClusterState:
         self._index = ReplicaIndex()
 
     @classmethod
-    def from_snapshot(cls, snapshot: Snapshot) -> "ClusterState":
+    def from_snapshot(cls, snapshot: ClusterSnapshot) -> "ClusterState":
         """Return a state that goes on as the one of which the snapshot was taken.
 
         Raises:
@@ -89,13 +89,13 @@ class ClusterState:
             state._add(topic.topic_id, topic.partitions)
         return state
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClusterSnapshot:
         """Return all that there is; `from_snapshot` is the inverse."""
         topics = [
             TopicSnapshot(topic_id, list(partitions), self._fsync_since.get(topic_id, 0))
             for topic_id, partitions in self._partitions.items()
         ]
-        return Snapshot(
+        return ClusterSnapshot(
             self.catalog.snapshot(),
             list(self._brokers.values()),
             topics,
@@ -107,7 +107,7 @@ class ClusterState:
         )
 
     @property
-    def brokers(self) -> Mapping[int, Broker]:
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
         """All registered brokers, by node id."""
         return MappingProxyType(self._brokers)
 
@@ -141,20 +141,20 @@ class ClusterState:
         """What follows from the partitions, by broker; only to be read."""
         return self._index
 
-    def partitions(self, topic_id: bytes) -> Sequence[Partition]:
+    def partitions(self, topic_id: bytes) -> Sequence[PartitionRegistration]:
         """Return the partitions of a topic in order; none for a topic that is not there."""
         return self._partitions.get(topic_id, ())
 
-    def partition(self, topic_id: bytes, number: int) -> Partition | None:
+    def partition(self, topic_id: bytes, number: int) -> PartitionRegistration | None:
         """Return one partition."""
         partitions = self._partitions.get(topic_id, ())
         return partitions[number] if 0 <= number < len(partitions) else None
 
-    def source_partition(self, topic: Topic, number: int) -> Partition | None:
+    def source_partition(self, topic: Topic, number: int) -> PartitionRegistration | None:
         """Return the partition with which an internal one is colocated; `None` for other topics."""
         return self._partitions[topic.source_id][number] if topic.is_internal else None
 
-    def may_lose_committed(self, topic: Topic, previous: Broker) -> bool:
+    def may_lose_committed(self, topic: Topic, previous: BrokerRegistration) -> bool:
         """Return whether an unclean stop of `previous` may have taken committed records with it.
 
         Under `fsync` nothing is committed before it is on disk. But what was committed before
@@ -228,7 +228,7 @@ class ClusterState:
         if before.config.durability is not Durability.FSYNC and after is Durability.FSYNC:
             self._fsync_since[record.topic_id] = self._next_broker_epoch
 
-    def _add(self, topic_id: bytes, partitions: list[Partition]) -> None:
+    def _add(self, topic_id: bytes, partitions: list[PartitionRegistration]) -> None:
         there = self._partitions.setdefault(topic_id, [])
         pool: dict[tuple[int, ...], tuple[int, ...]] = {}
         for partition in partitions:
@@ -249,7 +249,9 @@ class ClusterState:
                 partitions[changed.number] = after
 
 
-def _compact(partition: Partition, pool: dict[tuple[int, ...], tuple[int, ...]]) -> Partition:
+def _compact(
+    partition: PartitionRegistration, pool: dict[tuple[int, ...], tuple[int, ...]]
+) -> PartitionRegistration:
     """Return the partition with lists of replicas that are shared as far as they are equal."""
     replicas = pool.setdefault(partition.replicas, partition.replicas)
     in_sync = pool.setdefault(partition.in_sync_replicas, partition.in_sync_replicas)

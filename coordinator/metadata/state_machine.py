@@ -15,15 +15,15 @@ from tidelog.coordinator.metadata.commands import (
     BrokerCommand,
     CatchUp,
     Command,
+    CommandOutcome,
     Done,
-    Outcome,
     PartitionCommand,
     QueueCommand,
     TransactionCommand,
 )
 from tidelog.coordinator.metadata.partition_commands import handle_partition_command
 from tidelog.coordinator.metadata.queue_commands import handle_queue_command
-from tidelog.coordinator.metadata.records import Record, Snapshot
+from tidelog.coordinator.metadata.records import ClusterSnapshot, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.topic_commands import handle_topic_command
 from tidelog.coordinator.metadata.transaction_commands import handle_transaction_command
@@ -56,7 +56,7 @@ class MetadataStateMachine:
         """What the records add up to; only to be read."""
         return self._state
 
-    def handle(self, command: Command, *, now_ms: int) -> Outcome:
+    def handle(self, command: Command, *, now_ms: int) -> CommandOutcome:
         """Return what a command comes to; nothing is changed.
 
         Args:
@@ -76,7 +76,7 @@ class MetadataStateMachine:
         if isinstance(command, TransactionCommand):
             return handle_transaction_command(self._state, command, now_ms=now_ms)
         if isinstance(command, CatchUp):
-            return Outcome([], Done())
+            return CommandOutcome([], Done())
         return handle_topic_command(self._state, command)
 
     def apply(self, record: Record) -> None:
@@ -88,4 +88,4 @@ class MetadataStateMachine:
         self._state.apply(record)
 
 
-_snapshot_decoder = msgspec.msgpack.Decoder(Snapshot)
+_snapshot_decoder = msgspec.msgpack.Decoder(ClusterSnapshot)

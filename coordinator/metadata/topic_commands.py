@@ -25,9 +25,9 @@ from tidelog.coordinator.metadata.cluster_config import (
 from tidelog.coordinator.metadata.commands import (
     AddPartitions,
     AlterClusterConfig,
+    CommandOutcome,
     CreateReplicatedTopic,
     Done,
-    Outcome,
     ProducerIds,
     TopicAnswer,
     TopicCommand,
@@ -39,15 +39,15 @@ from tidelog.coordinator.metadata.internal_topics import (
 )
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
 from tidelog.coordinator.metadata.placement import (
-    Candidate,
+    PlacementCandidate,
     check_assignment,
     check_not_drained,
     place_replicas,
 )
 from tidelog.coordinator.metadata.records import (
-    Broker,
+    BrokerRegistration,
     ClusterConfigSet,
-    Partition,
+    PartitionRegistration,
     PartitionsAdded,
     Record,
 )
@@ -56,7 +56,7 @@ from tidelog.coordinator.metadata.topic_config import REPLICATION_FACTOR_MAX
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, InvalidTopicError
 
 
-def handle_topic_command(state: ClusterState, command: TopicCommand) -> Outcome:
+def handle_topic_command(state: ClusterState, command: TopicCommand) -> CommandOutcome:
     """Return what a command about topics or settings comes to.
 
     Raises:
@@ -77,7 +77,9 @@ def handle_topic_command(state: ClusterState, command: TopicCommand) -> Outcome:
             return _take_producer_ids(state, command)
 
 
-def create_topic(state: ClusterState, command: CreateTopic | CreateReplicatedTopic) -> Outcome:
+def create_topic(
+    state: ClusterState, command: CreateTopic | CreateReplicatedTopic
+) -> CommandOutcome:
     """Return what the creation of a topic comes to.
 
     Raises:
@@ -89,7 +91,7 @@ def create_topic(state: ClusterState, command: CreateTopic | CreateReplicatedTop
         )
     answer = TopicAnswer(command.topic_id)
     if state.catalog.knows(command.topic_id):
-        return Outcome([], answer)
+        return CommandOutcome([], answer)
     replication_factor = _replication_factor(state, command)
     create = CreateTopic(command.name, command.topic_id, command.partition_count, command.overrides)
     records: list[Record] = [*state.catalog.handle(create, replication_factor=replication_factor)]
@@ -102,7 +104,7 @@ def create_topic(state: ClusterState, command: CreateTopic | CreateReplicatedTop
             check_not_drained(replicas, state.drained_node_ids)
         assignment = [tuple(replicas) for replicas in command.assignment]
     partitions = [_new_partition(state, replicas) for replicas in assignment]
-    return Outcome([*records, PartitionsAdded(command.topic_id, partitions)], answer)
+    return CommandOutcome([*records, PartitionsAdded(command.topic_id, partitions)], answer)
 
 
 def _replication_factor(state: ClusterState, command: CreateReplicatedTopic) -> int:
@@ -129,7 +131,7 @@ def _place(
     state: ClusterState, partition_count: int, replication_factor: int
 ) -> list[tuple[int, ...]]:
     candidates = [
-        Candidate(
+        PlacementCandidate(
             broker.node_id,
             broker.rack,
             is_live=broker.can_lead,
@@ -143,25 +145,25 @@ def _place(
     )
 
 
-def _takers(state: ClusterState) -> list[Broker]:
+def _takers(state: ClusterState) -> list[BrokerRegistration]:
     """Return the brokers that get replicas."""
     return [
         broker for broker in state.brokers.values() if broker.node_id not in state.drained_node_ids
     ]
 
 
-def _new_partition(state: ClusterState, replicas: tuple[int, ...]) -> Partition:
+def _new_partition(state: ClusterState, replicas: tuple[int, ...]) -> PartitionRegistration:
     in_sync = tuple(node_id for node_id in replicas if state.brokers[node_id].can_lead)
-    return Partition(replicas, in_sync, leader=in_sync[0])
+    return PartitionRegistration(replicas, in_sync, leader=in_sync[0])
 
 
-def _add_partitions(state: ClusterState, command: AddPartitions) -> Outcome:
+def _add_partitions(state: ClusterState, command: AddPartitions) -> CommandOutcome:
     topic = state.catalog.topic(command.name, command.topic_id)
     check_partition_count(command.partition_count)
     answer = TopicAnswer(topic.topic_id)
     missing = command.partition_count - topic.partition_count
     if missing == 0:
-        return Outcome([], answer)
+        return CommandOutcome([], answer)
     if missing < 0:
         raise InvalidTopicError(
             f"topic {topic.name!r} has {topic.partition_count} partitions; it cannot have fewer"
@@ -176,7 +178,7 @@ def _add_partitions(state: ClusterState, command: AddPartitions) -> Outcome:
             TopicGrown(grown.topic_id, command.partition_count),
             PartitionsAdded(grown.topic_id, partitions),
         ]
-    return Outcome(records, answer)
+    return CommandOutcome(records, answer)
 
 
 def _check_no_groups(state: ClusterState, topic: Topic) -> None:
@@ -202,7 +204,7 @@ def _check_no_groups(state: ClusterState, topic: Topic) -> None:
         )
 
 
-def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
+def _alter(state: ClusterState, command: AlterTopic) -> CommandOutcome:
     topic = state.catalog.topic(command.name, command.topic_id)
     replication_factor = min(
         partition.replication_factor for partition in state.partitions(topic.topic_id)
@@ -219,7 +221,7 @@ def _alter(state: ClusterState, command: AlterTopic) -> Outcome:
         known = state.catalog.topic_by_id(record.topic_id)
         assert known is not None
         _settle(state, changes, altered_topic(known, record))
-    return Outcome([*records, *changes.records()], TopicAnswer(topic.topic_id))
+    return CommandOutcome([*records, *changes.records()], TopicAnswer(topic.topic_id))
 
 
 def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[TopicAltered]:
@@ -232,7 +234,7 @@ def _altered_companions(state: ClusterState, altered: TopicAltered) -> list[Topi
     ]
 
 
-def _delete(state: ClusterState, command: DeleteTopic) -> Outcome:
+def _delete(state: ClusterState, command: DeleteTopic) -> CommandOutcome:
     records: list[Record] = [*state.catalog.handle(command)]
     topic_id = command.topic_id or state.catalog.topic(command.name).topic_id
     journals = state.catalog.journals_of(topic_id)
@@ -244,10 +246,10 @@ def _delete(state: ClusterState, command: DeleteTopic) -> Outcome:
     staging = state.catalog.staging_of(topic_id)
     if staging is not None:
         records.insert(0, TopicDeleted(staging.topic_id))
-    return Outcome(records, TopicAnswer(topic_id))
+    return CommandOutcome(records, TopicAnswer(topic_id))
 
 
-def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> Outcome:
+def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> CommandOutcome:
     overrides = {**state.overrides, **command.set_overrides}
     for name in command.set_overrides:
         _, node_id = setting_and_node(name)
@@ -260,19 +262,19 @@ def _alter_cluster_config(state: ClusterState, command: AlterClusterConfig) -> O
         overrides.pop(name, None)
     config = cluster_config(overrides)
     if overrides == state.overrides:
-        return Outcome([], Done())
+        return CommandOutcome([], Done())
     changes = PartitionChangeBuilder(state, config=config)
     if config.min_insync_replicas != state.config.min_insync_replicas:
         for topic in state.catalog.topics:
             _settle(state, changes, topic)
-    return Outcome([ClusterConfigSet(overrides), *changes.records()], Done())
+    return CommandOutcome([ClusterConfigSet(overrides), *changes.records()], Done())
 
 
-def _take_producer_ids(state: ClusterState, command: TakeProducerIds) -> Outcome:
+def _take_producer_ids(state: ClusterState, command: TakeProducerIds) -> CommandOutcome:
     # Given twice it takes two blocks: nobody uses the first one, and there are plenty.
     first = state.catalog.next_producer_id
     reply = ProducerIds(first, first + PRODUCER_ID_BLOCK)
-    return Outcome([*state.catalog.handle(command)], reply)
+    return CommandOutcome([*state.catalog.handle(command)], reply)
 
 
 def _settle(state: ClusterState, changes: PartitionChangeBuilder, topic: Topic) -> None:

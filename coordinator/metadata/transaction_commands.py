@@ -18,12 +18,12 @@ from tidelog.coordinator.metadata.catalog import (
 from tidelog.coordinator.metadata.commands import (
     AbortTransaction,
     BeginTransaction,
+    CommandOutcome,
     CommitTransaction,
     Done,
     ExpireTransactions,
     FinishedPart,
     FinishParts,
-    Outcome,
     TransactionAnswer,
     TransactionCommand,
 )
@@ -70,7 +70,7 @@ _PROLONGED_BY: Final = 8
 
 def handle_transaction_command(
     state: ClusterState, command: TransactionCommand, *, now_ms: int
-) -> Outcome:
+) -> CommandOutcome:
     """Return what a command about transactions comes to.
 
     Raises:
@@ -89,12 +89,12 @@ def handle_transaction_command(
             return _finish(state, command)
 
 
-def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> Outcome:
+def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> CommandOutcome:
     _check_begin(command)
     transactions = state.transactions
     known = transactions.names.get(command.name)
     if known is not None and known.last_transaction_id == command.transaction_id:
-        return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
+        return CommandOutcome([], TransactionAnswer(0, transactions.status_of_last(known)))
     _check_not_stale(command.name, command.transaction_id, known)
     records = _staging_logs(state, command)
     deadline_ms = now_ms + command.timeout_ms
@@ -105,11 +105,11 @@ def _begin(state: ClusterState, command: BeginTransaction, now_ms: int) -> Outco
     ):
         if deadline_ms - known.open.deadline_ms >= command.timeout_ms // _PROLONGED_BY:
             records.append(TransactionProlonged(command.name, deadline_ms))
-        return Outcome(records, TransactionAnswer(known.open.number, TransactionStatus.OPEN))
+        return CommandOutcome(records, TransactionAnswer(known.open.number, TransactionStatus.OPEN))
     _check_room(state, known)
     opened = OpenTransaction(command.transaction_id, transactions.next_number, now_ms, deadline_ms)
     records.append(TransactionBegun(command.name, opened))
-    return Outcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
+    return CommandOutcome(records, TransactionAnswer(opened.number, TransactionStatus.OPEN))
 
 
 def _check_begin(command: BeginTransaction) -> None:
@@ -180,11 +180,11 @@ def _staging_logs(state: ClusterState, command: BeginTransaction) -> list[Record
     return records
 
 
-def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> Outcome:
+def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> CommandOutcome:
     transactions = state.transactions
     known = transactions.names.get(command.name)
     if known is not None and known.last_transaction_id == command.transaction_id:
-        return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
+        return CommandOutcome([], TransactionAnswer(0, transactions.status_of_last(known)))
     _check_not_stale(command.name, command.transaction_id, known)
     opened = None if known is None else known.open
     if opened is None or (opened.transaction_id, opened.number) != (
@@ -201,7 +201,7 @@ def _commit(state: ClusterState, command: CommitTransaction, now_ms: int) -> Out
         raise OverloadedError("there were too many commits in the life of this cluster")
     record = TransactionCommitted(command.name, transactions.next_commit, command.parts, now_ms)
     status = TransactionStatus.COMMITTED if command.parts else TransactionStatus.COMPLETE
-    return Outcome([record], TransactionAnswer(opened.number, status))
+    return CommandOutcome([record], TransactionAnswer(opened.number, status))
 
 
 def _check_parts(state: ClusterState, parts: Sequence[StagedPart]) -> None:
@@ -245,13 +245,13 @@ def _check_part(state: ClusterState, topic: Topic, part: StagedPart) -> None:
         raise InvalidRequestError("a commit of 2^32 records in one partition or more")
 
 
-def _abort(state: ClusterState, command: AbortTransaction) -> Outcome:
+def _abort(state: ClusterState, command: AbortTransaction) -> CommandOutcome:
     transactions = state.transactions
     known = transactions.names.get(command.name)
     if known is None:
-        return Outcome([], TransactionAnswer(0, TransactionStatus.OPEN))
+        return CommandOutcome([], TransactionAnswer(0, TransactionStatus.OPEN))
     if known.last_transaction_id == command.transaction_id:
-        return Outcome([], TransactionAnswer(0, transactions.status_of_last(known)))
+        return CommandOutcome([], TransactionAnswer(0, transactions.status_of_last(known)))
     opened = known.open
     is_meant = (
         opened is not None
@@ -259,10 +259,10 @@ def _abort(state: ClusterState, command: AbortTransaction) -> Outcome:
         and command.number in {0, opened.number}
     )
     records: list[Record] = [TransactionsDropped([command.name])] if is_meant else []
-    return Outcome(records, TransactionAnswer(0, TransactionStatus.OPEN))
+    return CommandOutcome(records, TransactionAnswer(0, TransactionStatus.OPEN))
 
 
-def expire(state: ClusterState, *, now_ms: int) -> Outcome:
+def expire(state: ClusterState, *, now_ms: int) -> CommandOutcome:
     """Return what the time that has passed comes to."""
     expired, forgotten = state.transactions.due(now_ms=now_ms, remembered_ms=REMEMBERED_MS)
     records: list[Record] = []
@@ -270,10 +270,10 @@ def expire(state: ClusterState, *, now_ms: int) -> Outcome:
         records.append(TransactionsDropped(expired))
     if forgotten:
         records.append(TransactionNamesForgotten(forgotten))
-    return Outcome(records, Done())
+    return CommandOutcome(records, Done())
 
 
-def _finish(state: ClusterState, command: FinishParts) -> Outcome:
+def _finish(state: ClusterState, command: FinishParts) -> CommandOutcome:
     """Take note of parts that are readable; only who leads a partition can say that one is lost."""
     parts = [
         finished.part
@@ -283,7 +283,7 @@ def _finish(state: ClusterState, command: FinishParts) -> Outcome:
         )
         and (not finished.part.is_lost or _is_led(state, command.node_id, finished))
     ]
-    return Outcome([PartsAppended(parts)] if parts else [], Done())
+    return CommandOutcome([PartsAppended(parts)] if parts else [], Done())
 
 
 def _is_led(state: ClusterState, node_id: int, finished: FinishedPart) -> bool:

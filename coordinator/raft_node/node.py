@@ -27,7 +27,7 @@ from tidelog.coordinator.raft.role import Role
 from tidelog.coordinator.raft_node.interfaces import StateMachine, Transport
 from tidelog.coordinator.raft_node.pending_proposals import PendingProposal, PendingProposals
 from tidelog.coordinator.raft_node.pending_reads import PendingReads
-from tidelog.coordinator.raft_node.storage import RaftStorage, Snapshot, Stored, Vote
+from tidelog.coordinator.raft_node.storage import RaftStorage, Stored, StoredSnapshot, Vote
 from tidelog.logstore.config import MiB
 from tidelog.logstore.disk.disk import PASSING_ERRNOS
 from tidelog.wire.env.env import Env
@@ -420,7 +420,7 @@ class RaftNode:
     async def _carry_out(self, write: Write) -> None:
         snapshot = None
         if write.snapshot is not None:
-            snapshot = Snapshot(write.snapshot, self._incoming[write.snapshot])
+            snapshot = StoredSnapshot(write.snapshot, self._incoming[write.snapshot])
         if write.hard_state is not None:
             self._vote = Vote(self.identity, self.cluster_id, write.hard_state)
         vote = None if write.hard_state is None else self._vote
@@ -434,7 +434,7 @@ class RaftNode:
         self._core.synced(write)
         self._pump()
 
-    def _store(self, vote: Vote | None, snapshot: Snapshot | None, write: Write) -> None:
+    def _store(self, vote: Vote | None, snapshot: StoredSnapshot | None, write: Write) -> None:
         now_ms = self._env.clock.now_ms()
         if vote is not None:
             self._storage.save_vote(vote)
@@ -451,7 +451,7 @@ class RaftNode:
         assert self._machine is not None
         keep_entries = 0 if self._env.buggify("no entries kept") else KEPT_ENTRIES
         meta = self._core.snapshot_meta(self._applied_index)
-        snapshot = Snapshot(meta, self._machine.snapshot())
+        snapshot = StoredSnapshot(meta, self._machine.snapshot())
         self._bytes_since_snapshot = 0
         now_ms = self._env.clock.now_ms()
         await self._on_disk(

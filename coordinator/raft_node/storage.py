@@ -57,7 +57,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True):
     hard_state: HardState
 
 
-class Snapshot(msgspec.Struct, frozen=True, array_like=True):
+class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The state of the state machine, in place of the entries that made it."""
 
     meta: SnapshotMeta
@@ -68,7 +68,7 @@ class Stored(msgspec.Struct, frozen=True):
     """What a start found."""
 
     vote: Vote
-    snapshot: Snapshot
+    snapshot: StoredSnapshot
     entries: list[Entry]
     """All entries behind the snapshot."""
 
@@ -140,7 +140,7 @@ class RaftStorage:
             log.append(batch, header, leader_epoch=entry.term, now_ms=now_ms)
         self._flush()
 
-    def install(self, snapshot: Snapshot, *, now_ms: int) -> None:
+    def install(self, snapshot: StoredSnapshot, *, now_ms: int) -> None:
         """Take over a snapshot from the leader, durably; all entries go.
 
         Raises:
@@ -160,7 +160,7 @@ class RaftStorage:
         )
         self._is_log_closed = False
 
-    def compact(self, snapshot: Snapshot, *, keep_entries: int, now_ms: int) -> None:
+    def compact(self, snapshot: StoredSnapshot, *, keep_entries: int, now_ms: int) -> None:
         """Keep a snapshot of what is applied here, durably, and let entries that it covers go.
 
         `keep_entries` of them stay, so that a follower that is a little behind needs no snapshot.
@@ -204,7 +204,7 @@ class RaftStorage:
         self._log.end_flush(flush)
 
 
-def found_raft_storage(disk: Disk, directory: str, vote: Vote, *, snapshot: Snapshot) -> None:
+def found_raft_storage(disk: Disk, directory: str, vote: Vote, *, snapshot: StoredSnapshot) -> None:
     """Write what a voter begins with, durably; blocks.
 
     The vote comes last: a directory without it holds no voter, and is founded again.
@@ -236,7 +236,7 @@ def open_raft_storage(
     where = f"{files.disk.root}/{directory}"
     try:
         vote = read_small_file(files.disk, f"{directory}/{VOTE_NAME}", Vote)
-        snapshot = read_small_file(files.disk, f"{directory}/{SNAPSHOT_NAME}", Snapshot)
+        snapshot = read_small_file(files.disk, f"{directory}/{SNAPSHOT_NAME}", StoredSnapshot)
     except DamagedFileError as error:
         raise DamagedStorageError(str(error)) from error
     if vote is None or snapshot is None:

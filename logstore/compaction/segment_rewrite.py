@@ -17,7 +17,7 @@ from tidelog.logstore.disk.disk import Disk, File
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
 from tidelog.logstore.segments.log_position import OffsetPosition
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import (
     SEGMENT_HEADER_SIZE,
@@ -78,7 +78,7 @@ class SegmentRewrite:
         sealed_at_ms = segments[-1].sealed_at_ms
         assert sealed_at_ms is not None
         self._sealed_at_ms = sealed_at_ms
-        self.index = SegmentIndex(
+        self.index = OffsetIndex(
             base_offset=plan.header.base_offset, interval_bytes=plan.index_interval_bytes
         )
         self._position = SEGMENT_HEADER_SIZE

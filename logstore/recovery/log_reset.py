@@ -9,7 +9,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.logstore.log import PartitionLog
 from tidelog.logstore.recovery.recovery import open_log
 from tidelog.logstore.segments.file_cache import FileCache
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 from tidelog.logstore.segments.segment_deletion import DELETION_SUFFIX
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE, SegmentHeader
@@ -63,7 +63,7 @@ def create_empty_log(
 
 def _empty_at(offset: int, config: LogConfig) -> LogCheckpoint:
     """Return the checkpoint of an empty log."""
-    index = SegmentIndex(base_offset=offset, interval_bytes=config.index_interval_bytes)
+    index = OffsetIndex(base_offset=offset, interval_bytes=config.index_interval_bytes)
     return LogCheckpoint(
         log_start_offset=offset,
         recovery_offset=offset,

@@ -30,7 +30,7 @@ from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.recovery.torn_tail import Evidence, TornTailScan
 from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor
 from tidelog.logstore.segments.file_cache import FileCache
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment, base_offset_of
 from tidelog.logstore.segments.segment_deletion import deletion_markers
 from tidelog.logstore.segments.segment_format import (
@@ -63,11 +63,11 @@ def open_log(
     *,
     config: LogConfig,
     now_ms: int,
-    is_doubtful: bool = False,
+    is_suspect: bool = False,
 ) -> tuple[PartitionLog, RecoveryReport]:
     """Open the log of `owner` (its base offset does not matter) in `directory`; blocks.
 
-    An empty or missing directory becomes an empty log. Of a log that `is_doubtful` files are known
+    An empty or missing directory becomes an empty log. Of a log that `is_suspect` files are known
     to be gone, and somebody else has their records: if its checkpoint is gone as well, what lies
     below its first segment is taken to be lost and not deleted.
 
@@ -76,7 +76,7 @@ def open_log(
         DataDirectoryError: A file belongs to another log, or to a newer version.
     """
     recovery = _Recovery(
-        directory, owner, files, config=config, now_ms=now_ms, is_doubtful=is_doubtful
+        directory, owner, files, config=config, now_ms=now_ms, is_suspect=is_suspect
     )
     return PartitionLog(directory, files, config, state=recovery.run()), recovery.report
 
@@ -111,9 +111,9 @@ class _Recovery:
         *,
         config: LogConfig,
         now_ms: int,
-        is_doubtful: bool,
+        is_suspect: bool,
     ) -> None:
-        self._is_doubtful = is_doubtful
+        self._is_doubtful = is_suspect
         self._directory = directory
         self._owner = owner
         self._files = files
@@ -355,7 +355,7 @@ class _Recovery:
                 end_position, end_offset = durable_position, known.recovery_offset
                 segment.max_timestamp_ms = known.max_timestamp_ms
                 segment.first_append_ms = known.first_append_ms
-                index = SegmentIndex.from_bytes(
+                index = OffsetIndex.from_bytes(
                     known.index,
                     base_offset=segment.base_offset,
                     interval_bytes=self._config.index_interval_bytes,

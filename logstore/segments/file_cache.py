@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import final
 
 from tidelog.logstore.disk.disk import NO_DESCRIPTOR_ERRNOS, Disk, File
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 
 
 @final
@@ -28,7 +28,7 @@ class FileCache:
         self._max_open_files = max_open_files
         self._indexes_max = indexes_max
         self._files: OrderedDict[str, File] = OrderedDict()
-        self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
+        self._indexes: OrderedDict[str, OffsetIndex] = OrderedDict()
 
     def file(self, path: str, *, create: bool = False) -> File:
         """Return the open file at `path`.
@@ -44,7 +44,7 @@ class FileCache:
             self._files.popitem(last=False)
         return file
 
-    def index(self, path: str, load: Callable[[], SegmentIndex]) -> SegmentIndex:
+    def index(self, path: str, load: Callable[[], OffsetIndex]) -> OffsetIndex:
         """Return the index at `path`, from `load` when it is not in memory."""
         index = self._indexes.pop(path, None)
         if index is None:

@@ -42,7 +42,7 @@ assert sys.byteorder == "little", "columns are stored as they are in memory"
 
 
 @final
-class SegmentIndex:
+class OffsetIndex:
     """Entries (relative offset, position, largest timestamp before), in order.
 
     Invariant: the first two columns grow strictly, the third never falls.
@@ -113,7 +113,7 @@ class SegmentIndex:
     @classmethod
     def from_bytes(
         cls, data: bytes, *, base_offset: int, interval_bytes: int
-    ) -> "SegmentIndex | None":
+    ) -> "OffsetIndex | None":
         """Return a stored index, `None` when it is damaged or of another segment or version."""
         if len(data) < _PREFIX_SIZE:
             return None
@@ -149,13 +149,13 @@ def version_of_index(data: bytes) -> int | None:
 
 def index_of_batches(
     file: File, *, base_offset: int, end_position: int, config: LogConfig
-) -> SegmentIndex:
+) -> OffsetIndex:
     """Return the index of the batches below `end_position`; walks over headers, and may block.
 
     Raises:
         OSError: The disk failed.
     """
-    index = SegmentIndex(base_offset=base_offset, interval_bytes=config.index_interval_bytes)
+    index = OffsetIndex(base_offset=base_offset, interval_bytes=config.index_interval_bytes)
     max_timestamp_ms = 0
     for position, header in walk_headers(
         file,
@@ -169,7 +169,7 @@ def index_of_batches(
     return index
 
 
-def write_index(disk: Disk, path: str, index: SegmentIndex) -> None:
+def write_index(disk: Disk, path: str, index: OffsetIndex) -> None:
     """Replace the index at `path`, durably; blocks. No broker may use the directory.
 
     Raises:

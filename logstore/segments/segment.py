@@ -8,7 +8,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.logstore.disk.disk import PASSING_ERRNOS, File
 from tidelog.logstore.segments.batch_scanner import FileWindow, walk_headers
 from tidelog.logstore.segments.file_cache import FileCache
-from tidelog.logstore.segments.offset_index import SegmentIndex, index_of_batches
+from tidelog.logstore.segments.offset_index import OffsetIndex, index_of_batches
 from tidelog.logstore.segments.segment_format import (
     SEGMENT_FOOTER_SIZE,
     SEGMENT_HEADER_SIZE,
@@ -68,7 +68,7 @@ class Segment:
         self._last_batch: tuple[int, int] | None = None
         """(offset, position) of the last batch that was appended, while it is the last one: where
         whoever follows the log goes on, without a look at headers."""
-        self.index: SegmentIndex | None = None
+        self.index: OffsetIndex | None = None
         """The index of the active segment; those of sealed ones are loaded when needed."""
 
     @property
@@ -139,7 +139,7 @@ class Segment:
         self.trusted_position = footer.end_position
 
     def open_active(
-        self, config: LogConfig, *, index: SegmentIndex | None, end_position: int, end_offset: int
+        self, config: LogConfig, *, index: OffsetIndex | None, end_position: int, end_offset: int
     ) -> None:
         """Let it grow from `end_position`; what lies before is not looked at."""
         self.index = index if index is not None else self._new_index(config)
@@ -306,7 +306,7 @@ class Segment:
         header = FileWindow(self.file(), end=self.end_position, chunk_bytes=0).header(position)
         return header is not None and header.base_offset == offset
 
-    def loaded_index(self, config: LogConfig) -> SegmentIndex:
+    def loaded_index(self, config: LogConfig) -> OffsetIndex:
         """Return the index, from its file or rebuilt when it is not in memory.
 
         An index has at most about 1 MB, and is read once for a whole segment.
@@ -358,7 +358,7 @@ class Segment:
         """Let the index be loaded when it is needed."""
         self.index = None
 
-    def keep_index(self, index: SegmentIndex) -> None:
+    def keep_index(self, index: OffsetIndex) -> None:
         """Write the index of a sealed segment, and sync it; blocks.
 
         Raises:
@@ -386,7 +386,7 @@ class Segment:
             raise
         return file
 
-    def _load_index(self, config: LogConfig) -> SegmentIndex:
+    def _load_index(self, config: LogConfig) -> OffsetIndex:
         try:
             file = self._files.open_apart(self.index_path)
         except FileNotFoundError:
@@ -395,19 +395,19 @@ class Segment:
             data = file.read_at(0, file.size())
         finally:
             file.close()
-        index = SegmentIndex.from_bytes(
+        index = OffsetIndex.from_bytes(
             data, base_offset=self.base_offset, interval_bytes=config.index_interval_bytes
         )
         return index if index is not None else self._rebuild_index(config)
 
-    def _rebuild_index(self, config: LogConfig) -> SegmentIndex:
+    def _rebuild_index(self, config: LogConfig) -> OffsetIndex:
         index = self._index_of_batches(config)
         file = self._write_index(index)
         if file is not None:
             file.close()  # Whoever reads does not wait for a sync.
         return index
 
-    def _index_of_batches(self, config: LogConfig) -> SegmentIndex:
+    def _index_of_batches(self, config: LogConfig) -> OffsetIndex:
         return index_of_batches(
             self.file(),
             base_offset=self.base_offset,
@@ -415,14 +415,14 @@ class Segment:
             config=config,
         )
 
-    def _write_index_durably(self, index: SegmentIndex) -> None:
+    def _write_index_durably(self, index: OffsetIndex) -> None:
         """Write the index, if there is room, and sync it; its name is as durable as before."""
         file = self._write_index(index)
         if file is not None:
             with closing(file):
                 file.sync()
 
-    def _write_index(self, index: SegmentIndex) -> File | None:
+    def _write_index(self, index: OffsetIndex) -> File | None:
         """Write the index, if there is room; return what is to be synced.
 
         It can be rebuilt, so nothing rests on that sync, but without it a power cut may leave a
@@ -446,7 +446,5 @@ class Segment:
             return None
         return file
 
-    def _new_index(self, config: LogConfig) -> SegmentIndex:
-        return SegmentIndex(
-            base_offset=self.base_offset, interval_bytes=config.index_interval_bytes
-        )
+    def _new_index(self, config: LogConfig) -> OffsetIndex:
+        return OffsetIndex(base_offset=self.base_offset, interval_bytes=config.index_interval_bytes)

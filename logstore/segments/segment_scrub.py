@@ -19,7 +19,7 @@ from tidelog.logstore.disk.disk import Disk
 from tidelog.logstore.leader_epochs import LeaderEpochs
 from tidelog.logstore.segments.gap_scan import Gap, scan_for_gaps
 from tidelog.logstore.segments.log_position import OffsetPosition
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_format import (
     SEGMENT_FOOTER_SIZE,
@@ -149,7 +149,7 @@ class SegmentScrub:
             data = file.read_at(0, file.size())
         finally:
             file.close()
-        index = SegmentIndex.from_bytes(data, base_offset=self.base_offset, interval_bytes=1)
+        index = OffsetIndex.from_bytes(data, base_offset=self.base_offset, interval_bytes=1)
         if index is None:
             self.spoiled.append("index")
         return len(data)

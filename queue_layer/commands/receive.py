@@ -71,7 +71,7 @@ class ReceiveCommand:
             raise InvalidRequestError(f"an attempt id has 1 to {ATTEMPT_ID_SIZE_MAX} bytes")
 
 
-class Lease(NamedTuple):
+class GrantedLease(NamedTuple):
     """What was handed out; empty if there was nothing."""
 
     lease_id: int
@@ -187,7 +187,7 @@ class ReceivePlan:
 
 def decide(
     state: QueueState, config: QueueConfig, plan: ReceivePlan, *, taken: list[Run], now_ms: int
-) -> tuple[list[AnyEntry], Lease]:
+) -> tuple[list[AnyEntry], GrantedLease]:
     """Return what to write about messages that were taken of a plan, and the lease of them."""
     timeout_ms = plan.command.visibility_timeout_ms
     if timeout_ms is None:
@@ -205,7 +205,7 @@ def decide(
             # Of an old plan, for meanwhile somebody else may have had the last delivery.
             runs.extend(run for run in found if run.receive_count <= deliveries_max)
         runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT])
-    lease = Lease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
+    lease = GrantedLease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
     if not runs:
         return entries, lease
     offsets = lease.offsets
@@ -223,13 +223,13 @@ def _lease_end(state: QueueState, now_ms: int, timeout_ms: int) -> int:
 
 def _repeated(
     plan: ReceivePlan, attempt: Attempt, deadline_ms: int
-) -> tuple[list[AnyEntry], Lease]:
+) -> tuple[list[AnyEntry], GrantedLease]:
     """Return what to write about a receive that is repeated: its leases begin anew."""
     if not plan.is_current:
-        return [], Lease(attempt.lease_id, [], deadline_ms)
+        return [], GrantedLease(attempt.lease_id, [], deadline_ms)
     deadline_ms = min(deadline_ms, attempt.received_ms + VISIBILITY_TIMEOUT_MS_MAX)
     entry = ReceiveRepeated(attempt.attempt_id, deadline_ms)
-    return [entry], Lease(attempt.lease_id, list(plan), deadline_ms)
+    return [entry], GrantedLease(attempt.lease_id, list(plan), deadline_ms)
 
 
 def dead_lettered(runs: list[Run], target: Target, reason: str) -> Iterator[AnyEntry]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from tidelog.queue_layer.commands.browse import browse
+from tidelog.queue_layer.commands.peek import peek
 from tidelog.queue_layer.commands.receive import joined, move_batches
 from tidelog.queue_layer.commands.unreceived_entries import passed
 from tidelog.queue_layer.state.queue_state import QueueState
@@ -76,7 +76,7 @@ def candidates(state: QueueState, max_messages: int) -> tuple[list[Run], int]:
     if redrive is None:
         return [], 0
     states = frozenset({MessageState.VISIBLE, MessageState.BLOCKED})
-    seen, next_offset = browse(state, states, redrive.next_offset, max_messages=max_messages)
+    seen, next_offset = peek(state, states, redrive.next_offset, max_messages=max_messages)
     found = [
         (run.first_offset, min(run.count, redrive.end - run.first_offset))
         for run in seen
@@ -115,7 +115,7 @@ def end(state: QueueState, status: RedriveStatus, reason: str) -> list[AnyEntry]
 
 def _visible(state: QueueState, runs: list[Run]) -> Iterator[Run]:
     for first, count in runs:
-        seen, _ = browse(state, frozenset(), first, max_messages=count)
+        seen, _ = peek(state, frozenset(), first, max_messages=count)
         for run in seen:
             stop = min(run.first_offset + run.count, first + count)
             is_visible = run.state in (MessageState.VISIBLE, MessageState.BLOCKED)

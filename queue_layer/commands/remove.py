@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from tidelog.queue_layer.commands.receive import joined
 from tidelog.queue_layer.commands.unreceived_entries import removed, removed_in_part
-from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
-from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.queue_layer.state.message_state import MessageStatus, SnapshotState
+from tidelog.queue_layer.state.pending_dead_letters import DeadLetterBatch
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.errors import (
     BrokerError,
@@ -143,7 +143,7 @@ def expire(state: QueueState, before: int, retention_ms: int | None) -> list[Any
         return []
     expired: list[Run] = []
     for first, end, status in state.runs.pieces(state.low_water_mark, min(before, state.cursor)):
-        if status.stored is not StoredState.DEAD and not _has_time(state, status, retention_ms):
+        if status.stored is not SnapshotState.DEAD and not _has_time(state, status, retention_ms):
             expired.append((first, end - first))
     at, before = state.cursor, min(before, state.unreceived.end)
     for first, end, time_ms in state.unreceived.timed(at, before):
@@ -166,14 +166,14 @@ def trim(state: QueueState, log_start_offset: int) -> list[AnyEntry]:
     gone = [
         (first, end - first)
         for first, end, status in state.runs.pieces(state.low_water_mark, log_start_offset)
-        if status.stored is not StoredState.DEAD
+        if status.stored is not SnapshotState.DEAD
     ]
     if state.cursor < log_start_offset:
         gone.append((state.cursor, log_start_offset - state.cursor))
     return removed(state, joined(gone), Expired)
 
 
-def lost(batch: MoveBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
+def lost(batch: DeadLetterBatch, log_start_offset: int) -> tuple[list[AnyEntry], int]:
     """Return what to write about messages on their way that the log has lost, and how many."""
     gone = [
         (first, min(count, log_start_offset - first))

@@ -25,8 +25,8 @@ from typing import Final
 
 from tidelog.queue_layer.commands.receive import dead_lettered, joined
 from tidelog.queue_layer.commands.unreceived_entries import passed
-from tidelog.queue_layer.receipts import Receipt
-from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, StoredState
+from tidelog.queue_layer.receipts import ReceiptContent
+from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, SnapshotState
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import (
@@ -63,7 +63,12 @@ _Piece = tuple[int, int, MessageStatus | None]
 
 
 def decide(
-    state: QueueState, config: QueueConfig, settlement: Settlement, *, receipt: Receipt, now_ms: int
+    state: QueueState,
+    config: QueueConfig,
+    settlement: Settlement,
+    *,
+    receipt: ReceiptContent,
+    now_ms: int,
 ) -> tuple[list[AnyEntry], list[Refused]]:
     """Return what to write about a settlement, and for which messages it was refused.
 
@@ -161,7 +166,7 @@ def _refusal(
         if action is SettleAction.DELETE:
             return None
         return MessageGoneError("the message is not there any more")
-    if status.stored is StoredState.DEAD:
+    if status.stored is SnapshotState.DEAD:
         if action is SettleAction.REJECT and status.lease_id == lease_id:
             return None
         return MessageGoneError("the message is a dead letter")
@@ -185,11 +190,11 @@ def _refusal_of_open(
             if is_lost
             else "the message was received again since"
         )
-    if status.stored is StoredState.IN_FLIGHT and status.visible_at_ms > state.time_ms:
+    if status.stored is SnapshotState.IN_FLIGHT and status.visible_at_ms > state.time_ms:
         return None
     if config.is_fifo:
         return ReceiptExpiredError("the visibility timeout is over; others may have the message")
-    if action in _OF_HOLDERS and status.stored is StoredState.AVAILABLE:
+    if action in _OF_HOLDERS and status.stored is SnapshotState.AVAILABLE:
         return ReceiptExpiredError("the message was released by this receipt")
     return None
 
@@ -206,7 +211,7 @@ def _too_long(status: MessageStatus | None, until_ms: int) -> BrokerError | None
 def _entries(
     config: QueueConfig,
     settlement: Settlement,
-    receipt: Receipt,
+    receipt: ReceiptContent,
     *,
     pieces: list[_Piece],
     now_ms: int,
@@ -227,7 +232,7 @@ def _entries(
 
 
 def _extended(
-    state: QueueState, receipt: Receipt, pieces: list[_Piece], *, until_ms: int
+    state: QueueState, receipt: ReceiptContent, pieces: list[_Piece], *, until_ms: int
 ) -> list[AnyEntry]:
     """Return what says that leases end at a time, or a little later if very many end then."""
     received_ms = [status.last_received_ms for _, _, status in pieces if status is not None]
@@ -244,7 +249,7 @@ def _runs_of(pieces: list[_Piece]) -> list[Run]:
         [
             (first, end - first)
             for first, end, status in pieces
-            if status is not None and status.stored is not StoredState.DEAD
+            if status is not None and status.stored is not SnapshotState.DEAD
         ]
     )
 

@@ -8,7 +8,7 @@ from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
-from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
+from tidelog.queue_layer.state.message_state import MessageStatus, SnapshotState
 from tidelog.wire.messages.queues import MessageState
 
 Piece = tuple[int, int, MessageStatus]
@@ -48,13 +48,13 @@ class MessageRuns:
 
     def state(self, status: MessageStatus) -> MessageState:
         """Return the state of messages of a status now."""
-        if status.stored is StoredState.DEAD:
+        if status.stored is SnapshotState.DEAD:
             return MessageState.DEAD
         if status.visible_at_ms <= self.time_ms:
             return MessageState.VISIBLE
         return (
             MessageState.IN_FLIGHT
-            if status.stored is StoredState.IN_FLIGHT
+            if status.stored is SnapshotState.IN_FLIGHT
             else MessageState.DELAYED
         )
 
@@ -131,5 +131,5 @@ class MessageRuns:
         return (
             status.visible_at_ms == time_ms
             and time_ms > self.time_ms
-            and status.stored is not StoredState.DEAD
+            and status.stored is not SnapshotState.DEAD
         )

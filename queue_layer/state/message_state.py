@@ -25,7 +25,7 @@ Where the state of a message comes from:
   Neighbours of equal status form one **run** (`state.message_runs`).
 - **Deleted**: the message lies below the cursor and is in no run.
 
-A status holds the state without the time: `StoredState` and `visible_at_ms` together give the
+A status holds the state without the time: `SnapshotState` and `visible_at_ms` together give the
 `MessageState` (`MessageRuns.state`), so that no entry has to say when a lease ends.
 """
 
@@ -37,7 +37,7 @@ import msgspec
 from tidelog.wire.messages.queues import MessageState
 
 
-class StoredState(IntEnum):
+class SnapshotState(IntEnum):
     """The state of a message as the journal has it: the time decides about the rest."""
 
     AVAILABLE = 0
@@ -52,7 +52,7 @@ class StoredState(IntEnum):
 class MessageStatus(msgspec.Struct, frozen=True, gc=False):
     """The status of a message; those that follow each other share one if it is equal."""
 
-    stored: StoredState = StoredState.AVAILABLE
+    stored: SnapshotState = SnapshotState.AVAILABLE
     visible_at_ms: int = 0
     """Unix milliseconds; of no meaning for dead letters."""
     receive_count: int = 0
@@ -67,7 +67,7 @@ class MessageStatus(msgspec.Struct, frozen=True, gc=False):
     """Why it was released or rejected last."""
 
     def changed(
-        self, stored: StoredState, visible_at_ms: int, *, reason: str | None = None
+        self, stored: SnapshotState, visible_at_ms: int, *, reason: str | None = None
     ) -> "MessageStatus":
         """Return it with another state or time; `None`: the reason stays."""
         return MessageStatus(

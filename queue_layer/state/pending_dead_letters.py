@@ -20,7 +20,7 @@ from tidelog.wire.messages.queues import Run
 
 @final
 @dataclass(frozen=True, slots=True)
-class MoveBatch:
+class DeadLetterBatch:
     """What is to be produced to a target next, by the idempotent producer.
 
     Its epoch and sequence are those for this very batch: repeat it as it is until the outcome is
@@ -120,7 +120,7 @@ def _without(start: int, stop: int, first: int, *, end: int) -> Iterator[Run]:
 
 
 @final
-class PendingMoves:
+class PendingDeadLetters:
     """All chains of one partition of a queue."""
 
     def __init__(self, snapshots: list[SnapshotMoves] | None = None) -> None:
@@ -167,13 +167,13 @@ class PendingMoves:
             if chain.batches and target != NO_TARGET
         )
 
-    def next_batch(self, target: Target) -> MoveBatch | None:
+    def next_batch(self, target: Target) -> DeadLetterBatch | None:
         """Return what is to be produced to a target next."""
         chain = self._chains.get(target)
         if chain is None or not chain.batches:
             return None
         batch = chain.batches[0]
-        return MoveBatch(target, chain.epoch, chain.sequence, list(batch.runs), batch.redrive)
+        return DeadLetterBatch(target, chain.epoch, chain.sequence, list(batch.runs), batch.redrive)
 
     def count_of(self, redrive: int) -> int:
         """Return how many messages wait that one redrive took out."""
@@ -193,7 +193,9 @@ class PendingMoves:
             for batch in chain.batches
         )
 
-    def next_if(self, target: Target, epoch: int, sequence: int, *, count: int) -> MoveBatch | None:
+    def next_if(
+        self, target: Target, epoch: int, sequence: int, *, count: int
+    ) -> DeadLetterBatch | None:
         """Return what is next if the chain of a target is here, and so much is in its batch."""
         batch = self.next_batch(target)
         is_it = (

@@ -17,10 +17,14 @@ from tidelog.queue_layer.state.message_runs import MessageRuns
 from tidelog.queue_layer.state.message_state import (
     SKIPPED,
     MessageStatus,
-    StoredState,
+    SnapshotState,
     validate_transition,
 )
-from tidelog.queue_layer.state.pending_dead_letters import DeadLetters, MoveBatch, PendingMoves
+from tidelog.queue_layer.state.pending_dead_letters import (
+    DeadLetterBatch,
+    DeadLetters,
+    PendingDeadLetters,
+)
 from tidelog.queue_layer.state.receive_attempts import ReceiveAttempts
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.queue_layer.state.snapshots import SNAPSHOT_PARTS, SnapshotReader, snapshot_entries
@@ -34,7 +38,7 @@ from tidelog.wire.messages.queue_journal import (
     Deleted,
     Expired,
     Extended,
-    Frame,
+    JournalFrame,
     LogStartAdvanced,
     Moved,
     MoveFailed,
@@ -92,7 +96,7 @@ class QueueState:
         self.purged_below = 0
         """End of the last purge: messages below it have no duplicates."""
         self.runs = MessageRuns()
-        self.moves = PendingMoves()
+        self.moves = PendingDeadLetters()
         self.attempts = ReceiveAttempts()
         self.redrive: Redrive | None = None
         """The redrive that runs, or ran last."""
@@ -199,7 +203,7 @@ class QueueState:
         unreceived = self.unreceived.messages(self.cursor, min(end, self.unreceived.end))
         return sum(stop - at for at, stop, _ in below) + sum(stop - at for at, stop in unreceived)
 
-    def dead_letters(self, batch: MoveBatch) -> list[DeadLetters]:
+    def dead_letters(self, batch: DeadLetterBatch) -> list[DeadLetters]:
         """Return what the headers of dead letters say, in the order of the batch."""
         return [
             DeadLetters(
@@ -214,7 +218,7 @@ class QueueState:
             for at, stop, status in self.runs.pieces(first, first + count)
         ]
 
-    def snapshot(self) -> list[Frame]:
+    def snapshot(self) -> list[JournalFrame]:
         """Return all of it as frames, of the time of the last `advance`."""
         entries = snapshot_entries(
             SnapshotStarted(
@@ -229,7 +233,7 @@ class QueueState:
             self.runs,
             now_ms=self.time_ms,
         )
-        return [Frame(self.time_ms, [entry], self.background_work) for entry in entries]
+        return [JournalFrame(self.time_ms, [entry], self.background_work) for entry in entries]
 
     # -- what no entry decides: time, and records -----------------------------------------------
 
@@ -368,7 +372,7 @@ class QueueState:
 
     # -- what is decided ------------------------------------------------------------------------
 
-    def apply(self, frame: Frame) -> None:
+    def apply(self, frame: JournalFrame) -> None:
         """Apply the entries of one frame; each frame once, in order."""
         self.advance(frame.now_ms)
         self.version += 1
@@ -436,7 +440,7 @@ class QueueState:
 
         def receive(status: MessageStatus) -> MessageStatus:
             return MessageStatus(
-                StoredState.IN_FLIGHT,
+                SnapshotState.IN_FLIGHT,
                 entry.visible_at_ms,
                 status.receive_count + 1,
                 status.first_received_ms or now_ms,
@@ -457,7 +461,7 @@ class QueueState:
         assert attempt is not None, "messages of a repeated receive have changed"
 
         def extend(status: MessageStatus) -> MessageStatus:
-            return status.changed(StoredState.IN_FLIGHT, entry.visible_at_ms)
+            return status.changed(SnapshotState.IN_FLIGHT, entry.visible_at_ms)
 
         self._change_all(list(attempt.runs), extend)
         self.attempts.received(replace_field(attempt, deadline_ms=entry.visible_at_ms))
@@ -469,14 +473,14 @@ class QueueState:
 
     def _extended(self, entry: Extended) -> None:
         def extend(status: MessageStatus) -> MessageStatus:
-            return status.changed(StoredState.IN_FLIGHT, entry.visible_at_ms)
+            return status.changed(SnapshotState.IN_FLIGHT, entry.visible_at_ms)
 
         self._change_all(entry.runs, extend)
 
     def _released(self, entry: Released) -> None:
         def release(status: MessageStatus) -> MessageStatus:
             reason = entry.reason or status.reason
-            return status.changed(StoredState.AVAILABLE, entry.visible_at_ms, reason=reason)
+            return status.changed(SnapshotState.AVAILABLE, entry.visible_at_ms, reason=reason)
 
         self._change_all(entry.runs, release)
 
@@ -484,7 +488,7 @@ class QueueState:
         def give_back(status: MessageStatus) -> MessageStatus:
             count = max(0, status.receive_count - 1)
             return MessageStatus(
-                StoredState.AVAILABLE,
+                SnapshotState.AVAILABLE,
                 entry.visible_at_ms,
                 count,
                 status.first_received_ms if count else 0,
@@ -510,7 +514,7 @@ class QueueState:
 
     def _take_out(self, runs: list[Run], reason: str) -> None:
         def die(status: MessageStatus) -> MessageStatus:
-            return status.changed(StoredState.DEAD, 0, reason=reason or status.reason)
+            return status.changed(SnapshotState.DEAD, 0, reason=reason or status.reason)
 
         self._change_all(runs, die)
 
@@ -529,7 +533,7 @@ class QueueState:
         def revive(status: MessageStatus) -> MessageStatus:
             visible_at_ms = entry.visible_at_ms or now_ms
             return status.changed(
-                StoredState.AVAILABLE, visible_at_ms, reason=entry.reason or status.reason
+                SnapshotState.AVAILABLE, visible_at_ms, reason=entry.reason or status.reason
             )
 
         batch = self.moves.next_if(target, entry.epoch, entry.sequence, count=entry.count)
@@ -597,7 +601,7 @@ class QueueState:
         self.applied_lease_end = reader.started.next_lease_id
         self.void_below_lease_id = reader.started.void_below_lease_id
         self.purged_below = reader.started.purged_below
-        self.moves = PendingMoves(reader.moves)
+        self.moves = PendingDeadLetters(reader.moves)
         self.redrive = reader.redrive()
         self.attempts.clear()
         for attempt in reader.attempts:

@@ -10,7 +10,7 @@ from typing import Final, final
 from msgspec.structs import replace
 
 from tidelog.queue_layer.state.message_runs import Piece
-from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
+from tidelog.queue_layer.state.message_state import MessageStatus, SnapshotState
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
@@ -180,7 +180,7 @@ class SnapshotReader:
             is_received = run.receive_count > 0
             holder, reason = part.texts[run.text]
             status = MessageStatus(
-                StoredState(run.kind),
+                SnapshotState(run.kind),
                 run.visible_in_ms + (self._now_ms if is_received else 0),
                 run.receive_count,
                 self._now_ms - run.first_received_ago_ms if is_received else 0,

@@ -9,10 +9,10 @@ from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.journals import not_there
 from tidelog.spark_connector.read.data_loss import lost
-from tidelog.spark_connector.read.offset_limits import ending_offsets, starting_offsets
-from tidelog.spark_connector.read.offset_ranges import PartitionRanges, look, missing
-from tidelog.spark_connector.read.offsets import Slice, split
+from tidelog.spark_connector.read.offset_ranges import Slice, split
+from tidelog.spark_connector.read.partition_bounds import PartitionRanges, look, missing
 from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.spark_connector.read.starting_offsets import ending_offsets, starting_offsets
 from tidelog.wire.errors import ConfigError, LeaderNotAvailableError, TidelogError
 
 

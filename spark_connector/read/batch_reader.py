@@ -10,7 +10,7 @@ from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import plan
 from tidelog.spark_connector.read.columns import COLUMN_TYPES
 from tidelog.spark_connector.read.history_reader import read_history
-from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.slice_reader import read_slice
 

@@ -15,7 +15,7 @@ from tidelog.spark_connector.connection.broker_connection import BrokerConnectio
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.journals import is_journal
 from tidelog.spark_connector.read.data_loss import lost
-from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.wire.batch.batch_columns import ALL_COLUMNS, ColumnDecoder
 from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import (

@@ -14,12 +14,12 @@ from tidelog.spark_connector.arrow.history_batch_builder import HistoryBatchBuil
 from tidelog.spark_connector.connection.journals import queue_of
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.fetcher import RangeFetcher
-from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.batch.batch_columns import ColumnDecoder
 from tidelog.wire.errors import CorruptRecordError, WireFormatError
 from tidelog.wire.messages.offset_ranges import OffsetQuery
-from tidelog.wire.messages.queue_journal import Frame, decode
+from tidelog.wire.messages.queue_journal import JournalFrame, decode
 
 _VALUES: Final = ColumnDecoder({"values"})
 
@@ -63,7 +63,7 @@ def _before(options: ReadOptions, wanted: Slice) -> Slice:
 
 def _frames(
     options: ReadOptions, wanted: Slice, *, fail_on_data_loss: bool = False
-) -> Iterator[tuple[int, Frame]]:
+) -> Iterator[tuple[int, JournalFrame]]:
     with borrowed(options.connection) as cluster:
         fetcher = RangeFetcher(
             cluster,
@@ -79,7 +79,7 @@ def _frames(
             fetcher.close()
 
 
-def _decoded(wanted: Slice, offset: int, value: bytes | None) -> Frame:
+def _decoded(wanted: Slice, offset: int, value: bytes | None) -> JournalFrame:
     try:
         return decode(value or b"")
     except WireFormatError as error:

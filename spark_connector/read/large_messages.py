@@ -14,7 +14,7 @@ from tidelog.spark_connector.arrow.record_columns import RecordColumns, only
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.data_loss import DataLossError, lost
 from tidelog.spark_connector.read.fetcher import RangeFetcher
-from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.batch.large_messages import ChunkMap, chunk_header, chunks_of, is_chunk
 from tidelog.wire.errors import CorruptRecordError, RecordTooLargeError, WireFormatError

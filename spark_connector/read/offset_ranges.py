@@ -1,144 +1,181 @@
-"""Which partitions there are and how far each goes.
+"""Offsets as Spark keeps them, and the ranges that lie between two of them.
 
-Shell: asks brokers, in one call for all partitions if it can.
+Pure: no clock, no I/O, no pyspark. An offset is that of the next record to read, so ranges are half
+open. Spark compares offsets by their text: equal ones must be equal texts, so topics are sorted by
+name and partitions by number, whatever the order in which a broker lists them.
 """
 
-import re
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from itertools import repeat
-from typing import Final, NamedTuple
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Final, cast, final
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
-from tidelog.spark_connector.connection.journals import journal_of
-from tidelog.spark_connector.read.offsets import Slice
-from tidelog.spark_connector.read.read_options import Selection
-from tidelog.wire.errors import ConfigError, WireFormatError
-from tidelog.wire.messages.offset_ranges import TopicOffsets
-from tidelog.wire.messages.queue_admin import DescribeQueuesRequest, QueueDescription
-from tidelog.wire.protocol import api
+from tidelog.wire.errors import ConfigError
 
-_NO_QUEUE: Final = "none"
-"""As the name of a dead-letter queue."""
-_TOPICS_KEPT: Final = 16
-"""The names of their partitions are not made anew for each look."""
+IDS: Final = "@ids"
+"""Beside the topics in the offsets of a stream: the id of each, in hexadecimal digits, so that
+another topic of the same name is told from the first. No topic has a name with an @."""
+_TOPIC_ID_BYTES: Final = 16
+
+Offsets = Mapping[TopicPartition, int]
+"""For each partition the offset of the next record to read."""
 
 
-class PartitionRange(NamedTuple):
-    """How far one partition goes."""
+@final
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """How far a stream is."""
 
+    offsets: Offsets
+    topic_ids: Mapping[str, bytes]
+    """By name; every topic of `offsets` has one."""
+
+    def to_json(self) -> dict[str, dict[str, Any]]:
+        """Return what Spark writes into the checkpoint; equal positions give equal texts."""
+        ids = {topic: self.topic_ids[topic].hex() for topic in sorted(self.topic_ids)}
+        return {**to_json(self.offsets), IDS: ids}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "StreamOffset":
+        """Return what `to_json` gave.
+
+        Raises:
+            ConfigError: It is something else.
+        """
+        ids: dict[str, bytes] = {}
+        offsets: dict[TopicPartition, int] = {}
+        try:
+            for topic, by_number in found.items():
+                if topic == IDS:
+                    ids = {name: bytes.fromhex(text) for name, text in by_number.items()}
+                    continue
+                for number, offset in cast("Mapping[str, object]", by_number).items():
+                    offsets[TopicPartition(topic, int(number))] = _offset(offset)
+        except (AttributeError, TypeError, ValueError) as error:
+            raise _not_ours(found) from error
+        are_ids = all(len(topic_id) == _TOPIC_ID_BYTES for topic_id in ids.values())
+        if not are_ids or ids.keys() != {at.topic for at in offsets}:
+            raise _not_ours(found)
+        return cls(dict(sorted(offsets.items())), ids)
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, Any]]:
+    """Return offsets as Spark's Kafka source writes them: `{"orders":{"0":23}}`."""
+    found: dict[str, dict[str, Any]] = {}
+    for at in sorted(offsets):
+        found.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
+    return found
+
+
+def _offset(found: object) -> int:
+    if type(found) is not int or found < 0:
+        raise ValueError(found)
+    return found
+
+
+def _not_ours(found: object) -> ConfigError:
+    return ConfigError(
+        f"the checkpoint holds the offset {found!r}, which this source did not write; begin with a"
+        " new checkpoint directory"
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Records of one partition, to be read by one task."""
+
+    topic: str
     topic_id: bytes
+    partition: int
     start: int
-    """The first offset that can be read."""
     end: int
-    """Up to where it can be read (exclusive)."""
-    size_bytes: int = 0
-    """On disk; 0 if it was not asked for."""
-    is_known: bool = True
-    """Whether its leader has said so just now; if not, the numbers mean nothing."""
+    """Exclusive."""
 
-    def slice(self, at: TopicPartition, start: int, end: int) -> Slice:
-        """Return a range of it."""
-        return Slice(at.topic, self.topic_id, at.partition, start, end)
+    @property
+    def at(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """How many offsets there are; some of them may have no record."""
+        return self.end - self.start
+
+    def between(self, start: int, end: int) -> "Slice":
+        """Return another range of the same partition."""
+        return replace(self, start=start, end=end)
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.topic}/{self.partition} [{self.start}, {self.end})"
 
 
-PartitionRanges = Mapping[TopicPartition, PartitionRange]
-"""By partition, in order."""
+def split(
+    slices: Iterable[Slice], *, records_max: int | None, min_partitions: int | None
+) -> list[Slice]:
+    """Cut ranges so that there are enough tasks and none is too large; leave out empty ones.
 
-
-def look(
-    cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool = False
-) -> PartitionRanges:
-    """Return what a selection reads now; topics that are not there any more are missing.
-
-    Without `with_sizes` all sizes are 0, and the answer takes less time.
-
-    Raises:
-        ConfigError: An assigned partition is not one of its topic, or a queue has no dead letters.
-        UnknownQueueError: There is no such queue.
-        TidelogError: Nobody could be asked.
+    Args:
+        slices: What is to be read.
+        records_max: No slice has more offsets; a range is cut into equal parts.
+        min_partitions: Have about so many, at least: large ranges are cut in proportion to their
+            size, those below the mean are left whole.
     """
-    ranges = _ranges(_topics(cluster, selection, with_sizes=with_sizes))
-    if not selection.partitions:
-        return ranges
-    names = {at.topic for at in ranges}
-    for at in selection.partitions:
-        if at not in ranges and at.topic in names:
-            count = sum(each.topic == at.topic for each in ranges)
-            raise ConfigError(
-                f"assign: topic {at.topic!r} has {count} partitions, 0 to {count - 1};"
-                f" there is no {at.partition}"
-            )
-    return {at: ranges[at] for at in selection.partitions if at in ranges}
+    found = [each for each in slices if each.size > 0]
+    if records_max is not None:
+        found = [part for each in found for part in _cut(each, -(-each.size // records_max))]
+    if min_partitions is None or min_partitions <= len(found):
+        return found
+    total = sum(each.size for each in found)
+    small = {each for each in found if each.size * min_partitions < total * 3 // 2}
+    large_size = total - sum(each.size for each in small)
+    wanted = max(min_partitions - len(small), 1)
+    result: list[Slice] = []
+    for each in found:
+        parts = 1 if each in small else -(-each.size * wanted // large_size)
+        result += _cut(each, min(parts, each.size))
+    return result
 
 
-def missing(selection: Selection, ranges: PartitionRanges) -> list[str]:
-    """Return the topics that are named and were not found."""
-    named = {*selection.topics, *(at.topic for at in selection.partitions)}
-    if selection.history_of is not None:
-        named.add(journal_of(selection.history_of))
-    return sorted(named - {at.topic for at in ranges})
+def _cut(each: Slice, count: int) -> list[Slice]:
+    """Return so many parts, equal up to one offset."""
+    edges = [each.start + each.size * index // count for index in range(count + 1)]
+    return [replace(each, start=start, end=end) for start, end in pairwise(edges)]
 
 
-def dead_letter_topic(cluster: BlockingClusterClient, queue: str) -> str:
-    """Return the topic in which dead letters of a queue are.
+def advance(start: Offsets, end: Offsets, *, numerator: int, denominator: int) -> Offsets:
+    """Return how far a batch goes that may read a share of all that is there.
 
-    Raises:
-        UnknownQueueError: There is no such queue.
-        ConfigError: It has no dead-letter queue.
+    Each partition gets the same share of its backlog, rounded down, and at least one offset if it
+    has any: no partition starves, so the sum may exceed the limit by one for each.
+
+    Args:
+        start: Where the batch begins; a partition that is missing begins at 0.
+        end: All that is there.
+        numerator: What may be read, in any unit.
+        denominator: What is there, in the same unit.
     """
-    described = _queue(cluster, queue)
-    name = described.config.get("dead_letter_queue", _NO_QUEUE)
-    if name == _NO_QUEUE:
-        raise ConfigError(f"queue {queue!r} has no dead-letter queue")
-    return _queue(cluster, name).topic
-
-
-def _queue(cluster: BlockingClusterClient, name: str) -> QueueDescription:
-    request = DescribeQueuesRequest([name])
-    (found,) = cluster.call_any(api.DESCRIBE_QUEUES, request).queues
+    if numerator >= denominator:
+        return dict(end)
+    found: dict[TopicPartition, int] = {}
+    for at, limit in end.items():
+        begin = start.get(at, 0)
+        backlog = limit - begin
+        if backlog > 0:
+            found[at] = begin + max(backlog * numerator // denominator, 1)
+        else:
+            found[at] = limit
     return found
 
 
-def _topics(
-    cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool
-) -> list[TopicOffsets]:
-    if selection.history_of is not None:
-        journals = cluster.topic_offsets([selection.history_of], from_journals=True)
-        return [msgspec.structs.replace(each, name=journal_of(each.name)) for each in journals]
-    if selection.pattern is not None:
-        matches = re.compile(selection.pattern).fullmatch
-        found = cluster.topic_offsets(None, with_sizes=with_sizes)
-        return [topic for topic in found if matches(topic.name)]
-    if selection.dead_letters_of is not None:
-        names = [dead_letter_topic(cluster, selection.dead_letters_of)]
-    else:
-        names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
-    return cluster.topic_offsets(names, with_sizes=with_sizes)
+def backlog(start: Offsets, end: Offsets) -> int:
+    """Return how many offsets lie between; a partition that `start` does not have begins at 0."""
+    return sum(max(offset - start.get(at, 0), 0) for at, offset in end.items())
 
 
-def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRange]:
-    """Return them by partition; topics are sorted by name."""
-    found: dict[TopicPartition, PartitionRange] = {}
-    for topic in topics:
-        count = len(topic.high_watermarks)
-        known = [True] * count
-        for number in topic.unknown_partitions:
-            known[number] = False
-        sizes = topic.sizes_bytes or [0] * count
-        columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known)
-        if any(len(column) != count for column in columns):
-            raise WireFormatError(f"the offsets of topic {topic.name!r} are not equally many")
-        # Without a step of Python for each of them: a stream asks several times a second.
-        ranges = map(PartitionRange._make, zip(repeat(topic.topic_id), *columns, strict=False))
-        found.update(zip(_places(topic.name, count), ranges, strict=True))
-    return found
-
-
-@lru_cache(maxsize=_TOPICS_KEPT)
-def _places(topic: str, count: int) -> tuple[TopicPartition, ...]:
-    """Return the partitions of a topic; the same objects each time, which are fast to compare."""
-    return tuple(TopicPartition(topic, number) for number in range(count))
+def describe(slices: Sequence[Slice]) -> str:
+    """Return some ranges for people, not too many of them."""
+    shown = ", ".join(map(str, slices[:5]))
+    return shown if len(slices) <= 5 else f"{shown} and {len(slices) - 5} more"  # noqa: PLR2004

@@ -15,7 +15,7 @@ from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.columns import RECORD_COLUMNS
 from tidelog.spark_connector.read.fetcher import RangeFetcher
 from tidelog.spark_connector.read.large_messages import LargeMessageReader
-from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.batch.batch_columns import ColumnDecoder
 

@@ -10,8 +10,14 @@ from operator import le
 from typing import final
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.read.offset_ranges import PartitionRange, PartitionRanges
-from tidelog.spark_connector.read.offsets import Offsets, Slice, StreamOffset, advance, backlog
+from tidelog.spark_connector.read.offset_ranges import (
+    Offsets,
+    Slice,
+    StreamOffset,
+    advance,
+    backlog,
+)
+from tidelog.spark_connector.read.partition_bounds import PartitionRange, PartitionRanges
 
 
 @final

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tidelog.spark_connector.read.batch_reader import read_partition
-from tidelog.spark_connector.read.offsets import StreamOffset, split
+from tidelog.spark_connector.read.offset_ranges import StreamOffset, split
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_progress import slices_between
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource

@@ -13,11 +13,11 @@ from typing import Final, final
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import known_ranges
 from tidelog.spark_connector.read.data_loss import lost
-from tidelog.spark_connector.read.group_commit import commit_group
-from tidelog.spark_connector.read.offset_limits import starting_offsets
-from tidelog.spark_connector.read.offset_ranges import PartitionRanges, look
-from tidelog.spark_connector.read.offsets import StreamOffset
+from tidelog.spark_connector.read.offset_commit import commit_group
+from tidelog.spark_connector.read.offset_ranges import StreamOffset
+from tidelog.spark_connector.read.partition_bounds import PartitionRanges, look
 from tidelog.spark_connector.read.read_options import LATEST, ReadOptions
+from tidelog.spark_connector.read.starting_offsets import starting_offsets
 from tidelog.spark_connector.read.stream_progress import (
     AvailableOffsets,
     available_offsets,

@@ -101,7 +101,7 @@ def abort(cluster: BlockingClusterClient, name: str, transaction_id: int, *, num
 
 
 @final
-class TransactionTask:
+class StagingTask:
     """Stages records of one attempt of a task. One that has failed is of no further use."""
 
     def __init__(

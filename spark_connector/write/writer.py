@@ -107,7 +107,7 @@ def stage(
         TidelogError: Some cannot be written, or nobody could be asked; none is visible.
     """
     with borrowed(options.connection) as cluster:
-        task = transaction.TransactionTask(
+        task = transaction.StagingTask(
             cluster,
             name,
             batch_id,

@@ -1,6 +1,6 @@
 """One partition on a disk in memory, for tests of what is built on it."""
 
-from tests.broker.asking import batch_of
+from tests.broker.broker_requests import batch_of
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.coordinator.metadata.topic_config import TopicConfig, topic_config
 from tidelog.logstore.log import PartitionLog

@@ -3,7 +3,7 @@
 import trio
 from trio.testing import MockClock
 
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     batch_of,
     create_topic,
     fetch_all,

@@ -9,8 +9,8 @@ from typing import final
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, produce, submit
-from tests.broker.queues.asking import create_queue, receive, states
+from tests.broker.broker_requests import batch_of, create_topic, produce, submit
+from tests.broker.queues.queue_requests import create_queue, receive, states
 from tests.broker.world import World
 from tidelog.wire.errors import UnexpectedServerError
 from tidelog.wire.messages.handshake import HelloRequest

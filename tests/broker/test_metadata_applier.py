@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.keeping import keeping
+from tests.broker.applied_metadata import keeping
 from tests.broker.logs import append, flush
 from tests.broker.partitions.test_partition import Told
 from tests.broker.world import World, settle

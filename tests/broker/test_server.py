@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     FOR_EVER_MS,
     batch_of,
     create_topic,

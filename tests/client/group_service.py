@@ -6,15 +6,15 @@ import msgspec
 import trio
 
 from tests.broker.world import START_MS
-from tests.client.fronts import FrontedCluster
-from tidelog.coordinator.groups.active_groups import ActiveGroups
+from tests.client.fake_cluster import FakeCluster
 from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.description import describe_group, fetch_offsets, list_groups
-from tidelog.coordinator.groups.lag import PartitionLog
-from tidelog.coordinator.groups.offset_reset import ResetLog, plan_resets
+from tidelog.coordinator.groups.group_manager import GroupManager
+from tidelog.coordinator.groups.lag import LogBounds
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
+from tidelog.coordinator.groups.reset_offsets import ResetLog, plan_resets
 from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
 from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.wire.errors import BrokerError, NotControllerError
@@ -25,7 +25,7 @@ from tidelog.wire.messages.groups import (
     DescribeGroupsReply,
     DescribeGroupsRequest,
     FetchOffsetsRequest,
-    HeartbeatRequest,
+    GroupHeartbeatRequest,
     ListGroupsRequest,
     PartitionCommit,
     ResetOffsetsReply,
@@ -40,15 +40,15 @@ from tidelog.wire.protocol.api import AnyApi
 class GroupService:
     """Answers what members and administrators ask, at the node that is the controller."""
 
-    def __init__(self, cluster: FrontedCluster, config: GroupConfig | None = None) -> None:
+    def __init__(self, cluster: FakeCluster, config: GroupConfig | None = None) -> None:
         self._cluster = cluster
         self._config = config or GroupConfig()
-        self.leading = ActiveGroups(ConsumerGroups(self._config), self._now_ms())
+        self.leading = GroupManager(ConsumerGroups(self._config), self._now_ms())
         self.fenced: list[str] = []
         """Why members were fenced, in order."""
         self.moved_back_count = 0
         """Commits that moved a group back."""
-        self.heartbeats: list[HeartbeatRequest] = []
+        self.heartbeats: list[GroupHeartbeatRequest] = []
         for asked in (
             api.GROUP_HEARTBEAT,
             api.COMMIT_OFFSETS,
@@ -83,7 +83,7 @@ class GroupService:
         """Let another node decide, which knows what was committed."""
         saved = msgspec.msgpack.encode(self.groups.snapshot())
         snapshot = msgspec.msgpack.decode(saved, type=GroupsSnapshot)
-        self.leading = ActiveGroups(ConsumerGroups.restore(snapshot, self._config), self._now_ms())
+        self.leading = GroupManager(ConsumerGroups.restore(snapshot, self._config), self._now_ms())
         self._cluster.controller_id = node_id
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class GroupService:
         if node_id != self._cluster.controller_id:
             raise NotControllerError(f"node {node_id} does not decide")
         match message:
-            case HeartbeatRequest():
+            case GroupHeartbeatRequest():
                 self.heartbeats.append(message)
                 return self.leading.heartbeat(
                     message, wall_ms=self._wall_ms(), now_ms=self._now_ms()
@@ -131,7 +131,7 @@ class GroupService:
                 return list_groups(self.groups.groups, message.states)
             case DescribeGroupsRequest():
                 logs = {
-                    at: PartitionLog(known.log_start_offset, known.log_end_offset)
+                    at: LogBounds(known.log_start_offset, known.log_end_offset)
                     for at, known in ranges.items()
                 }
                 found = self.groups.groups

@@ -6,7 +6,7 @@ from trio.testing import MockClock
 
 import tidelog
 from tests.broker.world import World
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
 from tidelog.client.client import connect
 from tidelog.client.config import ConsumerConfig, ProducerConfig
 from tidelog.wire.errors import ConfigError, ConnectError

@@ -3,8 +3,8 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.client.large import LONG, MiB, parts
-from tests.client.queue_world import left, made, values, work_queue
+from tests.client.large_messages import LONG, MiB, parts
+from tests.client.queue_fixture import left, made, values, work_queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import MessageBodyLostError

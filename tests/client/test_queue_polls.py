@@ -3,8 +3,8 @@
 import trio
 from trio.testing import MockClock
 
-from tests.client.fronts import FrontedCluster
-from tests.client.queue_world import drain, fill, queue_of, values
+from tests.client.fake_cluster import FakeCluster
+from tests.client.queue_fixture import drain, fill, queue_of, values
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.wire.protocol import api
@@ -21,7 +21,7 @@ async def _key_of(queue: Queue, partition: int) -> bytes:
     raise AssertionError
 
 
-def _asked_count(cluster: FrontedCluster, node_id: int) -> int:
+def _asked_count(cluster: FakeCluster, node_id: int) -> int:
     return cluster.fronts[node_id].asked.count(api.RECEIVE)  # type: ignore[arg-type]
 
 

@@ -8,8 +8,8 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.client.queue_world import left, made
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
+from tests.client.queue_fixture import left, made
 from tests.coordinator.raft_clients import until
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message

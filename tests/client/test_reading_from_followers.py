@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.client.consumer.fetch.test_fetched_batches import encoded
-from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
+from tests.client.fake_cluster import FakeCluster, fronted_client, fronted_cluster
 from tests.coordinator.raft_clients import until
 from tidelog.client.cluster.backoff import Backoff
 from tidelog.client.config import ConsumerConfig
@@ -159,7 +159,7 @@ def test_a_follower_that_fails_again_is_left_for_longer_each_time_until_it_is_of
     assert asked(plan(made, now + 5.0)) == (FOLLOWER, True)
 
 
-def follow(cluster: FrontedCluster) -> None:
+def follow(cluster: FakeCluster) -> None:
     """Let node 1 lead everything, and all nodes be in sync."""
     cluster.in_sync = list(cluster.fronts)
     cluster.racks = {node_id: f"rack-{node_id}" for node_id in cluster.fronts}

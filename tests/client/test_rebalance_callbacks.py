@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.town import consumer_of, every, town_of
+from tests.client.group_fixture import consumer_of, every, town_of
 from tidelog.client.topic_partition import TopicPartition
 
 

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
+from tests.client.fake_cluster import FakeCluster, fronted_client, fronted_cluster
 from tidelog.client.client import Client
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.wire.errors import (
@@ -32,7 +32,7 @@ async def read_values(client: Client, count: int) -> set[bytes | None]:
     return found
 
 
-def lead(cluster: FrontedCluster, node_id: int, epoch: int) -> None:
+def lead(cluster: FakeCluster, node_id: int, epoch: int) -> None:
     """Let one node lead all partitions."""
     cluster.leaders = {0: (node_id, epoch), 1: (node_id, epoch)}
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar, final
 
 import trio
 
+from tests.coordinator.command_cluster import Cluster
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import PORT, Made, SlowAnswer, watch_roles
-from tests.coordinator.submitting import Cluster
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
 from tidelog.client.consumer.group.membership_protocol import (
@@ -39,11 +39,11 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
     CommitOffsetsRequest,
+    DescribedGroup,
     DescribeGroupsRequest,
     FetchOffsetsRequest,
-    GroupDescription,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     PartitionCommit,
     Subscription,
     TopicPartitions,
@@ -198,12 +198,14 @@ class GroupCluster(Cluster):
         member.start()
         return member
 
-    async def heartbeat(self, member_id: str, epoch: int = 0, **fields: object) -> HeartbeatReply:
+    async def heartbeat(
+        self, member_id: str, epoch: int = 0, **fields: object
+    ) -> GroupHeartbeatReply:
         """Send one heartbeat by hand."""
         if epoch == 0:
             fields.setdefault("subscription", Subscription(["orders"]))
             fields.setdefault("owned", [])
-        request = HeartbeatRequest(GROUP, member_id, epoch, **fields)  # type: ignore[arg-type]
+        request = GroupHeartbeatRequest(GROUP, member_id, epoch, **fields)  # type: ignore[arg-type]
         return await self.caller.insist(api.GROUP_HEARTBEAT, request)
 
     async def commit(
@@ -226,7 +228,7 @@ class GroupCluster(Cluster):
         reply = await self.caller.insist(api.FETCH_OFFSETS, request)
         return reply.offsets[0].offset
 
-    async def described(self) -> GroupDescription:
+    async def described(self) -> DescribedGroup:
         """Ask for everything."""
         request = DescribeGroupsRequest([GROUP])
         return (await self.caller.insist(api.DESCRIBE_GROUPS, request)).groups[0]

@@ -23,7 +23,7 @@ from tidelog.coordinator.raft.ready import HardState, StoredState
 from tidelog.coordinator.raft_node.interfaces import StateMachine
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.storage import (
-    Snapshot,
+    StoredSnapshot,
     Vote,
     found_raft_storage,
     is_founded,
@@ -194,7 +194,7 @@ class Host:
         if not is_founded(disk, DIRECTORY):
             vote = Vote(self.identity, CLUSTER_ID, HardState())
             membership = Membership.of_voters(self.first_voters)
-            first = Snapshot(SnapshotMeta(0, 0, membership), b"")
+            first = StoredSnapshot(SnapshotMeta(0, 0, membership), b"")
             await env.run_in_thread(
                 lambda: found_raft_storage(disk, DIRECTORY, vote, snapshot=first)
             )

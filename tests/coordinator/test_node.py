@@ -31,10 +31,10 @@ from tidelog.wire.errors import (
     TidelogError,
 )
 from tidelog.wire.messages.cluster import (
+    BrokerHeartbeatReply,
+    BrokerHeartbeatRequest,
     ForwardCommandReply,
     ForwardCommandRequest,
-    HeartbeatReply,
-    HeartbeatRequest,
     JoinReply,
     JoinRequest,
     PeerStatusReply,
@@ -140,7 +140,7 @@ class Member:
         }
         slow: Mapping[Api[Any, Any], SlowAnswer] = {
             api.FORWARD_COMMAND: self._decide,
-            api.HEARTBEAT: self._take_heartbeat,
+            api.BROKER_HEARTBEAT: self._take_heartbeat,
             api.JOIN: self._let_join,
         }
         answerer = Answerer(self.node_id, answers)
@@ -172,7 +172,7 @@ class Member:
     async def _decide(self, request: ForwardCommandRequest) -> ForwardCommandReply:
         return await self._running().command_client.decide(request)
 
-    async def _take_heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+    async def _take_heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatReply:
         return await self._running().command_client.take_heartbeat(request)
 
     async def _let_join(self, request: JoinRequest) -> JoinReply:

@@ -11,16 +11,16 @@ import msgspec
 
 from tidelog.coordinator.metadata import catalog
 from tidelog.coordinator.metadata.records import (
-    Broker,
     BrokerChanged,
     BrokerDrained,
     BrokerRegistered,
+    BrokerRegistration,
     BrokerUnregistered,
     ChangedPartition,
     ChangedTopic,
     ClusterConfigSet,
     DataLossAccepted,
-    Partition,
+    PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
     Record,
@@ -41,7 +41,7 @@ FILE = Path(__file__).parent / "metadata_records_v1.hex"
 TOPIC_ID = bytes(range(0xA0, 0xB0))
 STAGING_ID = bytes(range(0xC0, 0xD0))
 JOURNAL_ID = bytes(range(0xB0, 0xC0))
-BROKER = Broker(
+BROKER = BrokerRegistration(
     1,
     "disk-1",
     "process-2",
@@ -52,8 +52,8 @@ BROKER = Broker(
     is_fenced=False,
     replaced_incarnation_ids=("process-1",),
 )
-HEALTHY = Partition((1, 2, 3), (1, 2, 3), leader=1)
-MOVING = Partition(
+HEALTHY = PartitionRegistration((1, 2, 3), (1, 2, 3), leader=1)
+MOVING = PartitionRegistration(
     replicas=(4, 2, 3, 1),
     in_sync_replicas=(3,),
     eligible_leader_replicas=(2, 1),
@@ -66,7 +66,7 @@ MOVING = Partition(
     offline_replicas=(1,),
     wiped_replicas=(4,),
 )
-LEADERLESS = Partition((1, 2), (), (1,), None, 4, 9, 1)
+LEADERLESS = PartitionRegistration((1, 2), (), (1,), None, 4, 9, 1)
 
 CREATED = catalog.TopicCreated("orders", TOPIC_ID, 3, {"retention_ms": "1h"})
 ALTERED = catalog.TopicAltered(TOPIC_ID, {"durability": "replicated"})

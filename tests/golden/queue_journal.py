@@ -11,63 +11,65 @@ from typing import cast
 import msgpack
 
 from tests.golden.dump import lines, text
-from tidelog.wire.messages import queue_journal as entries
-from tidelog.wire.messages.queue_journal import Attempt, Frame
+from tidelog.wire.messages import queue_journal
+from tidelog.wire.messages.queue_journal import Attempt, JournalFrame
 
 FILE = Path(__file__).parent / "queue_journal_v1.hex"
 NOW_MS = 1_700_000_000_000
 DEAD = (bytes(range(0xA0, 0xB0)), 3)
 
-ENTRIES: list[entries.AnyEntry] = [
-    entries.Seeked(1000),
-    entries.Received(1, [(1000, 10), (1020, 1)], NOW_MS + 30_000, "worker-1", b"attempt"),
-    entries.Delayed([(1030, 2, NOW_MS + 60_000)]),
-    entries.Deleted([(1000, 3)]),
-    entries.Extended(1, [(1003, 1)], NOW_MS + 90_000),
-    entries.Released([(1004, 2)], NOW_MS + 5_000, "no route to host"),
-    entries.Returned([(1006, 1)], NOW_MS),
-    entries.DeadLettered([(1007, 2)], DEAD, "not a number"),
-    entries.Moved(DEAD, 0, 0, 1),
-    entries.MoveFailed(DEAD, 0, 1, 1, "the topic is gone"),
-    entries.TargetChanged(entries.NO_TARGET, DEAD),
-    entries.LogStartAdvanced(1003),
-    entries.Expired([(1004, 1)]),
-    entries.Purged(1040),
-    entries.RedriveStarted(1040, 12, None, 50, "orders"),
-    entries.Redriven([(1009, 1)], DEAD),
-    entries.RedriveProgressed(1010, 3),
-    entries.RedriveEnded(2, "cancelled"),
-    entries.SnapshotStarted(
+ENTRIES: list[queue_journal.AnyEntry] = [
+    queue_journal.Seeked(1000),
+    queue_journal.Received(1, [(1000, 10), (1020, 1)], NOW_MS + 30_000, "worker-1", b"attempt"),
+    queue_journal.Delayed([(1030, 2, NOW_MS + 60_000)]),
+    queue_journal.Deleted([(1000, 3)]),
+    queue_journal.Extended(1, [(1003, 1)], NOW_MS + 90_000),
+    queue_journal.Released([(1004, 2)], NOW_MS + 5_000, "no route to host"),
+    queue_journal.Returned([(1006, 1)], NOW_MS),
+    queue_journal.DeadLettered([(1007, 2)], DEAD, "not a number"),
+    queue_journal.Moved(DEAD, 0, 0, 1),
+    queue_journal.MoveFailed(DEAD, 0, 1, 1, "the topic is gone"),
+    queue_journal.TargetChanged(queue_journal.NO_TARGET, DEAD),
+    queue_journal.LogStartAdvanced(1003),
+    queue_journal.Expired([(1004, 1)]),
+    queue_journal.Purged(1040),
+    queue_journal.RedriveStarted(1040, 12, None, 50, "orders"),
+    queue_journal.Redriven([(1009, 1)], DEAD),
+    queue_journal.RedriveProgressed(1010, 3),
+    queue_journal.RedriveEnded(2, "cancelled"),
+    queue_journal.SnapshotStarted(
         1040,
         2,
         1,
-        [entries.SnapshotMoves(DEAD, 1, 0, [[(1011, 2)]], [1])],
-        entries.SnapshotRedrive(0, 1040, 1010, 12, 1, NOW_MS - 1000, None, 50, "orders"),
+        [queue_journal.SnapshotMoves(DEAD, 1, 0, [[(1011, 2)]], [1])],
+        queue_journal.SnapshotRedrive(0, 1040, 1010, 12, 1, NOW_MS - 1000, None, 50, "orders"),
         [Attempt(b"attempt", 1, ((1000, 10), (1020, 1)), NOW_MS - 2000, NOW_MS + 30_000)],
         900,
     ),
-    entries.SnapshotRuns(
-        [("worker-1", "")], [entries.SnapshotRun(1020, 1, 1, 30_000, 1, 0, 0, 1, 0)]
+    queue_journal.SnapshotRuns(
+        [("worker-1", "")], [queue_journal.SnapshotRun(1020, 1, 1, 30_000, 1, 0, 0, 1, 0)]
     ),
-    entries.SnapshotEnded(1),
-    entries.ReceiveRepeated(b"attempt", NOW_MS + 35_000),
-    entries.SnapshotMoreMoves([entries.SnapshotMoves(DEAD, 1, 0, [[(1013, 1)]], [0])]),
-    entries.SnapshotMoreAttempts(
+    queue_journal.SnapshotEnded(1),
+    queue_journal.ReceiveRepeated(b"attempt", NOW_MS + 35_000),
+    queue_journal.SnapshotMoreMoves([queue_journal.SnapshotMoves(DEAD, 1, 0, [[(1013, 1)]], [0])]),
+    queue_journal.SnapshotMoreAttempts(
         [Attempt(b"another", 2, ((1010, 1),), NOW_MS - 1000, NOW_MS + 31_000)]
     ),
 ]
 FRAMES = [
-    *(Frame(NOW_MS, [entry]) for entry in ENTRIES),
-    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.BackgroundWork.MOVES),
-    Frame(NOW_MS, [entries.Deleted([(1000, 3)])], entries.BackgroundWork.NOTHING, 70_000),
+    *(JournalFrame(NOW_MS, [entry]) for entry in ENTRIES),
+    JournalFrame(NOW_MS, [queue_journal.Deleted([(1000, 3)])], queue_journal.BackgroundWork.MOVES),
+    JournalFrame(
+        NOW_MS, [queue_journal.Deleted([(1000, 3)])], queue_journal.BackgroundWork.NOTHING, 70_000
+    ),
 ]
-EXAMPLE = entries.encode(FRAMES[1])
+EXAMPLE = queue_journal.encode(FRAMES[1])
 """Of the page of the format: a receive."""
 
 
-def line(frame: Frame) -> str:
+def line(frame: JournalFrame) -> str:
     """Return the line of one frame."""
-    data = entries.encode(frame)
+    data = queue_journal.encode(frame)
     return f"{data.hex()} {msgpack.unpackb(data)!r}"
 
 

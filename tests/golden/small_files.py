@@ -12,7 +12,7 @@ from tidelog.broker.partitions.replica_manifest import ManifestContent, SuspectR
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import SnapshotMeta
 from tidelog.coordinator.raft.ready import HardState
-from tidelog.coordinator.raft_node.storage import Snapshot, Vote
+from tidelog.coordinator.raft_node.storage import StoredSnapshot, Vote
 from tidelog.logstore.checkpoint import write_small_file
 
 VOTER = Identity(2, b"disk of two!")
@@ -23,7 +23,7 @@ SMALL_FILES: dict[str, msgspec.Struct] = {
     "replicas": ManifestContent([(TOPIC_ID, [0, 3])], [SuspectReplica(TOPIC_ID, 3, False)]),
     "clean_shutdown": CleanShutdown(1_700_000_000_000, 17),
     "vote": Vote(VOTER, CLUSTER_ID, HardState(4, VOTER)),
-    "snapshot": Snapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
+    "snapshot": StoredSnapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
 }
 
 

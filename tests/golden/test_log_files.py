@@ -28,7 +28,7 @@ from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file
 from tidelog.logstore.producer_state import AppendedBatch, ProducerState
 from tidelog.logstore.recovery.recovery import open_log
 from tidelog.logstore.segments.file_cache import FileCache
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment_format import (
     SegmentFooter,
     parse_segment_footer,
@@ -91,7 +91,7 @@ def test_a_log_is_opened_from_the_segment_alone(lost_bytes: int) -> None:
 
 
 def test_the_index_is_read_as_it_was_written() -> None:
-    index = SegmentIndex.from_bytes(golden("index"), base_offset=1000, interval_bytes=100)
+    index = OffsetIndex.from_bytes(golden("index"), base_offset=1000, interval_bytes=100)
 
     assert index is not None
     assert (index.floor(1000), index.floor(1001)) == ((1000, 64), (1001, 165))
@@ -100,7 +100,7 @@ def test_the_index_is_read_as_it_was_written() -> None:
 
 def test_the_checkpoint_is_read_as_it_was_written() -> None:
     disk = disk_with(checkpoint=golden("checkpoint"))
-    index = SegmentIndex(base_offset=1002, interval_bytes=100)
+    index = OffsetIndex(base_offset=1002, interval_bytes=100)
     index.add(1002, 64, max_timestamp_before=0)
     window = tuple(AppendedBatch(100 + number, 101 + number, 1000 + number) for number in range(3))
 

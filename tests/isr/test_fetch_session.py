@@ -153,12 +153,12 @@ def test_a_follower_says_whether_its_replica_is_whole() -> None:
     ours.follow(A, 7)
 
     def damaged_at(key: Key) -> FollowerPosition:
-        return position_of(key)._replace(is_whole=False, is_doubtful=True)
+        return position_of(key)._replace(is_whole=False, is_suspect=True)
 
     theirs.take(request(ours.next_delta(damaged_at, no_epochs), begins=True))
 
     position = theirs.partitions[0].position
-    assert position == ReplicaPosition(0, 0, None, 0, is_whole=False, is_doubtful=True)
+    assert position == ReplicaPosition(0, 0, None, 0, is_whole=False, is_suspect=True)
 
 
 def test_whoever_was_served_goes_to_the_end_of_the_line() -> None:

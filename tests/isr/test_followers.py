@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.isr.leaders import LAG_MAX_MS, Led
+from tests.isr.leader_fixture import LAG_MAX_MS, LeaderFixture
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower_progress import FollowerReport
 from tidelog.isr.followers import JOINING_HOLD_MS, RETRY_MS
@@ -10,7 +10,7 @@ from tidelog.isr.replica_set import BrokerStatus
 
 
 def test_a_record_is_committed_when_everybody_in_sync_has_it() -> None:
-    led = Led()
+    led = LeaderFixture()
     led.append(10)
 
     led.report(2, 8)
@@ -21,7 +21,7 @@ def test_a_record_is_committed_when_everybody_in_sync_has_it() -> None:
 
 
 def test_a_replica_that_is_not_in_sync_holds_nothing_back() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append(10)
 
     led.report(2)
@@ -30,7 +30,7 @@ def test_a_replica_that_is_not_in_sync_holds_nothing_back() -> None:
 
 
 def test_under_fsync_followers_count_by_what_is_on_their_disks() -> None:
-    led = Led(durability=Durability.FSYNC)
+    led = LeaderFixture(durability=Durability.FSYNC)
     led.append(10)
 
     led.report(2, durable=4)
@@ -42,7 +42,7 @@ def test_under_fsync_followers_count_by_what_is_on_their_disks() -> None:
 
 
 def test_a_follower_is_not_heard_on_behalf_of_another_life() -> None:
-    led = Led(durability=Durability.FSYNC)
+    led = LeaderFixture(durability=Durability.FSYNC)
     led.append(10)
     led.report(2, durable=10)
     led.report(3, 5, epoch=20, durable=5)
@@ -54,7 +54,7 @@ def test_a_follower_is_not_heard_on_behalf_of_another_life() -> None:
 
 
 def test_a_broker_without_a_replica_is_not_heard() -> None:
-    led = Led()
+    led = LeaderFixture()
     led.append(1)
 
     led.report(4)
@@ -63,7 +63,7 @@ def test_a_broker_without_a_replica_is_not_heard() -> None:
 
 
 def test_a_late_follower_is_to_leave_after_a_while() -> None:
-    led = Led()
+    led = LeaderFixture()
     led.append(10)
     led.report(2)
     led.report(3, 9)
@@ -79,7 +79,7 @@ def test_a_late_follower_is_to_leave_after_a_while() -> None:
 
 @pytest.mark.invariant("I43")
 def test_a_silent_follower_that_has_everything_stays() -> None:
-    led = Led()
+    led = LeaderFixture()
     led.append_everywhere(10)
 
     led.wait(10 * LAG_MAX_MS)
@@ -91,7 +91,7 @@ def test_a_silent_follower_that_has_everything_stays() -> None:
 @pytest.mark.invariant("I43")
 def test_a_follower_that_always_trails_by_a_little_stays() -> None:
     """I43: caught up is a point in time, not an offset."""
-    led = Led()
+    led = LeaderFixture()
     for _ in range(100):
         led.append(10)
         led.wait(1000)
@@ -103,7 +103,7 @@ def test_a_follower_that_always_trails_by_a_little_stays() -> None:
 
 @pytest.mark.invariant("I43")
 def test_a_follower_that_falls_behind_more_and_more_leaves() -> None:
-    led = Led()
+    led = LeaderFixture()
     fallen = 0
     for step in range(100):
         led.append(10)
@@ -119,7 +119,7 @@ def test_a_follower_that_falls_behind_more_and_more_leaves() -> None:
 
 def test_who_had_to_leave_is_not_asked_back_before_it_has_caught_up() -> None:
     """With too few in sync nothing is committed, and so everybody has all that is."""
-    led = Led(minimum=3)
+    led = LeaderFixture(minimum=3)
     led.report(2)
     led.report(3)
     led.append(10)
@@ -141,7 +141,7 @@ def test_who_had_to_leave_is_not_asked_back_before_it_has_caught_up() -> None:
 
 @pytest.mark.invariant("I39")
 def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
-    led = Led()
+    led = LeaderFixture()
     led.append(10)
     led.report(2)
     led.wait(LAG_MAX_MS + 1)
@@ -156,7 +156,7 @@ def test_who_shall_leave_counts_until_the_cluster_has_agreed() -> None:
 @pytest.mark.invariant("I39")
 def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
     """I39: the maximal ISR; the cluster may have agreed already (KIP-497)."""
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append_everywhere(10)
 
     assert led.proposed() == [1, 2, 3]
@@ -168,7 +168,7 @@ def test_who_was_asked_for_counts_from_the_moment_of_asking() -> None:
 
 
 def test_a_rejected_change_is_repeated_after_a_while_and_counts_no_more() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append_everywhere(10)
     change = led.propose()
 
@@ -188,7 +188,7 @@ def test_a_rejected_change_is_repeated_after_a_while_and_counts_no_more() -> Non
 
 
 def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append_everywhere(10)
     lost = led.propose()
     led.reject(lost, is_certain=False)
@@ -208,7 +208,7 @@ def test_a_refusal_does_not_count_while_another_copy_may_be_carried_out() -> Non
 @pytest.mark.invariant("I39")
 def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
     """Else everybody would wait for ever for one that may have been let in."""
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append_everywhere(10)
     lost = led.propose()
     led.reject(lost, is_certain=False)
@@ -232,7 +232,7 @@ def test_a_lost_answer_about_somebody_who_is_gone_for_good_is_settled() -> None:
 
 
 def test_what_settles_is_repeated_until_it_has_an_answer() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.report(3)
     lost = led.propose()
     led.reject(lost, is_certain=False)
@@ -251,7 +251,7 @@ def test_what_settles_is_repeated_until_it_has_an_answer() -> None:
 
 
 def test_nothing_is_settled_that_was_refused_for_certain() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.report(3)
     change = led.propose()
 
@@ -263,7 +263,7 @@ def test_nothing_is_settled_that_was_refused_for_certain() -> None:
 
 
 def test_a_change_to_the_current_isr_ends_when_it_is_committed() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append_everywhere(10)
     change = led.propose()
 
@@ -276,7 +276,7 @@ def test_a_change_to_the_current_isr_ends_when_it_is_committed() -> None:
 
 
 def test_only_one_change_is_under_way() -> None:
-    led = Led(1)
+    led = LeaderFixture(1)
     led.report(2)
     assert led.proposed() == [1, 2]
 
@@ -287,7 +287,7 @@ def test_only_one_change_is_under_way() -> None:
 
 @pytest.mark.invariant("I41")
 def test_a_follower_joins_only_with_all_that_is_committed() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.report(3)
     led.append(10)
     led.wait(2 * JOINING_HOLD_MS)
@@ -304,7 +304,7 @@ def test_a_follower_joins_only_with_all_that_is_committed() -> None:
 @pytest.mark.invariant("I41", "I56")
 def test_a_follower_joins_only_with_all_that_was_there_when_the_epoch_began() -> None:
     """I41: earlier leaders may have acknowledged it, though it is not known here."""
-    led = Led(1, 2, 3, log_end=10)
+    led = LeaderFixture(1, 2, 3, log_end=10)
     led.agree(1, 2)
     led.report(3, 9)
     assert led.high_watermark == 0
@@ -315,7 +315,7 @@ def test_a_follower_joins_only_with_all_that_was_there_when_the_epoch_began() ->
 
 
 def test_under_fsync_a_follower_joins_with_what_is_on_its_disk() -> None:
-    led = Led(1, 2, log_end=10, durability=Durability.FSYNC)
+    led = LeaderFixture(1, 2, log_end=10, durability=Durability.FSYNC)
     led.report(3, 10, durable=9)
     assert led.next_change() is None
 
@@ -326,7 +326,7 @@ def test_under_fsync_a_follower_joins_with_what_is_on_its_disk() -> None:
 @pytest.mark.invariant("I42")
 def test_a_change_names_the_processes_whose_reports_were_seen() -> None:
     """I42, KIP-903: what a broker had before it was started anew says nothing."""
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.report(3, epoch=13)
 
     change = led.propose()
@@ -339,7 +339,7 @@ def test_a_change_names_the_processes_whose_reports_were_seen() -> None:
 
 @pytest.mark.invariant("I42")
 def test_a_broker_that_is_fenced_or_stopping_does_not_join() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.brokers[3] = BrokerStatus(13, False)
 
     led.report(3)
@@ -350,7 +350,7 @@ def test_a_broker_that_is_fenced_or_stopping_does_not_join() -> None:
 @pytest.mark.invariant("I40")
 def test_who_is_about_to_join_holds_back_what_is_committed() -> None:
     """I40: else it might always be a moment behind."""
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.report(3, 0)
     led.agree(1, 2)
     led.append(10)
@@ -364,7 +364,7 @@ def test_who_is_about_to_join_holds_back_what_is_committed() -> None:
 
 @pytest.mark.invariant("I40")
 def test_who_does_not_come_any_more_holds_nothing_back_for_long() -> None:
-    led = Led(1, minimum=1)
+    led = LeaderFixture(1, minimum=1)
     led.report(2)
     assert led.proposed() == [1, 2]
     led.report(3)
@@ -382,7 +382,7 @@ def test_who_does_not_come_any_more_holds_nothing_back_for_long() -> None:
 
 
 def test_a_broker_that_was_started_anew_has_to_catch_up_first() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append(10)
     led.report(3)
     led.agree(1, 2)
@@ -396,7 +396,7 @@ def test_a_broker_that_was_started_anew_has_to_catch_up_first() -> None:
 
 
 def test_a_replica_that_was_removed_is_forgotten() -> None:
-    led = Led()
+    led = LeaderFixture()
     led.append(10)
     led.report(2)
     followers = led.leader.replicas
@@ -412,7 +412,7 @@ def test_a_replica_that_was_removed_is_forgotten() -> None:
 
 
 def test_a_follower_that_is_not_whole_is_to_leave_at_once() -> None:
-    led = Led()
+    led = LeaderFixture()
     led.append(10)
     led.report(2)
 
@@ -423,7 +423,7 @@ def test_a_follower_that_is_not_whole_is_to_leave_at_once() -> None:
 
 
 def test_a_follower_that_is_not_whole_does_not_join_nor_hold_anything_back() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append(10)
     led.report(2)
 
@@ -436,7 +436,7 @@ def test_a_follower_that_is_not_whole_does_not_join_nor_hold_anything_back() -> 
 
 
 def test_a_follower_that_is_whole_again_joins() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append(10)
     led.report(2)
     led.report(3, is_whole=False)
@@ -448,7 +448,7 @@ def test_a_follower_that_is_whole_again_joins() -> None:
 
 
 def test_a_follower_that_is_not_whole_stays_so_while_it_says_only_what_is_on_its_disk() -> None:
-    led = Led(1, 2, durability=Durability.FSYNC)
+    led = LeaderFixture(1, 2, durability=Durability.FSYNC)
     led.append(10)
     led.report(2, durable=10)
     led.report(3, durable=5, is_whole=False)

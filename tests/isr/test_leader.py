@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.isr.leaders import Led
+from tests.isr.leader_fixture import LeaderFixture
 from tidelog.isr.durability import Durability, ack_level
 from tidelog.isr.leader import PartitionLeader
 from tidelog.isr.replica_set import ReplicaSet
@@ -102,7 +102,7 @@ def test_the_high_watermark_never_falls_and_never_passes_the_log_end(
 
 @pytest.mark.invariant("I36")
 def test_a_produce_that_all_must_have_is_refused_while_too_few_are_in_sync() -> None:
-    led = Led(1, minimum=2)
+    led = LeaderFixture(1, minimum=2)
 
     led.leader.require_enough_in_sync(Acks.LEADER)
     with pytest.raises(NotEnoughReplicasError, match="1 of 3 replicas are in sync, and 2 must be"):
@@ -112,7 +112,7 @@ def test_a_produce_that_all_must_have_is_refused_while_too_few_are_in_sync() -> 
 @pytest.mark.invariant("I38")
 def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
     """I38: strict, also for those who do not wait for others."""
-    led = Led(1, minimum=2)
+    led = LeaderFixture(1, minimum=2)
     led.append(10)
     assert led.high_watermark == 0
     assert led.leader.acknowledged_offset(Acks.ALL) == 0
@@ -123,7 +123,7 @@ def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
 
 
 def test_what_was_committed_is_acknowledged_though_too_few_are_left() -> None:
-    led = Led(1, 2)
+    led = LeaderFixture(1, 2)
     led.append(10)
     led.report(2)
 
@@ -134,7 +134,7 @@ def test_what_was_committed_is_acknowledged_though_too_few_are_left() -> None:
 
 
 def test_a_new_leader_begins_with_what_it_knew_and_has_then_to_catch_up() -> None:
-    led = Led(log_end=10)
+    led = LeaderFixture(log_end=10)
     assert not led.leader.has_caught_up
 
     led.report(2)

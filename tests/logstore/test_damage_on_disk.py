@@ -280,7 +280,7 @@ def test_without_a_checkpoint_the_start_of_a_doubtful_log_is_lost() -> None:
     before.disk.remove(CHECKPOINT)
     files = FileCache(before.disk.kill())
 
-    log, report = open_log(DIRECTORY, OWNER, files, config=SMALL, now_ms=NOW_MS, is_doubtful=True)
+    log, report = open_log(DIRECTORY, OWNER, files, config=SMALL, now_ms=NOW_MS, is_suspect=True)
 
     assert report.damage == [DamagedRange(0, bases[1])]
     assert (log.log_start_offset, log.log_end_offset) == (0, 100)
@@ -295,7 +295,7 @@ def test_without_a_checkpoint_a_mark_tells_what_was_deleted_of_a_doubtful_log() 
     before.disk.remove(CHECKPOINT)
     files = FileCache(before.disk.kill())
 
-    log, report = open_log(DIRECTORY, OWNER, files, config=SMALL, now_ms=NOW_MS, is_doubtful=True)
+    log, report = open_log(DIRECTORY, OWNER, files, config=SMALL, now_ms=NOW_MS, is_suspect=True)
 
     assert not report.damage
     assert log.log_start_offset == removal.end_offset

@@ -20,7 +20,7 @@ from tests.logstore.logs import (
     read_all,
     reopen,
 )
-from tests.logstore.repairing import (
+from tests.logstore.replica_pair import (
     COUNT,
     Spoil,
     batches_of,

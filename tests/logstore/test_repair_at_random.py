@@ -15,7 +15,7 @@ from tests.logstore.logs import (
     read_all,
     reopen,
 )
-from tests.logstore.repairing import batches_of, note_all_damage, sent_by
+from tests.logstore.replica_pair import batches_of, note_all_damage, sent_by
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.log import PartitionLog
 from tidelog.wire.errors import InvalidBatchError

@@ -7,7 +7,7 @@ import pytest
 
 from tests.logstore.crashes import POWER_CUTS, crash
 from tests.logstore.logs import Image, Opened, disk_of, image_of, read_all, reopen
-from tests.logstore.repairing import (
+from tests.logstore.replica_pair import (
     COUNT,
     Spoil,
     check_whole,

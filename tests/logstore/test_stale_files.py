@@ -7,7 +7,7 @@ have written there is damage like any other.
 import pytest
 
 from tests.logstore.logs import Opened, new_log, numbered, read_all, reopen
-from tests.logstore.repairing import check_whole, note_all_damage, repair_all
+from tests.logstore.replica_pair import check_whole, note_all_damage, repair_all
 from tests.simulation.machine.disk_damage import durable_state
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 

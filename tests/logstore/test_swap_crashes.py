@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.logstore.compacting import Records, begin, compact, keyed_log, rows_of, swap_ready
 from tests.logstore.crashes import POWER_CUTS, crash
+from tests.logstore.keyed_logs import Records, begin, compact, keyed_log, rows_of, swap_ready
 from tests.logstore.logs import DIRECTORY, Opened, reopen
 from tests.simulation.machine.faulty_disk import FaultyDisk
 

@@ -61,7 +61,8 @@ def test_options_and_offsets_need_neither_spark_nor_arrow_nor_trio() -> None:
     said = run_python(
         "import sys\n"
         "import tidelog.spark_connector.options\n"
-        "import tidelog.spark_connector.read.read_options, tidelog.spark_connector.read.offsets\n"
+        "import tidelog.spark_connector.read.read_options\n"
+        "import tidelog.spark_connector.read.offset_ranges\n"
         "import tidelog.spark_connector.lag, tidelog.spark_connector.read.stream_source\n"
         "print(*sorted({'pyspark', 'pyarrow', 'trio', 'pandas', 'numpy'} & sys.modules.keys()))"
     )

@@ -12,7 +12,7 @@ from tidelog.queue_layer.outcome import Outcome, Reply
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.messages.queue_journal import Frame, decode, encode
+from tidelog.wire.messages.queue_journal import JournalFrame, decode, encode
 from tidelog.wire.messages.queues import (
     MessageState,
     PartitionReceived,
@@ -85,7 +85,7 @@ class Driver:
             self.append(frame)
         return outcome.reply
 
-    def append(self, frame: Frame) -> None:
+    def append(self, frame: JournalFrame) -> None:
         data = encode(frame)
         assert len(data) <= FRAME_BYTES_MAX
         self.journal.append(data)

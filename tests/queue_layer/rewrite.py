@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from tests.queue_layer.stage import perform
+from tests.queue_layer.queue_scenario import perform
 
 
 def main() -> None:

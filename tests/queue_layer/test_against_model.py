@@ -323,7 +323,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         """I2: what is not done is somewhere."""
         if not hasattr(self, "model"):
             return
-        seen, next_offset = self.driver.queue.browse([], 0, 10_000)
+        seen, next_offset = self.driver.queue.peek([], 0, 10_000)
         found = {
             offset: (run.state, run.receive_count)
             for run in seen

@@ -81,7 +81,7 @@ def test_people_who_look_see_no_chunks() -> None:
     driver.on_chunks(2)
     driver.came(1, deliver_at_ms=driver.now_ms + SECOND)
 
-    seen, _ = driver.queue.browse([], 0, 10)
+    seen, _ = driver.queue.peek([], 0, 10)
 
     assert [(run.first_offset, run.count, run.state) for run in seen] == [
         (0, 1, MessageState.VISIBLE),

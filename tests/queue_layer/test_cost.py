@@ -16,7 +16,7 @@ from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.messages.queue_journal import Frame, Seeked
+from tidelog.wire.messages.queue_journal import JournalFrame, Seeked
 from tidelog.wire.messages.queues import SettleAction
 
 FEW, MANY = 100, 1_000_000
@@ -105,7 +105,7 @@ def test_an_idle_queue_takes_few_bytes() -> None:
     try:
         idle = [QueuePartition(config, RECEIPTS) for _ in range(100)]
         for queue in idle:
-            queue.state.apply(Frame(START_MS, [Seeked(0)]))
+            queue.state.apply(JournalFrame(START_MS, [Seeked(0)]))
             queue.start(START_MS)
             queue.state.on_records(0, 1000)
         size, _ = tracemalloc.get_traced_memory()

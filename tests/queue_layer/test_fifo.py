@@ -346,7 +346,7 @@ def test_who_looks_sees_which_messages_are_blocked() -> None:
     driver = fifo("abaab")
     driver.settle(driver.take(4), SettleAction.RELEASE, 0)
 
-    seen, next_offset = driver.queue.browse([MessageState.VISIBLE, MessageState.BLOCKED], 0, 10)
+    seen, next_offset = driver.queue.peek([MessageState.VISIBLE, MessageState.BLOCKED], 0, 10)
 
     assert [(run.first_offset, run.count, run.state) for run in seen] == [
         (0, 1, MessageState.VISIBLE),
@@ -362,7 +362,7 @@ def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
     send(driver, "ab" * 10_000)
     before = links.count
 
-    seen, next_offset = driver.queue.browse([], 0, 10)
+    seen, next_offset = driver.queue.peek([], 0, 10)
 
     assert [run.count for run in seen] == [10]
     assert next_offset == 10
@@ -372,5 +372,5 @@ def test_looking_at_a_page_costs_no_more_than_that_page() -> None:
 def test_looking_for_what_is_not_there_goes_on_page_by_page() -> None:
     driver = fifo("a" * 150_000)
 
-    assert driver.queue.browse([MessageState.BLOCKED], 0, 10) == ([], 100_000)
-    assert driver.queue.browse([MessageState.BLOCKED], 100_000, 10) == ([], None)
+    assert driver.queue.peek([MessageState.BLOCKED], 0, 10) == ([], 100_000)
+    assert driver.queue.peek([MessageState.BLOCKED], 100_000, 10) == ([], None)

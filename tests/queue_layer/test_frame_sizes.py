@@ -18,7 +18,13 @@ from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.config.retry_backoff import ExponentialBackoff
-from tidelog.wire.messages.queue_journal import NO_TARGET, DeadLettered, Deleted, Frame, encode
+from tidelog.wire.messages.queue_journal import (
+    NO_TARGET,
+    DeadLettered,
+    Deleted,
+    JournalFrame,
+    encode,
+)
 from tidelog.wire.messages.queues import SettleAction
 
 HOUR_MS: Final = 3600 * SECOND
@@ -82,9 +88,9 @@ def test_a_snapshot_holds_long_reasons_of_many_messages() -> None:
         received = driver.take(1, timeout_ms=HOUR_MS)
         reason = f"{number} ".ljust(2000, "x")
         driver.settle(received, SettleAction.RELEASE, delay_ms=HOUR_MS, reason=reason)
-    before = driver.queue.browse([], START, 1000)
+    before = driver.queue.peek([], START, 1000)
 
-    assert from_snapshot(driver).browse([], START, 1000) == before
+    assert from_snapshot(driver).peek([], START, 1000) == before
 
 
 def test_a_snapshot_holds_all_receives_that_may_be_repeated() -> None:
@@ -110,7 +116,7 @@ def test_a_snapshot_holds_any_number_of_dead_letters_that_have_no_place_to_go_to
     driver.came(90_000)
     for first in range(START, START + 90_000, 1000):
         died = [DeadLettered([(first + place, 1)], NO_TARGET) for place in range(1000)]
-        driver.append(Frame(START_MS, list(died)))
+        driver.append(JournalFrame(START_MS, list(died)))
 
     queue = from_snapshot(driver)
 
@@ -136,7 +142,7 @@ def test_any_number_of_messages_expires() -> None:
     driver.came(120_000)
     for first in range(START, START + 120_000, 2000):
         done: list[tuple[int, int]] = [(first + place, 1) for place in range(0, 2000, 2)]
-        driver.append(Frame(START_MS, [Deleted(done)]))
+        driver.append(JournalFrame(START_MS, [Deleted(done)]))
 
     driver.do(driver.queue.expire(START + 120_000, now_ms=START_MS))
 

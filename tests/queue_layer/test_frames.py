@@ -5,7 +5,7 @@ from tidelog.queue_layer.outcome import Outcome
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     DeadLettered,
-    Frame,
+    JournalFrame,
     Purged,
     Seeked,
     encode,
@@ -18,7 +18,7 @@ TARGET = (b"dead letter topic", 3)
 def test_what_is_small_is_one_frame() -> None:
     entries: list[AnyEntry] = [Seeked(1), Purged(2)]
 
-    assert list(frames_of(NOW_MS, entries)) == [Frame(NOW_MS, entries)]
+    assert list(frames_of(NOW_MS, entries)) == [JournalFrame(NOW_MS, entries)]
 
 
 def test_nothing_is_no_frame() -> None:
@@ -39,7 +39,9 @@ def test_frames_have_all_entries_in_their_order_and_are_as_large_as_they_may_be(
 
 
 def test_entries_of_one_command_are_one_frame() -> None:
-    assert Outcome(7, [Seeked(1), Seeked(2)], None).frames == [Frame(7, [Seeked(1), Seeked(2)])]
+    assert Outcome(7, [Seeked(1), Seeked(2)], None).frames == [
+        JournalFrame(7, [Seeked(1), Seeked(2)])
+    ]
 
 
 def test_without_entries_there_is_nothing_to_append() -> None:

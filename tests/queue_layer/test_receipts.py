@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.queue_layer.driver import KEY, QUEUE_ID
-from tidelog.queue_layer.receipts import Receipt, Receipts
+from tidelog.queue_layer.receipts import ReceiptContent, Receipts
 from tidelog.wire.errors import InvalidReceiptError
 
 
@@ -19,7 +19,7 @@ def receipts(*, queue_id: bytes = QUEUE_ID, partition: int = 7, key: bytes = KEY
 def test_a_receipt_says_what_was_received() -> None:
     receipt = receipts().make(12, [(3, 4), (9, 1)])
 
-    assert receipts().check(receipt) == Receipt(12, [(3, 4), (9, 1)])
+    assert receipts().check(receipt) == ReceiptContent(12, [(3, 4), (9, 1)])
 
 
 @pytest.mark.statement("b12")

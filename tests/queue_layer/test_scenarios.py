@@ -1,7 +1,7 @@
 """Scenarios: stories of a queue, told step by step in `scenarios/*.txt`.
 
-`tests/queue_layer/stage.py` says what the commands are. After a change of the core that is meant to
-change what they say, rewrite them, and read the difference before you commit it:
+`tests/queue_layer/queue_scenario.py` documents the commands. After a change of the core that is
+meant to change the output, rewrite the files, and read the difference before you commit it:
 
     python -m tests.queue_layer.rewrite
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.queue_layer.stage import perform
+from tests.queue_layer.queue_scenario import perform
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from tests.simulation.broker.keys import Superseded
-from tests.simulation.broker.stories import (
+from tests.simulation.broker.sample_histories import (
     DIRECTORY,
     RULES,
     Story,

@@ -5,7 +5,7 @@ import logging
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.defects import no_defect_unheard
 from tests.simulation.machine.faulty_disk import StaleHandleError
-from tidelog.broker.queues.supervision import supervising
+from tidelog.broker.queues.supervisor import supervising
 from tidelog.wire.errors import BrokerError, UnexpectedServerError
 
 LOGGER = logging.getLogger("tidelog.broker")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
 from tidelog.spark_connector.connection.pool import close_idle
@@ -27,6 +27,6 @@ def shared_client(data_dir: Path) -> Iterator[tuple[str, blocking.Client]]:
 
 
 @pytest.fixture
-def town(shared_client: tuple[str, blocking.Client], data_dir: Path) -> Town:
+def town(shared_client: tuple[str, blocking.Client], data_dir: Path) -> SparkFixture:
     """Return a broker, a client of it, and the name of a topic that is not there yet."""
-    return Town(*shared_client, data_dir, f"topic-{next(_numbers)}")
+    return SparkFixture(*shared_client, data_dir, f"topic-{next(_numbers)}")

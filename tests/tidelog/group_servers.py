@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.client.fronts import FrontedCluster
+from tests.client.fake_cluster import FakeCluster
 from tests.client.group_service import GroupService
 from tidelog.blocking.thread import TrioThread
 from tidelog.coordinator.groups.config import GroupConfig
@@ -27,7 +27,7 @@ QUICK = GroupConfig(
 async def _group_server() -> AsyncGenerator[str, None]:
     world = World(MockClock())  # Time goes by itself here; nobody makes it jump.
     async with world.broker(), world.client() as upstream, trio.open_nursery() as nursery:
-        cluster = FrontedCluster(world, upstream, nursery)
+        cluster = FakeCluster(world, upstream, nursery)
         cluster.network = TcpNetwork()
         groups = GroupService(cluster, QUICK)
         nursery.start_soon(groups.run)

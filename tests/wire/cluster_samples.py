@@ -6,8 +6,8 @@ from tests.wire.group_samples import TOPIC_ID
 from tidelog.wire.errors import LeaderNotAvailableError
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
-    AlterClusterReply,
-    AlterClusterRequest,
+    AlterClusterConfigReply,
+    AlterClusterConfigRequest,
     BrokerSetting,
     DescribeClusterReply,
     DescribeClusterRequest,
@@ -23,10 +23,10 @@ from tidelog.wire.messages.cluster_admin import (
     UnregisterBrokerRequest,
 )
 from tidelog.wire.messages.reassignment import (
-    DescribeMovesReply,
-    DescribeMovesRequest,
     DrainBrokerReply,
     DrainBrokerRequest,
+    ListReassignmentsReply,
+    ListReassignmentsRequest,
     PartitionMove,
     PartitionMoved,
     ReassignReply,
@@ -128,11 +128,11 @@ ELECT = (
 _REASSIGNED = ReassignRequest(
     moves=[PartitionMove(topic="orders", partition=3, replicas=[2, 3, 4])],
     leaving=[],
-    replicas_max=100,
+    max_replicas=100,
     plan_only=True,
 )
 REASSIGN = (
-    replace(_REASSIGNED, leaving=[5], heir=6),
+    replace(_REASSIGNED, leaving=[5], replacement=6),
     ReassignReply(
         results=[
             PartitionMoved(
@@ -148,11 +148,11 @@ REASSIGN = (
 )
 
 ALTER = (
-    AlterClusterRequest(
+    AlterClusterConfigRequest(
         set_config={"reassignment_max_bytes_per_second": "20MB"},
         reset_config=["default_replication_factor"],
     ),
-    AlterClusterReply(
+    AlterClusterConfigReply(
         config={"reassignment_max_bytes_per_second": "20MB", "default_replication_factor": "auto"},
     ),
 )
@@ -161,9 +161,9 @@ DRAIN = (DrainBrokerRequest(node_id=3, is_drained=False), DrainBrokerReply(repli
 
 UNREGISTER = (UnregisterBrokerRequest(node_id=3), UnregisterBrokerReply(was_member=True))
 
-DESCRIBE_MOVES = (
-    DescribeMovesRequest(topics=["orders"]),
-    DescribeMovesReply(
+LIST_REASSIGNMENTS = (
+    ListReassignmentsRequest(topics=["orders"]),
+    ListReassignmentsReply(
         replicas=[
             ReplicaProgress(
                 topic="orders",

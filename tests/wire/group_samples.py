@@ -7,17 +7,17 @@ from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
     DeleteGroupReply,
     DeleteGroupRequest,
+    DescribedGroup,
+    DescribedMember,
     DescribeGroupsReply,
     DescribeGroupsRequest,
     FetchOffsetsReply,
     FetchOffsetsRequest,
-    GroupDescription,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     GroupListing,
-    HeartbeatReply,
-    HeartbeatRequest,
     ListGroupsReply,
     ListGroupsRequest,
-    MemberDescription,
     PartitionCommit,
     PartitionCommitted,
     PartitionCommittedOffset,
@@ -34,8 +34,8 @@ from tidelog.wire.messages.groups import (
 TOPIC_ID = bytes(range(16))
 OTHER_TOPIC_ID = bytes(range(16, 32))
 
-HEARTBEAT = (
-    HeartbeatRequest(
+BROKER_HEARTBEAT = (
+    GroupHeartbeatRequest(
         group_id="billing",
         member_id="c41d",
         member_epoch=9,
@@ -50,7 +50,7 @@ HEARTBEAT = (
         incarnation=1_700_000_000_000,
         client_id="example",
     ),
-    HeartbeatReply(
+    GroupHeartbeatReply(
         member_epoch=10,
         assignment_revision=3,
         heartbeat_interval_ms=5_000,
@@ -114,14 +114,14 @@ DESCRIBE = (
     DescribeGroupsRequest(group_ids=["billing", "gone"]),
     DescribeGroupsReply(
         groups=[
-            GroupDescription(
+            DescribedGroup(
                 group_id="billing",
                 state="reconciling",
                 assignor="range",
                 group_epoch=10,
                 target_epoch=9,
                 members=[
-                    MemberDescription(
+                    DescribedMember(
                         member_id="c41d",
                         client_id="example",
                         instance_id="billing-1",
@@ -149,7 +149,7 @@ DESCRIBE = (
                     )
                 ],
             ),
-            GroupDescription(
+            DescribedGroup(
                 group_id="gone",
                 state="",
                 assignor="",

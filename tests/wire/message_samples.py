@@ -4,14 +4,15 @@ from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import ErrorDetail
 from tidelog.wire.messages.queues import (
-    CancelReply,
-    CancelRequest,
+    CancelScheduledReply,
+    CancelScheduledRequest,
     CountMessagesReply,
     CountMessagesRequest,
     GetPurgeOffsetReply,
     GetPurgeOffsetRequest,
     MessageState,
     PartitionReceived,
+    PeekedRun,
     PeekReply,
     PeekRequest,
     PurgeRequest,
@@ -24,7 +25,6 @@ from tidelog.wire.messages.queues import (
     ReceiveRequest,
     RedriveRequest,
     Refused,
-    SeenRun,
     SendReply,
     SendRequest,
     SettleAction,
@@ -101,7 +101,7 @@ PEEK = (
     ),
     PeekReply(
         runs=[
-            SeenRun(
+            PeekedRun(
                 first_offset=1000,
                 count=7,
                 state=MessageState.IN_FLIGHT,
@@ -166,7 +166,7 @@ GET_PURGE_OFFSET = (
     GetPurgeOffsetRequest(queue_id=TOPIC_ID, partition=3),
     GetPurgeOffsetReply(below_offset=700),
 )
-CANCEL = (
-    CancelRequest(queue_id=TOPIC_ID, partition=3, runs=[(1000, 2), (1007, 1)]),
-    CancelReply(refused=[Refused(runs=[(1007, 1)], error=EXPIRED)]),
+CANCEL_SCHEDULED = (
+    CancelScheduledRequest(queue_id=TOPIC_ID, partition=3, runs=[(1000, 2), (1007, 1)]),
+    CancelScheduledReply(refused=[Refused(runs=[(1007, 1)], error=EXPIRED)]),
 )

@@ -62,6 +62,6 @@ ALTER = (
     AlterQueueReply(config={"max_receive_count": "5", "retention_ms": "4d"}),
 )
 DELETE = (
-    DeleteQueueRequest(name="billing", with_topic=True, cuts_ties=True),
+    DeleteQueueRequest(name="billing", with_topic=True, detach_sources=True),
     DeleteQueueReply(queue_id=OTHER_TOPIC_ID),
 )

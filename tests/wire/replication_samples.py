@@ -47,7 +47,7 @@ FETCH = (
                 last_fetched_epoch=5,
                 durable_end_offset=1000,
                 is_whole=False,
-                is_doubtful=True,
+                is_suspect=True,
             ),
             ReplicaPosition(5, 0, None, 0),
         ],

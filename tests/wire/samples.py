@@ -17,10 +17,10 @@ from tests.wire import (
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
 from tidelog.wire.errors import CorruptBatchError, OffsetOutOfRangeError
 from tidelog.wire.messages.cluster import (
+    BrokerHeartbeatReply,
+    BrokerHeartbeatRequest,
     ForwardCommandReply,
     ForwardCommandRequest,
-    HeartbeatReply,
-    HeartbeatRequest,
     JoinReply,
     JoinRequest,
     Peer,
@@ -223,7 +223,7 @@ EXCHANGES = [
             topics=[TopicOffsets("orders", TOPIC_ID, [10, 0], [19, 0], [4096, 0], [1])],
         ),
     ),
-    _exchange(api.GROUP_HEARTBEAT, *group_samples.HEARTBEAT),
+    _exchange(api.GROUP_HEARTBEAT, *group_samples.BROKER_HEARTBEAT),
     _exchange(api.COMMIT_OFFSETS, *group_samples.COMMIT),
     _exchange(api.FETCH_OFFSETS, *group_samples.FETCH_OFFSETS),
     _exchange(api.LIST_GROUPS, *group_samples.LIST),
@@ -269,8 +269,8 @@ EXCHANGES = [
         ForwardCommandReply(reply=b"an answer", index=1234),
     ),
     _exchange(
-        api.HEARTBEAT,
-        HeartbeatRequest(
+        api.BROKER_HEARTBEAT,
+        BrokerHeartbeatRequest(
             cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
             node_id=2,
             broker_epoch=17,
@@ -278,7 +278,7 @@ EXCHANGES = [
             wants_to_stop=True,
             applied_index=299,
         ),
-        HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300, is_counted=False),
+        BrokerHeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300, is_counted=False),
     ),
     _exchange(api.REPLICA_FETCH, *replication_samples.FETCH),
     _exchange(api.REPLICA_DURABLE, *replication_samples.DURABLE),
@@ -298,8 +298,8 @@ EXCHANGES = [
     _exchange(api.DESCRIBE_CLUSTER, *cluster_samples.DESCRIBE),
     _exchange(api.ELECT_LEADERS, *cluster_samples.ELECT),
     _exchange(api.REASSIGN, *cluster_samples.REASSIGN),
-    _exchange(api.ALTER_CLUSTER, *cluster_samples.ALTER),
-    _exchange(api.DESCRIBE_MOVES, *cluster_samples.DESCRIBE_MOVES),
+    _exchange(api.ALTER_CLUSTER_CONFIG, *cluster_samples.ALTER),
+    _exchange(api.LIST_REASSIGNMENTS, *cluster_samples.LIST_REASSIGNMENTS),
     _exchange(api.DRAIN_BROKER, *cluster_samples.DRAIN),
     _exchange(api.UNREGISTER_BROKER, *cluster_samples.UNREGISTER),
     _exchange(api.DESCRIBE_CONFIG, *cluster_samples.DESCRIBE_CONFIG),
@@ -316,7 +316,7 @@ EXCHANGES = [
     _exchange(api.QUEUE_SEEK, *message_samples.SEEK),
     _exchange(api.REDRIVE, *message_samples.REDRIVE),
     _exchange(api.GET_PURGE_OFFSET, *message_samples.GET_PURGE_OFFSET),
-    _exchange(api.CANCEL, *message_samples.CANCEL),
+    _exchange(api.CANCEL_SCHEDULED, *message_samples.CANCEL_SCHEDULED),
     _exchange(api.DESCRIBE_REDRIVE, *redrive_samples.DESCRIBE_REDRIVE),
     _exchange(api.DESCRIBE_PRODUCER, *redrive_samples.DESCRIBE_PRODUCER),
     _exchange(api.BEGIN_TRANSACTION, *transaction_samples.BEGIN),
@@ -345,14 +345,14 @@ IN_OLDER_VERSIONS: dict[str, object] = {
     "replica_fetch_request_v1": replication_samples.FETCH_V1,
     "replica_fetch_request_v2": replication_samples.FETCH_V2,
     "replica_fetch_request_v3": replication_samples.FETCH_V3,
-    "heartbeat_request_v1": HeartbeatRequest(
+    "broker_heartbeat_request_v1": BrokerHeartbeatRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5",
         node_id=2,
         broker_epoch=17,
         is_caught_up=True,
         wants_to_stop=True,
     ),
-    "heartbeat_reply_v1": HeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300),
+    "broker_heartbeat_reply_v1": BrokerHeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300),
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]
     ),

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from tidelog.cli.options import examples, json_option
-from tidelog.cli.output.tables import print_facts, print_json
+from tidelog.cli.output.tables import print_fields, print_json
 from tidelog.cli.signals import on_signal
 from tidelog.demo.flights import Flights, load_flights
 from tidelog.demo.spark_story import SparkReport
@@ -51,7 +51,7 @@ def demo(as_json: bool, with_spark: bool) -> None:
         print_json(report_as_json(report))
     else:
         click.echo()
-        print_facts(report_as_facts(report))
+        print_fields(report_as_facts(report))
         click.echo()
         if report.without_spark:
             click.echo(f"Left out, a replay with Spark: {report.without_spark}")

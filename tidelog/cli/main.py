@@ -45,7 +45,7 @@ COMMANDS = {
         "Show and change the cluster, elect leaders, move replicas.",
     ),
     "broker": LazyCommand(
-        "tidelog.cli.cluster.broker",
+        "tidelog.cli.broker.broker",
         "broker",
         "Show broker settings; drain, replace, unregister brokers.",
     ),

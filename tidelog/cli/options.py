@@ -11,7 +11,7 @@ from tidelog.cli.output.times import parse_since_ms
 from tidelog.wire.env.real_env import RealClock
 
 if TYPE_CHECKING:
-    from tidelog.client.cluster.list_offsets import OffsetPlace
+    from tidelog.client.cluster.list_offsets import OffsetSpec
 
 Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
@@ -71,10 +71,10 @@ def read_moment(ctx: click.Context, param: click.Parameter, value: str | None) -
         raise click.BadParameter(str(error), ctx, param) from error
 
 
-def read_place(ctx: click.Context, param: click.Parameter, value: str) -> "OffsetPlace":
+def read_offset_spec(ctx: click.Context, param: click.Parameter, value: str) -> "OffsetSpec":
     """Return a place in a topic, as the callback of an option."""
     if value in ("earliest", "latest"):
-        return cast("OffsetPlace", value)
+        return cast("OffsetSpec", value)
     moment = read_moment(ctx, param, value)
     assert moment is not None
     return moment

@@ -88,7 +88,7 @@ class ForwardCommandReply(msgspec.Struct, frozen=True, array_like=True):
     """Whoever has applied the metadata up to here, inclusive, sees what came of it."""
 
 
-class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
+class BrokerHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """A broker tells the node that leads the cluster that it lives."""
 
     cluster_id: str
@@ -105,7 +105,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     Since version 2."""
 
 
-class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
+class BrokerHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
     """How the broker stands."""
 
     is_fenced: bool

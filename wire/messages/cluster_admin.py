@@ -151,7 +151,7 @@ class ElectLeadersReply(msgspec.Struct, frozen=True, array_like=True):
     results: list[LeaderElected]
 
 
-class AlterClusterRequest(msgspec.Struct, frozen=True, array_like=True):
+class AlterClusterConfigRequest(msgspec.Struct, frozen=True, array_like=True):
     """Change settings of the cluster; durable and in force when the reply comes."""
 
     set_config: dict[str, str]
@@ -160,7 +160,7 @@ class AlterClusterRequest(msgspec.Struct, frozen=True, array_like=True):
     """Settings to put back to their defaults."""
 
 
-class AlterClusterReply(msgspec.Struct, frozen=True, array_like=True):
+class AlterClusterConfigReply(msgspec.Struct, frozen=True, array_like=True):
     """The settings after the change."""
 
     config: dict[str, str]
@@ -181,7 +181,7 @@ class BrokerSetting(msgspec.Struct, frozen=True, array_like=True):
     """Who gave it: `default`, the name of a file, of a variable of the environment or of a flag;
     `cluster` or `broker` if it was set while brokers ran, for all of them or for this one."""
     is_dynamic: bool
-    """Whether this broker takes it from `ALTER_CLUSTER` as it runs; else it takes a restart."""
+    """Whether `ALTER_CLUSTER_CONFIG` sets it without a restart."""
 
 
 class DescribeConfigReply(msgspec.Struct, frozen=True, array_like=True):

@@ -49,7 +49,7 @@ class Subscription(msgspec.Struct, frozen=True, array_like=True):
     With a pattern, `topics` is empty."""
 
 
-class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
+class GroupHeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """All that a member ever says to its group: I am here, this I want, this I have."""
 
     group_id: str
@@ -86,7 +86,7 @@ class HeartbeatRequest(msgspec.Struct, frozen=True, array_like=True):
     """For people, in descriptions."""
 
 
-class HeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
+class GroupHeartbeatReply(msgspec.Struct, frozen=True, array_like=True):
     """All that a group ever says to its member."""
 
     member_epoch: int
@@ -204,7 +204,7 @@ class DescribeGroupsRequest(msgspec.Struct, frozen=True, array_like=True):
     group_ids: Listed[str]
 
 
-class MemberDescription(msgspec.Struct, frozen=True, array_like=True):
+class DescribedMember(msgspec.Struct, frozen=True, array_like=True):
     """One member of a group."""
 
     member_id: str
@@ -245,7 +245,7 @@ class PartitionProgress(msgspec.Struct, frozen=True, array_like=True):
     metadata: str = ""
 
 
-class GroupDescription(msgspec.Struct, frozen=True, array_like=True):
+class DescribedGroup(msgspec.Struct, frozen=True, array_like=True):
     """One group in full."""
 
     group_id: str
@@ -256,7 +256,7 @@ class GroupDescription(msgspec.Struct, frozen=True, array_like=True):
     """Counts changes of members, subscriptions and topics."""
     target_epoch: int
     """The group epoch for which the target assignment was computed."""
-    members: list[MemberDescription]
+    members: list[DescribedMember]
     partitions: list[PartitionProgress]
     error: ErrorDetail | None = None
 
@@ -264,7 +264,7 @@ class GroupDescription(msgspec.Struct, frozen=True, array_like=True):
 class DescribeGroupsReply(msgspec.Struct, frozen=True, array_like=True):
     """The groups, in the order of the request."""
 
-    groups: list[GroupDescription]
+    groups: list[DescribedGroup]
 
 
 class ResetTo(IntEnum):

@@ -109,7 +109,7 @@ class DeleteQueueRequest(msgspec.Struct, frozen=True, array_like=True):
     name: str
     with_topic: bool = False
     """Delete the topic and all of its records, too; refused if other queues stand on it."""
-    cuts_ties: bool = False
+    detach_sources: bool = False
     """Queues whose dead-letter queue it is have none any more; without this it is not deleted while
     there are such."""
 

@@ -35,12 +35,12 @@ class BackgroundWork(IntEnum):
     """Messages are to be moved, or a redrive runs."""
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
+class JournalEntry(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
     """What all entries have in common: a number in front that says which one it is."""
 
 
 @final
-class Seeked(Entry, frozen=True, tag=1):
+class Seeked(JournalEntry, frozen=True, tag=1):
     """Everything from an offset on is there, as if never received; what is below is done.
 
     The first entry of a journal. Leases and pending moves of before are void.
@@ -53,7 +53,7 @@ class Seeked(Entry, frozen=True, tag=1):
 
 
 @final
-class Received(Entry, frozen=True, tag=2):
+class Received(JournalEntry, frozen=True, tag=2):
     """Messages were handed out, all under one lease, once more each."""
 
     lease_id: int
@@ -68,7 +68,7 @@ class Received(Entry, frozen=True, tag=2):
 
 
 @final
-class Delayed(Entry, frozen=True, tag=3):
+class Delayed(JournalEntry, frozen=True, tag=3):
     """The cursor passes messages whose time has not come."""
 
     runs: list[tuple[int, int, int]]
@@ -76,14 +76,14 @@ class Delayed(Entry, frozen=True, tag=3):
 
 
 @final
-class Deleted(Entry, frozen=True, tag=4):
+class Deleted(JournalEntry, frozen=True, tag=4):
     """Messages are done."""
 
     runs: list[Run]
 
 
 @final
-class Extended(Entry, frozen=True, tag=5):
+class Extended(JournalEntry, frozen=True, tag=5):
     """Leases end at another time, or begin again."""
 
     lease_id: int
@@ -92,7 +92,7 @@ class Extended(Entry, frozen=True, tag=5):
 
 
 @final
-class Released(Entry, frozen=True, tag=6):
+class Released(JournalEntry, frozen=True, tag=6):
     """Others may have messages, from a time on."""
 
     runs: list[Run]
@@ -102,7 +102,7 @@ class Released(Entry, frozen=True, tag=6):
 
 
 @final
-class Returned(Entry, frozen=True, tag=7):
+class Returned(JournalEntry, frozen=True, tag=7):
     """Nobody saw messages: others may have them, and this delivery does not count."""
 
     runs: list[Run]
@@ -110,7 +110,7 @@ class Returned(Entry, frozen=True, tag=7):
 
 
 @final
-class DeadLettered(Entry, frozen=True, tag=8):
+class DeadLettered(JournalEntry, frozen=True, tag=8):
     """Messages are dead letters: nobody gets them here, and they are to be moved."""
 
     runs: list[Run]
@@ -119,7 +119,7 @@ class DeadLettered(Entry, frozen=True, tag=8):
 
 
 @final
-class Moved(Entry, frozen=True, tag=9):
+class Moved(JournalEntry, frozen=True, tag=9):
     """The first pending moves to a target are done: the messages are there, and gone here."""
 
     target: Target
@@ -130,7 +130,7 @@ class Moved(Entry, frozen=True, tag=9):
 
 
 @final
-class MoveFailed(Entry, frozen=True, tag=10):
+class MoveFailed(JournalEntry, frozen=True, tag=10):
     """The first pending moves to a target cannot be done: the messages are visible again."""
 
     target: Target
@@ -143,7 +143,7 @@ class MoveFailed(Entry, frozen=True, tag=10):
 
 
 @final
-class TargetChanged(Entry, frozen=True, tag=11):
+class TargetChanged(JournalEntry, frozen=True, tag=11):
     """All that was to go to one target goes to another one."""
 
     source: Target
@@ -151,28 +151,28 @@ class TargetChanged(Entry, frozen=True, tag=11):
 
 
 @final
-class LogStartAdvanced(Entry, frozen=True, tag=12):
+class LogStartAdvanced(JournalEntry, frozen=True, tag=12):
     """The log begins at an offset: what is below it is gone, leased or not."""
 
     offset: Offset
 
 
 @final
-class Expired(Entry, frozen=True, tag=13):
+class Expired(JournalEntry, frozen=True, tag=13):
     """Messages were there for longer than the queue keeps any."""
 
     runs: list[Run]
 
 
 @final
-class Purged(Entry, frozen=True, tag=14):
+class Purged(JournalEntry, frozen=True, tag=14):
     """All messages below an offset are done away with, dead letters too."""
 
     end: Offset
 
 
 @final
-class RedriveStarted(Entry, frozen=True, tag=15):
+class RedriveStarted(JournalEntry, frozen=True, tag=15):
     """Messages below an offset are being moved elsewhere, in the order of offsets."""
 
     end: Offset
@@ -185,7 +185,7 @@ class RedriveStarted(Entry, frozen=True, tag=15):
 
 
 @final
-class Redriven(Entry, frozen=True, tag=16):
+class Redriven(JournalEntry, frozen=True, tag=16):
     """Messages are taken out and to be moved to a target."""
 
     runs: list[Run]
@@ -193,7 +193,7 @@ class Redriven(Entry, frozen=True, tag=16):
 
 
 @final
-class RedriveProgressed(Entry, frozen=True, tag=17):
+class RedriveProgressed(JournalEntry, frozen=True, tag=17):
     """The redrive has looked at all below an offset."""
 
     next_offset: Offset
@@ -203,7 +203,7 @@ class RedriveProgressed(Entry, frozen=True, tag=17):
 
 
 @final
-class RedriveEnded(Entry, frozen=True, tag=18):
+class RedriveEnded(JournalEntry, frozen=True, tag=18):
     """The redrive is over: by itself, or because somebody wanted it or something failed."""
 
     status: int
@@ -279,7 +279,7 @@ class SnapshotRedrive(msgspec.Struct, frozen=True, array_like=True):
 
 
 @final
-class SnapshotStarted(Entry, frozen=True, tag=19):
+class SnapshotStarted(JournalEntry, frozen=True, tag=19):
     """The state follows: this, then moves, attempts and runs in parts, then the end.
 
     Nothing else in between.
@@ -297,7 +297,7 @@ class SnapshotStarted(Entry, frozen=True, tag=19):
 
 
 @final
-class SnapshotRuns(Entry, frozen=True, tag=20):
+class SnapshotRuns(JournalEntry, frozen=True, tag=20):
     """A part of the runs."""
 
     texts: list[tuple[str, str]]
@@ -306,7 +306,7 @@ class SnapshotRuns(Entry, frozen=True, tag=20):
 
 
 @final
-class SnapshotEnded(Entry, frozen=True, tag=21):
+class SnapshotEnded(JournalEntry, frozen=True, tag=21):
     """The state is complete, and replaces whatever was before."""
 
     run_count: Count
@@ -314,7 +314,7 @@ class SnapshotEnded(Entry, frozen=True, tag=21):
 
 
 @final
-class ReceiveRepeated(Entry, frozen=True, tag=22):
+class ReceiveRepeated(JournalEntry, frozen=True, tag=22):
     """A receive was made again, because its answer was lost: its leases end at another time."""
 
     attempt_id: bytes
@@ -322,7 +322,7 @@ class ReceiveRepeated(Entry, frozen=True, tag=22):
 
 
 @final
-class SnapshotMoreMoves(Entry, frozen=True, tag=23):
+class SnapshotMoreMoves(JournalEntry, frozen=True, tag=23):
     """Pending moves of a snapshot that were too many for its first entry."""
 
     moves: list[SnapshotMoves]
@@ -330,7 +330,7 @@ class SnapshotMoreMoves(Entry, frozen=True, tag=23):
 
 
 @final
-class SnapshotMoreAttempts(Entry, frozen=True, tag=24):
+class SnapshotMoreAttempts(JournalEntry, frozen=True, tag=24):
     """Receives of a snapshot that may be repeated, of which its first entry has not all."""
 
     attempts: list[Attempt]
@@ -365,7 +365,7 @@ AnyEntry = (
 
 
 @final
-class Frame(msgspec.Struct, frozen=True, array_like=True):
+class JournalFrame(msgspec.Struct, frozen=True, array_like=True):
     """Entries that were decided at once; the value of one record of the journal."""
 
     now_ms: TimeMs
@@ -381,10 +381,10 @@ class Frame(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(Frame)
+_DECODER: Final = msgspec.msgpack.Decoder(JournalFrame)
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: JournalFrame) -> bytes:
     """Return the value of a record."""
     if frame.snapshot_offset is not None:
         return _ENCODER.encode(frame)
@@ -398,7 +398,7 @@ def size(entry: AnyEntry) -> int:
     return len(_ENCODER.encode(entry))
 
 
-def decode(value: bytes | memoryview) -> Frame:
+def decode(value: bytes | memoryview) -> JournalFrame:
     """Return the frame in the value of a record.
 
     Raises:

@@ -224,7 +224,7 @@ class PeekRequest(msgspec.Struct, frozen=True, array_like=True):
     """About so many bytes of records; 0 for states only."""
 
 
-class SeenRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PeekedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Messages that follow each other and are in the same state."""
 
     first_offset: int
@@ -242,7 +242,7 @@ class SeenRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class PeekReply(msgspec.Struct, frozen=True, array_like=True):
     """What was found, in the order of offsets; the attachment has the batches."""
 
-    runs: list[SeenRun]
+    runs: list[PeekedRun]
     next_offset: int | None
     """Where to go on; `None` at the end."""
     now_ms: int
@@ -299,7 +299,7 @@ class GetPurgeOffsetReply(msgspec.Struct, frozen=True, array_like=True):
     """Messages below it are no originals of duplicates. 0 if it was never purged."""
 
 
-class CancelRequest(msgspec.Struct, frozen=True, array_like=True):
+class CancelScheduledRequest(msgspec.Struct, frozen=True, array_like=True):
     """Do not deliver messages that are delayed still."""
 
     queue_id: bytes
@@ -307,7 +307,7 @@ class CancelRequest(msgspec.Struct, frozen=True, array_like=True):
     runs: Listed[Run]
 
 
-class CancelReply(msgspec.Struct, frozen=True, array_like=True):
+class CancelScheduledReply(msgspec.Struct, frozen=True, array_like=True):
     """What is not refused is cancelled, and durable."""
 
     refused: list[Refused]

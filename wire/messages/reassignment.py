@@ -25,11 +25,11 @@ class ReassignRequest(msgspec.Struct, frozen=True, array_like=True):
     """Empty to have moves planned, such that brokers have as much to do as others."""
     leaving: list[int]
     """Nodes that shall have no replicas any more, when moves are planned."""
-    replicas_max: int = 100
+    max_replicas: int = 100
     """How many replicas may be planned to move: each is copied as a whole."""
     plan_only: bool = False
     """Say what would be done, and change nothing."""
-    heir: int | None = None
+    replacement: int | None = None
     """Who gets what the leaving node, a single one that is not alive, has; `None` to spread it.
     Since version 2."""
 
@@ -72,7 +72,7 @@ class DrainBrokerReply(msgspec.Struct, frozen=True, array_like=True):
     """Replicas that the broker has now."""
 
 
-class DescribeMovesRequest(msgspec.Struct, frozen=True, array_like=True):
+class ListReassignmentsRequest(msgspec.Struct, frozen=True, array_like=True):
     """Ask how far replicas are that are being added to partitions which this broker leads."""
 
     topics: Listed[str] | None
@@ -98,7 +98,7 @@ class ReplicaProgress(msgspec.Struct, frozen=True, array_like=True):
     """Whether this replica is done; the move is when all new ones are."""
 
 
-class DescribeMovesReply(msgspec.Struct, frozen=True, array_like=True):
+class ListReassignmentsReply(msgspec.Struct, frozen=True, array_like=True):
     """Replicas that are being added, by topic and partition."""
 
     replicas: list[ReplicaProgress]

@@ -50,7 +50,7 @@ class ReplicaPosition(msgspec.Struct, frozen=True, array_like=True):
     is_whole: bool = True
     """Since version 2: whether the replica may be in sync. It may not while records of it are known
     to be damaged, and while its disk is full or does not answer."""
-    is_doubtful: bool = False
+    is_suspect: bool = False
     """Since version 2: whether the batch that came last from `fetch_offset` had a wrong checksum.
     The leader then looks at its own bytes."""
 

@@ -68,7 +68,7 @@ class ApiKey(IntEnum):
     RAFT = 21
     RAFT_SNAPSHOT = 22
     FORWARD_COMMAND = 23
-    HEARTBEAT = 24
+    BROKER_HEARTBEAT = 24
     REPLICA_FETCH = 26
     REPLICA_DURABLE = 27
     REPLICA_READ = 28
@@ -77,8 +77,8 @@ class ApiKey(IntEnum):
     DESCRIBE_CLUSTER = 31
     ELECT_LEADERS = 32
     REASSIGN = 33
-    ALTER_CLUSTER = 34
-    DESCRIBE_MOVES = 35
+    ALTER_CLUSTER_CONFIG = 34
+    LIST_REASSIGNMENTS = 35
     DRAIN_BROKER = 36
     UNREGISTER_BROKER = 37
     DESCRIBE_CONFIG = 38
@@ -95,7 +95,7 @@ class ApiKey(IntEnum):
     QUEUE_SEEK = 50
     REDRIVE = 51
     GET_PURGE_OFFSET = 52
-    CANCEL = 53
+    CANCEL_SCHEDULED = 53
     DESCRIBE_REDRIVE = 54
     DESCRIBE_PRODUCER = 55
     BEGIN_TRANSACTION = 60
@@ -199,7 +199,9 @@ LIST_OFFSETS = Api(
     offset_ranges.ListOffsetsRequest,
     offset_ranges.ListOffsetsReply,
 )
-GROUP_HEARTBEAT = Api(ApiKey.GROUP_HEARTBEAT, groups.HeartbeatRequest, groups.HeartbeatReply)
+GROUP_HEARTBEAT = Api(
+    ApiKey.GROUP_HEARTBEAT, groups.GroupHeartbeatRequest, groups.GroupHeartbeatReply
+)
 COMMIT_OFFSETS = Api(ApiKey.COMMIT_OFFSETS, groups.CommitOffsetsRequest, groups.CommitOffsetsReply)
 FETCH_OFFSETS = Api(ApiKey.FETCH_OFFSETS, groups.FetchOffsetsRequest, groups.FetchOffsetsReply)
 LIST_GROUPS = Api(ApiKey.LIST_GROUPS, groups.ListGroupsRequest, groups.ListGroupsReply)
@@ -216,7 +218,12 @@ RAFT_SNAPSHOT = Api(ApiKey.RAFT_SNAPSHOT, cluster.RaftSnapshotRequest, cluster.R
 FORWARD_COMMAND = Api(
     ApiKey.FORWARD_COMMAND, cluster.ForwardCommandRequest, cluster.ForwardCommandReply
 )
-HEARTBEAT = Api(ApiKey.HEARTBEAT, cluster.HeartbeatRequest, cluster.HeartbeatReply, max_version=2)
+BROKER_HEARTBEAT = Api(
+    ApiKey.BROKER_HEARTBEAT,
+    cluster.BrokerHeartbeatRequest,
+    cluster.BrokerHeartbeatReply,
+    max_version=2,
+)
 JOIN = Api(ApiKey.JOIN, cluster.JoinRequest, cluster.JoinReply)
 DESCRIBE_CLUSTER = Api(
     ApiKey.DESCRIBE_CLUSTER,
@@ -245,11 +252,15 @@ REPLICA_READ = Api(
 REASSIGN = Api(
     ApiKey.REASSIGN, reassignment.ReassignRequest, reassignment.ReassignReply, max_version=2
 )
-ALTER_CLUSTER = Api(
-    ApiKey.ALTER_CLUSTER, cluster_admin.AlterClusterRequest, cluster_admin.AlterClusterReply
+ALTER_CLUSTER_CONFIG = Api(
+    ApiKey.ALTER_CLUSTER_CONFIG,
+    cluster_admin.AlterClusterConfigRequest,
+    cluster_admin.AlterClusterConfigReply,
 )
-DESCRIBE_MOVES = Api(
-    ApiKey.DESCRIBE_MOVES, reassignment.DescribeMovesRequest, reassignment.DescribeMovesReply
+LIST_REASSIGNMENTS = Api(
+    ApiKey.LIST_REASSIGNMENTS,
+    reassignment.ListReassignmentsRequest,
+    reassignment.ListReassignmentsReply,
 )
 DRAIN_BROKER = Api(
     ApiKey.DRAIN_BROKER, reassignment.DrainBrokerRequest, reassignment.DrainBrokerReply
@@ -285,7 +296,9 @@ REDRIVE = Api(ApiKey.REDRIVE, queues.RedriveRequest, queues.QueueDoneReply)
 GET_PURGE_OFFSET = Api(
     ApiKey.GET_PURGE_OFFSET, queues.GetPurgeOffsetRequest, queues.GetPurgeOffsetReply
 )
-CANCEL = Api(ApiKey.CANCEL, queues.CancelRequest, queues.CancelReply)
+CANCEL_SCHEDULED = Api(
+    ApiKey.CANCEL_SCHEDULED, queues.CancelScheduledRequest, queues.CancelScheduledReply
+)
 DESCRIBE_REDRIVE = Api(
     ApiKey.DESCRIBE_REDRIVE, redrives.DescribeRedriveRequest, redrives.DescribeRedriveReply
 )

@@ -8,7 +8,7 @@ and they go with the log. Memory: a few chunks at a time, however large the mess
 from collections.abc import Callable
 from typing import final
 
-from tidelog.broker.queues.dead_letter_record import Record, batch_of, large_message_in
+from tidelog.broker.queues.dead_letter_record import DeadLetterRecord, batch_of, large_message_in
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.partition.source_records import SourceRecords
 from tidelog.wire.batch.large_messages import ChunkMap, runs_of, with_chunks
@@ -34,7 +34,9 @@ class ChunkCopier:
         self._copied: dict[Target, dict[int, list[int]]] = {}
         """By the offset of the message: the offsets of its first chunks at the target."""
 
-    async def copied(self, records: list[Record], target: Target) -> list[Record]:
+    async def copied(
+        self, records: list[DeadLetterRecord], target: Target
+    ) -> list[DeadLetterRecord]:
         """Return messages as they are at a target, once their chunks are there.
 
         A message whose chunks the log has deleted goes without them, and says so.
@@ -44,7 +46,7 @@ class ChunkCopier:
             ConnectionLostError: Nobody knows whether one was produced.
             WireFormatError: A chunk cannot be decoded.
         """
-        there: list[Record] = []
+        there: list[DeadLetterRecord] = []
         for record in records:
             chunks = large_message_in(record)
             if chunks is None or chunks.is_lost:

@@ -15,8 +15,8 @@ import trio
 
 from tidelog.broker.partitions.mover_ids import producer_id_of
 from tidelog.broker.queues.dead_letter_record import (
-    Origin,
-    Record,
+    DeadLetterOrigin,
+    DeadLetterRecord,
     as_dead_letter,
     as_it_was,
     batch_of,
@@ -27,8 +27,8 @@ from tidelog.broker.queues.dead_letters.redrive_job import RedriveJob
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.source_records import UndecodableRecordsError
-from tidelog.broker.queues.supervision import start_supervised
-from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.broker.queues.supervisor import start_supervised
+from tidelog.queue_layer.state.pending_dead_letters import DeadLetterBatch
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
@@ -103,7 +103,7 @@ class DeadLetterMover:
         finally:
             self._under_way.discard(target)
 
-    def _warn(self, batch: MoveBatch, error: Exception) -> None:
+    def _warn(self, batch: DeadLetterBatch, error: Exception) -> None:
         self._hosted.probe(
             "dead_letters_wait",
             severity="warning",
@@ -113,7 +113,7 @@ class DeadLetterMover:
             reason=str(error),
         )
 
-    async def _query_progress(self, batch: MoveBatch) -> None:
+    async def _query_progress(self, batch: DeadLetterBatch) -> None:
         """Learn how much of a batch, the first one of its target, is there.
 
         Raises:
@@ -133,7 +133,7 @@ class DeadLetterMover:
             if count > 0:
                 hosted.decide(hosted.core.moved(batch, count, now_ms=hosted.now_ms()))
 
-    async def _move(self, batch: MoveBatch) -> None:
+    async def _move(self, batch: DeadLetterBatch) -> None:
         """Move the first messages of a batch, which is not at its target.
 
         Raises:
@@ -168,7 +168,7 @@ class DeadLetterMover:
         if count:
             hosted.decide(hosted.core.moved(batch, count, now_ms=hosted.now_ms()))
 
-    def _is_next(self, batch: MoveBatch) -> bool:
+    def _is_next(self, batch: DeadLetterBatch) -> bool:
         """Return whether a batch is to be moved still: others may have decided otherwise."""
         return self._hosted.core.state.moves.next_batch(batch.target) == batch
 
@@ -176,7 +176,7 @@ class DeadLetterMover:
     def _producer_id(self) -> int:
         return producer_id_of(self._hosted.view.queue_id, self._hosted.number)
 
-    async def _produce(self, batch: MoveBatch, records: list[Record]) -> int:
+    async def _produce(self, batch: DeadLetterBatch, records: list[DeadLetterRecord]) -> int:
         """Return how many of the first records are at the target now, as far as it is known.
 
         Raises:
@@ -208,7 +208,7 @@ class DeadLetterMover:
             return 0
         return len(records)
 
-    def _on_refused(self, batch: MoveBatch, count: int, error: Exception) -> None:
+    def _on_refused(self, batch: DeadLetterBatch, count: int, error: Exception) -> None:
         """Have messages come back that cannot be moved for what they are.
 
         Dead letters die again in the next receive that meets them: not at once, and ever later.
@@ -229,20 +229,22 @@ class DeadLetterMover:
             del self._refusals[next(iter(self._refusals))]
         return times
 
-    def _fail(self, batch: MoveBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
+    def _fail(self, batch: DeadLetterBatch, count: int, reason: str, *, delay_ms: int = 0) -> None:
         hosted = self._hosted
         hosted.require()
         hosted.decide(
             hosted.core.move_failed(batch, count, reason, delay_ms=delay_ms, now_ms=hosted.now_ms())
         )
 
-    def _as_moved(self, batch: MoveBatch, records: list[Record]) -> list[Record]:
+    def _as_moved(
+        self, batch: DeadLetterBatch, records: list[DeadLetterRecord]
+    ) -> list[DeadLetterRecord]:
         hosted = self._hosted
         if batch.redrive:
             return [as_it_was(record) for record in records]
         view = hosted.view
         topic = self._producer.topic_name(view.source_id)
-        origin = Origin(view.name, topic, hosted.number)
+        origin = DeadLetterOrigin(view.name, topic, hosted.number)
         letters = {
             offset: each
             for each in hosted.core.state.dead_letters(batch)

@@ -8,11 +8,11 @@ from typing import Final, final
 
 import trio
 
-from tidelog.broker.queues.dead_letter_record import Record
+from tidelog.broker.queues.dead_letter_record import DeadLetterRecord
 from tidelog.broker.queues.dead_letters.topic_producer import TopicProducer
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.source_records import UndecodableRecordsError
-from tidelog.broker.queues.supervision import start_supervised
+from tidelog.broker.queues.supervisor import start_supervised
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.wire.errors import BrokerError
 from tidelog.wire.messages.queue_journal import Target
@@ -97,7 +97,7 @@ class RedriveJob:
         offsets = [offset for first, count in runs for offset in range(first, first + count)]
         moves: dict[Target, list[Run]] = {}
         count = skipped = 0
-        records: list[Record] = []
+        records: list[DeadLetterRecord] = []
         try:
             records = await hosted.records.read_records(runs)
         except UndecodableRecordsError as error:
@@ -125,7 +125,7 @@ class RedriveJob:
         await hosted.wait_committed()
         return count
 
-    def _target(self, record: Record, redrive: Redrive) -> Target | None:
+    def _target(self, record: DeadLetterRecord, redrive: Redrive) -> Target | None:
         """Return where a message goes, `None` if it stays."""
         headers = dict(record.headers)
         origin_queue = headers.get(ORIGIN_QUEUE_HEADER, b"")

@@ -14,11 +14,11 @@ import trio
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.queues.queue_view import QueueView
-from tidelog.broker.queues.supervision import surviving
+from tidelog.broker.queues.supervisor import surviving
 from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, WireFormatError
 from tidelog.wire.messages.queue_journal import BackgroundWork
@@ -34,7 +34,7 @@ class LocalQueues(Protocol):
     """What it needs of the queues of this broker."""
 
     env: Env
-    partitions: Partitions
+    partitions: ReplicaManager
     group_commit: GroupCommit
     reader: SliceReader
 

@@ -13,13 +13,13 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.partition.source_records import Reading, SourceRecords
 from tidelog.broker.queues.queue_server import QueueServer
 from tidelog.broker.queues.queue_view import QueueView
-from tidelog.broker.queues.supervision import surviving
+from tidelog.broker.queues.supervisor import surviving
 from tidelog.coordinator.metadata.broker_delta import Key
 from tidelog.logstore.segments.batch_scanner import walk_headers
 from tidelog.logstore.segments.log_slice import LogSlice, corrupt
 from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
 from tidelog.queue_layer.commands.fifo_send import SentMessage, SentMessages, messages_of
-from tidelog.queue_layer.token_bucket import SendQuota
+from tidelog.queue_layer.token_bucket import TokenBucket
 from tidelog.wire.batch.batch_columns import decode_columns
 from tidelog.wire.batch.record_batch import BatchHeader, Columns, parse_header
 from tidelog.wire.env.env import BytesLike
@@ -54,7 +54,7 @@ class PartitionWindow:
         self.leader_epoch = leader.leader_epoch
         self.messages: SentMessages | None = None
         """`None` while they are not loaded, and of a queue that is not FIFO."""
-        self.quota: SendQuota | None = None
+        self.quota: TokenBucket | None = None
         self.loading: trio.Event | None = None
         """While somebody loads it."""
         self.purge_epoch: int | None = None
@@ -110,7 +110,7 @@ class DeduplicationWindows:
         if rate is None:
             window.quota = None
         elif window.quota is None or window.quota.messages_per_s != rate:
-            window.quota = SendQuota(rate, now_ms=self._server.env.clock.now_ms())
+            window.quota = TokenBucket(rate, now_ms=self._server.env.clock.now_ms())
         if not self._is_sweeping:
             self._is_sweeping = True
             self._server.nursery.start_soon(self._sweep)

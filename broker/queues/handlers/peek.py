@@ -12,9 +12,9 @@ from tidelog.wire.errors import InvalidRequestError
 from tidelog.wire.messages.queues import (
     RECEIVE_COUNT_MAX,
     MessageState,
+    PeekedRun,
     PeekReply,
     PeekRequest,
-    SeenRun,
 )
 from tidelog.wire.protocol.write_buffer import FileRegion
 
@@ -52,7 +52,7 @@ class PeekHandler:
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
                 await hosted.catch_up()
             states = [_STATES[state] for state in request.states]
-            runs, next_offset = hosted.core.browse(
+            runs, next_offset = hosted.core.peek(
                 states, max(request.from_offset, 0), request.max_messages
             )
             pieces: list[BytesLike | FileRegion] = []
@@ -65,10 +65,10 @@ class PeekHandler:
             response.reply(PeekReply(runs, next_offset, hosted.now_ms()), pieces)
 
 
-def _cut(runs: list[SeenRun], end: int) -> list[SeenRun]:
+def _cut(runs: list[PeekedRun], end: int) -> list[PeekedRun]:
     """Return what lies below an offset."""
     return [
-        SeenRun(
+        PeekedRun(
             run.first_offset,
             min(run.count, end - run.first_offset),
             run.state,

@@ -14,7 +14,7 @@ from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.offset_search import OffsetSearch
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.queues.partition.batch_cache import EmptyCache
 from tidelog.broker.queues.partition.expiry import Expiry
 from tidelog.broker.queues.partition.journal import Journal
@@ -22,8 +22,8 @@ from tidelog.broker.queues.partition.journal_retention import cut_history
 from tidelog.broker.queues.partition.quarantine import Quarantine
 from tidelog.broker.queues.partition.source_records import Gathered, Reading, SourceRecords
 from tidelog.broker.queues.queue_view import QueueView
-from tidelog.broker.queues.supervision import start_supervised
-from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, Commit
+from tidelog.broker.queues.supervisor import start_supervised
+from tidelog.broker.requests.commit_wait import COMMIT_TIMEOUT_S, CommitWait
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.queue_layer.commands.receive import ReceiveCommand, ReceivePlan
 from tidelog.queue_layer.ordering.factory import order_for
@@ -88,7 +88,7 @@ class Context(Protocol):
     env: Env
     nursery: trio.Nursery
     """For tasks that live as long as the broker."""
-    partitions: Partitions
+    partitions: ReplicaManager
     group_commit: GroupCommit
     search: OffsetSearch
     reader: SliceReader
@@ -237,7 +237,7 @@ class HostedPartition:
         Raises:
             BrokerError: It may never be.
         """
-        commit = Commit()
+        commit = CommitWait()
         self.journal.when_committed(commit, 0)
         self.schedule()
         with trio.move_on_after(COMMIT_TIMEOUT_S):

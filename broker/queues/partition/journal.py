@@ -30,7 +30,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.produce import AckLevel, Acks
 from tidelog.wire.messages.queue_journal import (
     BackgroundWork,
-    Frame,
+    JournalFrame,
     SnapshotEnded,
     SnapshotStarted,
     decode,
@@ -114,7 +114,7 @@ class Journal:
 
     # -- loading --------------------------------------------------------------------------------
 
-    async def load(self, reader: SliceReader, apply: Callable[[Frame], None]) -> bool:
+    async def load(self, reader: SliceReader, apply: Callable[[JournalFrame], None]) -> bool:
         """Apply all frames from the last whole snapshot on; return whether there were any.
 
         To be called when all is committed that earlier leaders may have acknowledged; what was
@@ -131,7 +131,7 @@ class Journal:
             start = self._snapshot_offset = snapshot_offset
         is_first = True
 
-        def take(frame: Frame, size_bytes: int) -> None:
+        def take(frame: JournalFrame, size_bytes: int) -> None:
             nonlocal is_first
             begins_snapshot = isinstance(frame.entries[0], SnapshotStarted)
             if is_first and self._snapshot_offset is not None and not begins_snapshot:
@@ -146,7 +146,7 @@ class Journal:
         return not is_first
 
     async def _read(
-        self, reader: SliceReader, offsets: range, take: Callable[[Frame, int], None]
+        self, reader: SliceReader, offsets: range, take: Callable[[JournalFrame, int], None]
     ) -> None:
         """Hand over all frames of at least these offsets, each with its size in bytes."""
         log = self.partition.log
@@ -165,7 +165,9 @@ class Journal:
                 raise self.partition.reading_failed(error) from error
         _ = self.leader
 
-    def _take_part(self, part: LogSlice, offset: int, take: Callable[[Frame, int], None]) -> int:
+    def _take_part(
+        self, part: LogSlice, offset: int, take: Callable[[JournalFrame, int], None]
+    ) -> int:
         """Return the offset behind the part."""
         first = offset
         end = part.position + part.length
@@ -192,12 +194,12 @@ class Journal:
         """Whether something is to be appended, or somebody waits for that."""
         return bool(self._pending or self._on_appended or self._on_committed)
 
-    def enqueue(self, frame: Frame, background_work: BackgroundWork) -> None:
+    def enqueue(self, frame: JournalFrame, background_work: BackgroundWork) -> None:
         """Have a frame appended by the next `flush`; after it, so much is left to do."""
-        told = Frame(frame.now_ms, frame.entries, background_work, self._snapshot_offset)
+        told = JournalFrame(frame.now_ms, frame.entries, background_work, self._snapshot_offset)
         self._pending.append(encode(told))
 
-    async def read_last(self, reader: SliceReader) -> Frame | None:
+    async def read_last(self, reader: SliceReader) -> JournalFrame | None:
         """Return the last frame, `None` if there is none.
 
         Raises:
@@ -218,8 +220,8 @@ class Journal:
         """
         return (await self._frame_at(reader, offset)).snapshot_offset
 
-    async def _frame_at(self, reader: SliceReader, offset: int) -> Frame:
-        frames: list[Frame] = []
+    async def _frame_at(self, reader: SliceReader, offset: int) -> JournalFrame:
+        frames: list[JournalFrame] = []
         await self._read(reader, range(offset, offset + 1), lambda frame, _: frames.append(frame))
         return frames[0]
 
@@ -268,7 +270,7 @@ class Journal:
             return True
         return is_snapshot_due(bytes_since=self._bytes_since, snapshot_bytes=self._snapshot_bytes)
 
-    def append_snapshot(self, frames: list[Frame], *, now_ms: int) -> None:
+    def append_snapshot(self, frames: list[JournalFrame], *, now_ms: int) -> None:
         """Append the whole state; what is before it may go when it is committed.
 
         If it cannot be written, or only a part of it, nothing is lost: what was before is kept, and

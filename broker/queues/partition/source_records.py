@@ -13,8 +13,8 @@ import trio
 
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.replica_manager import Partitions
-from tidelog.broker.queues.dead_letter_record import Record, records_in
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.queues.dead_letter_record import DeadLetterRecord, records_in
 from tidelog.broker.queues.partition.batch_cache import Batch, BatchCache
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.segments.batch_scanner import walk_headers
@@ -33,9 +33,9 @@ from tidelog.wire.messages.queues import (
     CHUNK_HEADER,
     DELIVER_AT_HEADER,
     PRIORITY_HEADER,
+    PeekedRun,
     ReceivedRun,
     Run,
-    SeenRun,
 )
 from tidelog.wire.protocol.write_buffer import FileRegion
 
@@ -103,7 +103,7 @@ class SourceRecords:
     """The records of one partition, as its queue sees them."""
 
     def __init__(
-        self, partitions: Partitions, reader: SliceReader, topic_id: bytes, *, number: int
+        self, partitions: ReplicaManager, reader: SliceReader, topic_id: bytes, *, number: int
     ) -> None:
         """Read from the replica that is in `partitions`, whoever leads it."""
         self._partitions = partitions
@@ -225,7 +225,11 @@ class SourceRecords:
             core.state.on_records(plain_from, offset)
 
     def gather(  # noqa: C901 (one walk over what is asked for)
-        self, offers: Iterable[ReceivedRun | SeenRun], *, bytes_max: int, passes_damage: bool = True
+        self,
+        offers: Iterable[ReceivedRun | PeekedRun],
+        *,
+        bytes_max: int,
+        passes_damage: bool = True,
     ) -> Reading[Gathered]:
         """Find the batches of messages, in their order, until there are enough bytes.
 
@@ -303,11 +307,11 @@ class SourceRecords:
             )
         return batches
 
-    async def read(self, runs: Sequence[SeenRun | ReceivedRun], *, bytes_max: int) -> Gathered:
+    async def read(self, runs: Sequence[PeekedRun | ReceivedRun], *, bytes_max: int) -> Gathered:
         """Find the batches of messages; see `gather`."""
         return await self.drive(self.gather(runs, bytes_max=bytes_max))
 
-    async def read_records(self, runs: Sequence[Run]) -> list[Record]:
+    async def read_records(self, runs: Sequence[Run]) -> list[DeadLetterRecord]:
         """Return messages, ascending, from the first one on as many as fit into some memory.
 
         Raises:
@@ -328,7 +332,7 @@ class SourceRecords:
             wanted.extend(range(first, first + taken_count))
             if taken_count < count:
                 break
-        records: list[Record] = []
+        records: list[DeadLetterRecord] = []
         for batch in gathered.batches:
             inside = [at for at in wanted if batch.base_offset <= at < batch.next_offset]
             try:
@@ -339,7 +343,7 @@ class SourceRecords:
                 raise UndecodableRecordsError(error, batch.next_offset) from error
         return records
 
-    def _decoded(self, batch: Batch, offsets: list[int]) -> Iterator[Record]:
+    def _decoded(self, batch: Batch, offsets: list[int]) -> Iterator[DeadLetterRecord]:
         """Yield some records of a batch.
 
         Raises:

@@ -10,7 +10,7 @@ An offset that retention has deleted is never reset silently, unlike in Kafka: t
 from collections.abc import Sequence
 
 from tidelog.client.cluster.cluster_client import ClusterClient
-from tidelog.client.cluster.list_offsets import list_positions
+from tidelog.client.cluster.list_offsets import list_offsets_at
 from tidelog.client.cluster.metadata import PASSING_ERRORS
 from tidelog.client.config import OffsetReset
 from tidelog.client.topic_partition import TopicPartition
@@ -26,7 +26,7 @@ async def reset_offsets(
     """
     if reset is None or not partitions:
         return dict.fromkeys(partitions)
-    return {**await list_positions(cluster, partitions, reset)}
+    return {**await list_offsets_at(cluster, partitions, reset)}
 
 
 def no_position(tp: TopicPartition) -> NoPositionError:

@@ -19,7 +19,7 @@ from tidelog.client.consumer.fetch.offset_reset import reset_offsets
 from tidelog.client.consumer.group.committed_offsets import CommittedOffsets
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
-    Heartbeat,
+    HeartbeatDue,
     MembershipEnded,
     MembershipEvent,
     MembershipProtocol,
@@ -37,7 +37,12 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     WireFormatError,
 )
-from tidelog.wire.messages.groups import JOIN_EPOCH, HeartbeatReply, HeartbeatRequest, Subscription
+from tidelog.wire.messages.groups import (
+    JOIN_EPOCH,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
+    Subscription,
+)
 from tidelog.wire.protocol import api
 
 _HEARTBEAT_PATIENCE_S = 10.0
@@ -227,7 +232,7 @@ class GroupMember:
             self._pulse_at = trio.current_time()
             await trio.sleep(_STARVED_S / 2)
 
-    async def _send(self, heartbeat: Heartbeat) -> None:
+    async def _send(self, heartbeat: HeartbeatDue) -> None:
         membership = self._membership
         busy_until = self._busy_until
         try:
@@ -245,7 +250,7 @@ class GroupMember:
         heard.set()
         self._fetcher.wake()
 
-    async def _ask(self, request: HeartbeatRequest) -> HeartbeatReply:
+    async def _ask(self, request: GroupHeartbeatRequest) -> GroupHeartbeatReply:
         cluster = self._cluster
         if request.member_epoch < JOIN_EPOCH:  # It leaves; there is no other chance.
             with trio.move_on_after(_LEAVE_PATIENCE_S):

@@ -27,8 +27,8 @@ from tidelog.wire.messages.groups import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     AssignedTopic,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     Subscription,
     TopicPartitions,
 )
@@ -65,11 +65,11 @@ class MemberSettings:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class HeartbeatDue:
     """A heartbeat to be sent now."""
 
     number: int
-    request: HeartbeatRequest
+    request: GroupHeartbeatRequest
 
 
 @final
@@ -193,7 +193,7 @@ class MembershipProtocol:
         """Return when to call `next_heartbeat`, in seconds; inf while one is under way."""
         return float("inf") if self._under_way is not None or self._is_over else self._next_at
 
-    def next_heartbeat(self, now: float) -> Heartbeat | None:
+    def next_heartbeat(self, now: float) -> HeartbeatDue | None:
         """Return a heartbeat to be sent, if one is due and none is under way."""
         if now < self.next_heartbeat_at():
             return None
@@ -209,7 +209,7 @@ class MembershipProtocol:
         if is_leaving:
             assert self._leave_epoch is not None
             epoch = self._leave_epoch
-        request = HeartbeatRequest(
+        request = GroupHeartbeatRequest(
             settings.group_id,
             self.member_id,
             epoch,
@@ -224,9 +224,11 @@ class MembershipProtocol:
             self._incarnation,
             settings.client_id,
         )
-        return Heartbeat(self._sent_count, request)
+        return HeartbeatDue(self._sent_count, request)
 
-    def answered(self, number: int, reply: HeartbeatReply, now: float) -> list[MembershipEvent]:
+    def answered(
+        self, number: int, reply: GroupHeartbeatReply, now: float
+    ) -> list[MembershipEvent]:
         """Take note of a reply; one that comes too late changes nothing."""
         under_way = self._under_way
         if under_way is None or under_way.number != number:
@@ -308,7 +310,7 @@ class MembershipProtocol:
         """Send the next heartbeat now, as something is to be told."""
         self._next_at = min(self._next_at, now)
 
-    def abandon(self) -> HeartbeatRequest | None:
+    def abandon(self) -> GroupHeartbeatRequest | None:
         """Be over at once; return a request to leave that needs no answer, if there is one to send.
 
         Records that were not committed will be processed again.
@@ -318,7 +320,7 @@ class MembershipProtocol:
         if was_over or (self._sent_count == 0):
             return None
         is_static = self._settings.instance_id is not None
-        return HeartbeatRequest(
+        return GroupHeartbeatRequest(
             self._settings.group_id,
             self.member_id,
             STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH,

@@ -23,7 +23,7 @@ from tidelog.wire.errors import (
     UnknownQueueError,
     from_wire,
 )
-from tidelog.wire.messages.queues import CancelRequest
+from tidelog.wire.messages.queues import CancelScheduledRequest
 from tidelog.wire.protocol import api
 
 _ID: Final = re.compile(r"([0-9]{1,9})-([0-9]{1,18})")
@@ -90,8 +90,8 @@ class QueueCanceller:
                 if node_id is None:
                     raise NotLeaderError(f"nobody serves partition {partition} of the queue now")
                 connection = await self._cluster.connection_to(node_id)
-                request = CancelRequest(queue.queue_id, partition, runs_of(set(offsets)))
-                reply = await self._cluster.call_once(connection, api.CANCEL, request)
+                request = CancelScheduledRequest(queue.queue_id, partition, runs_of(set(offsets)))
+                reply = await self._cluster.call_once(connection, api.CANCEL_SCHEDULED, request)
             except (RetriableError, ConnectionLostError, UnknownQueueError) as error:
                 self._queue_metadata.invalidate(queue)
                 in_doubt = (ConnectionLostError, RequestTimedOutError, NotLeaderError)

@@ -21,7 +21,7 @@ from tidelog.wire.messages.queue_journal import (
     Deleted,
     Expired,
     Extended,
-    Frame,
+    JournalFrame,
     LogStartAdvanced,
     Moved,
     MoveFailed,
@@ -174,12 +174,12 @@ class QueueHistory:
         held = self._held.get(offset, _NEVER)
         return held.receive_count, held.holder
 
-    def pass_over(self, frame: Frame) -> None:
+    def pass_over(self, frame: JournalFrame) -> None:
         """Take a frame of which nothing is to be told."""
         for _ in self.events(0, frame):
             pass
 
-    def events(self, journal_offset: int, frame: Frame) -> Iterator[HistoryEvent]:
+    def events(self, journal_offset: int, frame: JournalFrame) -> Iterator[HistoryEvent]:
         """Yield what a frame says; it is taken when all of it was yielded."""
         for entry in frame.entries:
             if isinstance(entry, (SnapshotStarted, *_GOES_ON)):

@@ -28,7 +28,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.fetch import FetchReply, FetchRequest, PartitionFetch
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.queue_admin import QueueDescription
-from tidelog.wire.messages.queue_journal import Frame, decode
+from tidelog.wire.messages.queue_journal import JournalFrame, decode
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
 
@@ -111,7 +111,7 @@ class HistoryReader:
 
         return await self._at_leader(number, ask)
 
-    async def _frames(self, number: int, offset: int) -> list[tuple[int, Frame]]:
+    async def _frames(self, number: int, offset: int) -> list[tuple[int, JournalFrame]]:
         """Return frames from an offset on, or from the first one that is left.
 
         There is one: a leader that has none to give does not know yet how much is committed.
@@ -119,7 +119,7 @@ class HistoryReader:
 
         async def ask(
             connection: RpcConnection, queue: QueueDescription
-        ) -> list[tuple[int, Frame]]:
+        ) -> list[tuple[int, JournalFrame]]:
             wanted = PartitionFetch(queue.queue_id, number, offset, _FETCH_BYTES)
             request = FetchRequest(0, 1, _FETCH_BYTES, [wanted], from_journals=True)
             at = TopicPartition(queue.name, number)
@@ -171,9 +171,9 @@ class HistoryReader:
         return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
 
 
-def _decoded(at: TopicPartition, content: bytes, offset: int) -> list[tuple[int, Frame]]:
+def _decoded(at: TopicPartition, content: bytes, offset: int) -> list[tuple[int, JournalFrame]]:
     chunk = FetchedBatches(at, content, 0)
-    frames: list[tuple[int, Frame]] = []
+    frames: list[tuple[int, JournalFrame]] = []
     while batch := chunk.take(offset, uncompressed_bytes_max=_UNCOMPRESSED_BYTES_MAX):
         for place, value in zip(batch.offsets, batch.values, strict=True):
             frames.append((place, decode(value or b"")))

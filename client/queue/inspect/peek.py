@@ -22,7 +22,7 @@ from tidelog.wire.errors import (
     RequestTimedOutError,
     RetriableError,
 )
-from tidelog.wire.messages.queues import MessageState, PeekReply, PeekRequest, SeenRun
+from tidelog.wire.messages.queues import MessageState, PeekedRun, PeekReply, PeekRequest
 from tidelog.wire.protocol import api
 
 _PAGE: Final = 1000
@@ -125,7 +125,7 @@ class QueuePeeker:
         return await self._calls.retry_if_recreated(attempt, is_repeatable=True)
 
 
-def _peeked(at: TopicPartition, runs: Iterable[SeenRun], content: bytes) -> list[PeekedMessage]:
+def _peeked(at: TopicPartition, runs: Iterable[PeekedRun], content: bytes) -> list[PeekedMessage]:
     """Return the messages of runs, in the order of their offsets."""
     chunk = FetchedBatches(at, content, 0)
     records: dict[int, Record] = {}

@@ -51,7 +51,7 @@ class BodyReader(Protocol):
         ...
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Disposition(msgspec.Struct, frozen=True):
     """What is to become of messages."""
 
     action: SettleAction
@@ -59,11 +59,11 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-DELETE = Verdict(SettleAction.DELETE)
-RETURN = Verdict(SettleAction.RETURN)
+DELETE = Disposition(SettleAction.DELETE)
+RETURN = Disposition(SettleAction.RETURN)
 REASON_LENGTH_MAX: Final = 8192
 """Characters."""
-Settle = Callable[[Sequence[ReceivedPlace], Verdict], Awaitable[None]]
+Settle = Callable[[Sequence[ReceivedPlace], Disposition], Awaitable[None]]
 
 
 @final
@@ -257,24 +257,24 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """
         await self._settle(rejection(reason))
 
-    async def _settle(self, verdict: Verdict) -> None:
+    async def _settle(self, verdict: Disposition) -> None:
         await self.lease.settle([self.place], verdict)
 
 
-def extension(seconds: float) -> Verdict:
+def extension(seconds: float) -> Disposition:
     """Return what keeps messages."""
-    return Verdict(SettleAction.EXTEND, milliseconds_of("the extension", seconds))
+    return Disposition(SettleAction.EXTEND, milliseconds_of("the extension", seconds))
 
 
-def giving_up(delay: float | None, reason: str) -> Verdict:
+def giving_up(delay: float | None, reason: str) -> Disposition:
     """Return what lets others have messages."""
     delay_ms = None if delay is None else milliseconds_of("delay", delay)
-    return Verdict(SettleAction.RELEASE, delay_ms, _checked_reason(reason))
+    return Disposition(SettleAction.RELEASE, delay_ms, _checked_reason(reason))
 
 
-def rejection(reason: str) -> Verdict:
+def rejection(reason: str) -> Disposition:
     """Return what makes dead letters of messages."""
-    return Verdict(SettleAction.REJECT, reason=_checked_reason(reason))
+    return Disposition(SettleAction.REJECT, reason=_checked_reason(reason))
 
 
 def _checked_reason(reason: object) -> str:

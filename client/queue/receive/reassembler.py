@@ -13,7 +13,7 @@ from typing import Final, final
 import trio
 from msgspec.structs import replace
 
-from tidelog.client.queue.receive.message import RETURN, Message, Verdict
+from tidelog.client.queue.receive.message import RETURN, Disposition, Message
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.batch.large_messages import chunks_of
 from tidelog.wire.errors import (
@@ -55,7 +55,7 @@ class Reassembler:
             rest = messages[len(found) :]
             if isinstance(failure, CorruptRecordError):
                 # It counts, so that messages which nobody can read are dead letters some day.
-                verdict = Verdict(SettleAction.RELEASE, reason=str(failure))
+                verdict = Disposition(SettleAction.RELEASE, reason=str(failure))
                 await self._settle(rest[:1], verdict)
                 rest = rest[1:]
             await self._settle(rest, RETURN)
@@ -67,7 +67,7 @@ class Reassembler:
             raise failure
         return found
 
-    async def _settle(self, messages: Sequence[Message], verdict: Verdict) -> None:
+    async def _settle(self, messages: Sequence[Message], verdict: Disposition) -> None:
         if messages:
             with suppress(TidelogError, trio.ClosedResourceError):  # Then their time has to pass.
                 await self._settler.settle([each.place for each in messages], verdict)

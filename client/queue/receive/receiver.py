@@ -28,9 +28,9 @@ from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.queue.receive.message import (
     DELETE,
     RETURN,
+    Disposition,
     Lease,
     Message,
-    Verdict,
     messages_of,
     missing_places,
     places_of,
@@ -449,7 +449,7 @@ class _Call:
             messages = messages_of(tp, received, content, lease=lease)
         except CorruptRecordError as error:
             # It counts, so that messages which nobody can read are dead letters some day.
-            verdict = Verdict(SettleAction.RELEASE, reason=str(error))
+            verdict = Disposition(SettleAction.RELEASE, reason=str(error))
             settler.settle_soon(places_of(received), verdict)
             self._failed(poll.description, [received.partition], error)
             return

@@ -23,7 +23,7 @@ from tidelog.client.admin.queue_metadata import QueueMetadata, leader_of
 from tidelog.client.cluster.cluster_client import STALE_METADATA_ERRORS, ClusterClient
 from tidelog.client.cluster.coalescer import Coalescer
 from tidelog.client.cluster.metadata import PASSING_ERRORS
-from tidelog.client.queue.receive.message import Lease, Message, Verdict
+from tidelog.client.queue.receive.message import Disposition, Lease, Message
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.client.queue.receive.settled_messages import SettledMessages
 from tidelog.wire.errors import (
@@ -89,7 +89,7 @@ class _Operation:
     call: _Call
     partition: int
     receipt: bytes
-    verdict: Verdict
+    verdict: Disposition
     offsets: list[int] = field(default_factory=list[int])
     indexes: list[int] = field(default_factory=list[int])
     """Where the caller named each of them."""
@@ -173,7 +173,7 @@ class QueueSettler:
     async def settle(
         self,
         places: Sequence[ReceivedPlace | Message],
-        verdict: Verdict,
+        verdict: Disposition,
         *,
         deadline: float = math.inf,
     ) -> None:
@@ -221,12 +221,12 @@ class QueueSettler:
             call.errors,
         )
 
-    def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
+    def settle_soon(self, places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
         """Settle messages in a task of the client; nobody learns of failures."""
         if places:
             self._cluster.tasks.start_soon(self._try_to_settle, list(places), verdict)
 
-    async def _try_to_settle(self, places: list[ReceivedPlace], verdict: Verdict) -> None:
+    async def _try_to_settle(self, places: list[ReceivedPlace], verdict: Disposition) -> None:
         try:
             await self.settle(places, verdict)
         except TidelogError as error:
@@ -401,7 +401,7 @@ class QueueSettler:
 
 
 def _operations(
-    places: Sequence[ReceivedPlace | Message], verdict: Verdict, call: _Call
+    places: Sequence[ReceivedPlace | Message], verdict: Disposition, call: _Call
 ) -> list[_Operation]:
     operations: dict[tuple[int, bytes], _Operation] = {}
     operation: _Operation | None = None
@@ -426,7 +426,7 @@ def _operations(
 
 def _alike(operations: Iterable[_Operation]) -> list[list[_Operation]]:
     """Return operations by what is to become of messages of which receive: one settlement each."""
-    found: dict[tuple[int, bytes, Verdict], list[_Operation]] = {}
+    found: dict[tuple[int, bytes, Disposition], list[_Operation]] = {}
     for operation in operations:
         found.setdefault((operation.partition, operation.receipt, operation.verdict), []).append(
             operation

@@ -21,8 +21,8 @@ from tidelog.client.queue.receive.message import (
     REASON_LENGTH_MAX,
     RETURN,
     VALUE_BYTES_MAX,
+    Disposition,
     Message,
-    Verdict,
     in_unicode,
 )
 from tidelog.client.queue.receive.reassembler import joined
@@ -46,7 +46,7 @@ _HELD_FACTOR: Final = 10
 FIFO groups."""
 _DONE: Final = {SettleAction.DELETE, SettleAction.REJECT}
 """After these nobody gets a message any more, and the next one of its group may begin."""
-_RELEASE_AT_ONCE: Final = Verdict(SettleAction.RELEASE, 0)
+_RELEASE_AT_ONCE: Final = Disposition(SettleAction.RELEASE, 0)
 
 
 @final
@@ -184,7 +184,7 @@ class QueueWorker:
         self._lease_extender = LeaseExtender(queue.settler, self._timeout, self._lose)
         """Has the messages in hand and at work."""
         self._queued: FifoDispatch[HeldMessage] = FifoDispatch()
-        self._finished: dict[HeldMessage, Verdict] = {}
+        self._finished: dict[HeldMessage, Disposition] = {}
         self._unread_count = 0
         """Large messages in a row that could not be read."""
         self._is_stopping = False
@@ -302,9 +302,9 @@ class QueueWorker:
             verdict = None if held.is_lost else await self._handle(held)
             self._finish(held, verdict, nursery)
 
-    async def _handle(self, held: HeldMessage) -> Verdict | None:
+    async def _handle(self, held: HeldMessage) -> Disposition | None:
         """Let the handler work; return what is to become of the message."""
-        verdict: Verdict | None = None
+        verdict: Disposition | None = None
         with trio.CancelScope() as held.scope:
             verdict = await self._outcome(held.message)
         if held.is_lost:
@@ -314,7 +314,7 @@ class QueueWorker:
             self.statistics.done_count += 1
         return verdict
 
-    async def _outcome(self, message: Message) -> Verdict:
+    async def _outcome(self, message: Message) -> Disposition:
         try:
             whole = await self._joined(message)
             if whole is None:
@@ -350,7 +350,7 @@ class QueueWorker:
             self._unread_count = 0
         return whole
 
-    def _misuse(self) -> Verdict:
+    def _misuse(self) -> Disposition:
         """Stop, instead of making dead letters of everything there is."""
         self._failure = TypeError(
             "a handler is an async function; `tidelog.blocking` takes plain ones"
@@ -369,16 +369,18 @@ class QueueWorker:
             reason = reason_of(failure)
             self._cluster.env.probe("client.on_error_failed", severity="error", error=reason)
 
-    def _verdict_on(self, error: Exception) -> Verdict:
+    def _verdict_on(self, error: Exception) -> Disposition:
         if isinstance(error, (MessageBodyLostError, *self._config.reject_on)):
             self.statistics.rejected_count += 1
-            return Verdict(SettleAction.REJECT, reason=reason_of(error))
+            return Disposition(SettleAction.REJECT, reason=reason_of(error))
         self.statistics.failed_count += 1
-        return Verdict(SettleAction.RELEASE, reason=reason_of(error))
+        return Disposition(SettleAction.RELEASE, reason=reason_of(error))
 
     # -- settling ---------------------------------------------------------------------------------
 
-    def _finish(self, held: HeldMessage, verdict: Verdict | None, nursery: trio.Nursery) -> None:
+    def _finish(
+        self, held: HeldMessage, verdict: Disposition | None, nursery: trio.Nursery
+    ) -> None:
         """Settle a message that a handler is through with, unless the handler did or it is lost."""
         action = self._settled.action_of(held.message.place)
         if held.is_lost or verdict is None or action is not None:
@@ -413,12 +415,14 @@ class QueueWorker:
         if returned:
             nursery.start_soon(self._settle, returned, RETURN)
 
-    async def _settle_one(self, held: HeldMessage, verdict: Verdict, nursery: trio.Nursery) -> None:
+    async def _settle_one(
+        self, held: HeldMessage, verdict: Disposition, nursery: trio.Nursery
+    ) -> None:
         is_settled = await self._settle([held], verdict)
         if verdict.action in _DONE:
             self._end(held, nursery, is_done=is_settled)
 
-    async def _settle(self, finished: Sequence[HeldMessage], verdict: Verdict) -> bool:
+    async def _settle(self, finished: Sequence[HeldMessage], verdict: Disposition) -> bool:
         """Say what is to become of messages; return whether that is so now."""
         is_settled = False
         try:
@@ -452,7 +456,7 @@ class QueueWorker:
 
     async def _give_back_all(self) -> None:
         """Settle what is finished, give back the rest: what was begun counts, the rest does not."""
-        by_verdict: dict[Verdict, list[HeldMessage]] = {}
+        by_verdict: dict[Disposition, list[HeldMessage]] = {}
         for held, verdict in self._finished.items():
             by_verdict.setdefault(verdict, []).append(held)
         for held in list(self._lease_extender.held):

@@ -16,11 +16,11 @@ from tests.simulation.machine.world import World
 from tidelog.broker.handlers import cluster as handlers
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.coordinator.metadata.commands import CreateQueue, CreateReplicatedTopic
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import InvalidRequestError, NotControllerError, UnknownTopicError
 from tidelog.wire.messages.cluster_admin import (
-    AlterClusterRequest,
+    AlterClusterConfigRequest,
     DescribeClusterReply,
     DescribeClusterRequest,
     ElectLeadersRequest,
@@ -42,7 +42,7 @@ async def create(member: Member, *replicas: list[int]) -> None:
     await member.node.command_client.submit(command, timeout_s=20)
 
 
-def partition(member: Member, number: int = 0) -> Partition:
+def partition(member: Member, number: int = 0) -> PartitionRegistration:
     """Return a partition as one node knows it."""
     found = member.node.metadata.state.partition(TOPIC_ID, number)
     assert found is not None
@@ -237,7 +237,7 @@ def test_settings_are_changed_by_asking_any_node() -> None:
         asked = next(member for member in members if not member.node.raft.is_leader)
 
         reply = await ClusterHandler(asked.node).alter(
-            AlterClusterRequest({"reassignment_max_bytes_per_second": "1MB"}, [])
+            AlterClusterConfigRequest({"reassignment_max_bytes_per_second": "1MB"}, [])
         )
 
         assert reply.config["reassignment_max_bytes_per_second"] == "1MB"

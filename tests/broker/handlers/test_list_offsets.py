@@ -6,9 +6,15 @@ from functools import partial
 import trio
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, delete_records, submit, submit_produce
-from tests.broker.asking import produce as produce_to
-from tests.broker.queues.asking import create_queue, purge, topic_of
+from tests.broker.broker_requests import (
+    batch_of,
+    create_topic,
+    delete_records,
+    submit,
+    submit_produce,
+)
+from tests.broker.broker_requests import produce as produce_to
+from tests.broker.queues.queue_requests import create_queue, purge, topic_of
 from tests.broker.replication.three_brokers import (
     NODES,
     TOPIC,

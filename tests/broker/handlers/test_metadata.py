@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, delete_topic, produce
+from tests.broker.broker_requests import batch_of, create_topic, delete_topic, produce
 from tests.broker.world import ADDRESS, World, settle
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.broker.config.broker_config import BrokerConfig

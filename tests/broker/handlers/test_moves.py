@@ -17,12 +17,12 @@ def test_a_move_is_followed_from_its_beginning_to_its_end() -> None:
         async def work(client: Client) -> list[MovingReplica]:
             await make_narrow_topic(client)
             await client.admin.alter_cluster(set={"reassignment_max_bytes_per_second": "100kB"})
-            assert await client.admin.describe_moves() == []
+            assert await client.admin.list_reassignments() == []
             there, other = replicas(brokers)
             await brokers.reassign([*there, other])
             seen: list[MovingReplica] = []
             while is_moving(brokers):
-                seen += await client.admin.describe_moves()
+                seen += await client.admin.list_reassignments()
                 await trio.sleep(1)
             return seen
 
@@ -54,17 +54,17 @@ def test_of_a_partition_that_nobody_leads_it_is_not_known_how_far_it_is() -> Non
                 for _ in range(10):
                     await producer.send(TOPIC, b"v" * 10_000)
             leader = await brokers.leads()
-            heir = brokers.followers()[0]
-            await client.admin.reassign([PartitionMove(TOPIC, 0, [heir])])
+            replacement = brokers.followers()[0]
+            await client.admin.reassign([PartitionMove(TOPIC, 0, [replacement])])
             brokers.kill(leader)
-            topic_id = brokers.state(heir).catalog.topic(TOPIC).topic_id
+            topic_id = brokers.state(replacement).catalog.topic(TOPIC).topic_id
 
             def is_led() -> bool:
-                known = brokers.state(heir).partition(topic_id, 0)
+                known = brokers.state(replacement).partition(topic_id, 0)
                 return known is not None and known.leader is not None
 
             await until(lambda: not is_led(), 30)
-            return await client.admin.describe_moves()
+            return await client.admin.list_reassignments()
 
         (move,) = await brokers.with_client(work)
 

@@ -6,12 +6,12 @@ from typing import final
 import pytest
 import trio
 
-from tests.broker.asking import batch_of
+from tests.broker.broker_requests import batch_of
 from tests.broker.logs import TOPIC_ID, config_of, open_partition_log
 from tests.broker.world import START_MS
+from tests.coordinator.command_cluster import Cluster
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host, Made, watch_roles
-from tests.coordinator.submitting import Cluster
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tests.simulation.machine.world import Simulation, World
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler

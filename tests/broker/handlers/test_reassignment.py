@@ -100,7 +100,7 @@ def test_what_is_not_possible_is_said() -> None:
         with pytest.raises(InvalidRequestError, match="named or planned, not both"):
             await moved(members[0], both)
         with pytest.raises(InvalidRequestError, match="say 1 to 10000"):
-            await moved(members[0], ReassignRequest([], [], replicas_max=0))
+            await moved(members[0], ReassignRequest([], [], max_replicas=0))
 
     play(story)
 
@@ -112,7 +112,7 @@ def test_an_heir_gets_what_a_lost_node_had() -> None:
         members[2].stop()
         await until(lambda: 3 not in live_brokers(members[0]))
 
-        results = await moved(members[0], ReassignRequest([], [3], heir=2))
+        results = await moved(members[0], ReassignRequest([], [3], replacement=2))
 
         assert [(each.partition, each.replicas) for each in results] == [(1, [2, 1])]
         assert partition(members[0], 1).adding_replicas == (2,)
@@ -128,10 +128,10 @@ def test_a_node_that_lives_is_not_replaced_and_one_that_does_not_is_no_heir() ->
         await until(lambda: 3 not in live_brokers(members[0]))
 
         for request, complaint in [
-            (ReassignRequest([], [2], heir=1), "broker 2 is alive; .* broker drain 2"),
-            (ReassignRequest([], [3], heir=9), "there is no broker 9"),
-            (ReassignRequest([], [3], heir=3), "of one broker by another one"),
-            (ReassignRequest([], [], heir=1), "of one broker by another one"),
+            (ReassignRequest([], [2], replacement=1), "broker 2 is alive; .* broker drain 2"),
+            (ReassignRequest([], [3], replacement=9), "there is no broker 9"),
+            (ReassignRequest([], [3], replacement=3), "of one broker by another one"),
+            (ReassignRequest([], [], replacement=1), "of one broker by another one"),
         ]:
             with pytest.raises(InvalidRequestError, match=complaint):
                 await moved(members[0], request)

@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     alter_topic,
     batch_of,
     create_topic,

@@ -2,7 +2,7 @@
 
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, delete_records, produce, submit
+from tests.broker.broker_requests import batch_of, create_topic, delete_records, produce, submit
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live, make_topic
 from tests.broker.world import START_MS, World
 from tidelog.client.client import Client

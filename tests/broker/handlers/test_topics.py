@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     Pending,
     alter_topic,
     batch_of,
@@ -31,7 +31,7 @@ from tidelog.wire.errors import (
     UnknownTopicError,
     UnknownTopicIdError,
 )
-from tidelog.wire.messages.cluster_admin import AlterClusterRequest
+from tidelog.wire.messages.cluster_admin import AlterClusterConfigRequest
 from tidelog.wire.messages.metadata import MetadataRequest
 from tidelog.wire.messages.topics import (
     AlterTopicReply,
@@ -506,8 +506,8 @@ async def test_a_topic_has_a_setting_from_the_cluster_as_long_as_it_does_not_say
     async with world.broker(), world.client() as client:
         await create_topic(client, "orders")
         assert (await described(client)).config_of_cluster == []
-        request = AlterClusterRequest({"min_insync_replicas": "2"}, [])
-        await submit(client, api.ALTER_CLUSTER, request).reply()
+        request = AlterClusterConfigRequest({"min_insync_replicas": "2"}, [])
+        await submit(client, api.ALTER_CLUSTER_CONFIG, request).reply()
 
         topic = await described(client)
         assert topic.config_of_cluster == ["min_insync_replicas"]

@@ -5,7 +5,7 @@ from random import Random
 from msgspec.structs import replace
 
 from tests.broker.inspection.stored_logs import all_findings, bad_files, stored_log
-from tests.logstore.compacting import compact, keyed_log
+from tests.logstore.keyed_logs import compact, keyed_log
 from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, numbered
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 

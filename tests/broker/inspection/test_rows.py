@@ -13,7 +13,7 @@ from tidelog.wire.errors import WireFormatError
 from tidelog.wire.messages.queue_journal import (
     BackgroundWork,
     Deleted,
-    Frame,
+    JournalFrame,
     LogStartAdvanced,
     encode,
 )
@@ -53,7 +53,7 @@ def shown(values: list[bytes], content: Content) -> list[Row]:
 
 
 def test_an_entry_of_a_journal_is_shown_by_name() -> None:
-    frame = Frame(9, [Deleted([(1, 2)])], background_work=BackgroundWork.MOVES)
+    frame = JournalFrame(9, [Deleted([(1, 2)])], background_work=BackgroundWork.MOVES)
 
     (line,) = shown([encode(frame)], Content.JOURNAL)
 

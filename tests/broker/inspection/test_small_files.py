@@ -13,7 +13,7 @@ from tidelog.broker.partitions.replica_manifest import ManifestContent, SuspectR
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.messages import SnapshotMeta
 from tidelog.coordinator.raft.ready import HardState
-from tidelog.coordinator.raft_node.storage import Snapshot, Vote
+from tidelog.coordinator.raft_node.storage import StoredSnapshot, Vote
 from tidelog.logstore.checkpoint import write_small_file
 
 VOTER = Identity(1, b"a disk")
@@ -22,7 +22,7 @@ CONTENTS = {
     FileKind.CLEAN_SHUTDOWN: CleanShutdown(7, 3),
     FileKind.REPLICAS: ManifestContent([(b"\x01", [0, 1])], [SuspectReplica(b"\x01", 1, True)]),
     FileKind.VOTE: Vote(VOTER, "c", HardState()),
-    FileKind.SNAPSHOT: Snapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
+    FileKind.SNAPSHOT: StoredSnapshot(SnapshotMeta(0, 0, Membership((VOTER,))), b""),
 }
 
 
@@ -63,7 +63,7 @@ def test_a_newer_version_is_refused_in_one_clear_line(kind: FileKind) -> None:
 def test_what_is_in_a_snapshot_of_a_newer_tidelog_is_not_guessed() -> None:
     disk = FaultyDisk()
     write_small_file(
-        disk, "snapshot", Snapshot(SnapshotMeta(3, 1, Membership((VOTER,))), b"\x91\xa1x")
+        disk, "snapshot", StoredSnapshot(SnapshotMeta(3, 1, Membership((VOTER,))), b"\x91\xa1x")
     )
 
     line = small_file_line(disk, "snapshot", FileKind.SNAPSHOT)

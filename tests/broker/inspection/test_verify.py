@@ -7,7 +7,7 @@ from tests.logstore.logs import CHECKPOINT, DIRECTORY
 from tidelog.broker.inspection.findings import FileCheck, Problems
 from tidelog.broker.inspection.index_check import IndexCheck
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 
 
@@ -84,7 +84,7 @@ BATCHES = ((10, 64, 0), (12, 164, 500), (15, 264, 900))
 
 
 def problem_of(*entries: tuple[int, int, int]) -> str | None:
-    index = SegmentIndex(base_offset=10, interval_bytes=1)
+    index = OffsetIndex(base_offset=10, interval_bytes=1)
     for offset, position, before_ms in entries:
         index.add(offset, position, max_timestamp_before=before_ms)
     check = IndexCheck(index)
@@ -129,7 +129,7 @@ def test_an_index_that_says_what_is_not_so_is_noticed() -> None:
     }
 
     for complaint, (offset, position, before_ms) in lies.items():
-        lie = SegmentIndex(base_offset=0, interval_bytes=1)
+        lie = OffsetIndex(base_offset=0, interval_bytes=1)
         lie.add(offset, position, max_timestamp_before=before_ms)
         opened.disk.put_back(path, lie.to_bytes())
         (problem,) = all_findings(opened.disk)[name].problems

@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.asking import alter_topic, create_topic, fetch_all, produce, submit
+from tests.broker.broker_requests import alter_topic, create_topic, fetch_all, produce, submit
 from tests.broker.logs import TOPIC_ID, flush, open_partition_log
 from tests.broker.world import World, settle
-from tests.logstore.compacting import rows_of
+from tests.logstore.keyed_logs import rows_of
 from tidelog.broker.maintenance.compactor import CompactionLimits, Compactor
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition

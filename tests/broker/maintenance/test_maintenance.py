@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     alter_topic,
     batch_of,
     create_topic,
@@ -24,7 +24,7 @@ from tests.broker.world import START_MS, World, settle
 from tests.simulation.machine.disk_contents import contents
 from tidelog.broker.partitions.partition import Partition
 from tidelog.wire.errors import DiskFullError
-from tidelog.wire.messages.cluster_admin import AlterClusterRequest
+from tidelog.wire.messages.cluster_admin import AlterClusterConfigRequest
 from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
 
@@ -345,4 +345,6 @@ async def alter_cluster(client: RpcConnection, **settings: str | None) -> None:
     """Set settings of the cluster, or reset those that are `None`."""
     changes = {name: text for name, text in settings.items() if text is not None}
     resets = [name for name, text in settings.items() if text is None]
-    await submit(client, api.ALTER_CLUSTER, AlterClusterRequest(changes, resets)).reply()
+    await submit(
+        client, api.ALTER_CLUSTER_CONFIG, AlterClusterConfigRequest(changes, resets)
+    ).reply()

@@ -5,8 +5,8 @@
 
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, produce
-from tests.broker.queues.asking import create_queue, topic_of
+from tests.broker.broker_requests import batch_of, create_topic, produce
+from tests.broker.queues.queue_requests import create_queue, topic_of
 from tests.broker.world import START_MS, World
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.retention import Retention

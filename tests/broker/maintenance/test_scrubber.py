@@ -5,7 +5,14 @@ import errno
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, delete_topic, describe, fetch_all, produce
+from tests.broker.broker_requests import (
+    batch_of,
+    create_topic,
+    delete_topic,
+    describe,
+    fetch_all,
+    produce,
+)
 from tests.broker.world import World
 from tidelog.wire.protocol.rpc import RpcConnection
 

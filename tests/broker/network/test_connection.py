@@ -6,7 +6,7 @@ import pytest
 from crc32c import crc32c
 from trio.testing import MockClock
 
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     FOR_EVER_MS,
     batch_of,
     create_topic,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     batch_of,
     create_topic,
     delete_records,

@@ -7,10 +7,10 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import submit
-from tests.broker.keeping import Keeping, keeping
+from tests.broker.applied_metadata import AppliedMetadata, keeping
+from tests.broker.broker_requests import submit
 from tests.broker.logs import TOPIC_ID, append, flush
-from tests.broker.queues.asking import create_queue
+from tests.broker.queues.queue_requests import create_queue
 from tests.broker.world import World
 from tests.coordinator.metadata.clusters import Cluster
 from tests.simulation.machine.disk_contents import contents
@@ -29,17 +29,17 @@ from tidelog.wire.messages.queue_admin import DeleteQueueRequest
 from tidelog.wire.protocol import api
 
 
-def topic_of(kept: Keeping, name: str = "orders") -> Topic:
+def topic_of(kept: AppliedMetadata, name: str = "orders") -> Topic:
     return kept.metadata.state.catalog.topic(name)
 
 
-async def opened(kept: Keeping, name: str = "orders") -> list[Partition]:
+async def opened(kept: AppliedMetadata, name: str = "orders") -> list[Partition]:
     """Open the logs of a topic."""
     topic = topic_of(kept, name)
     return [await kept.partitions.open(topic, number) for number in range(topic.partition_count)]
 
 
-def refusal(kept: Keeping, topic_id: bytes, number: int) -> str:
+def refusal(kept: AppliedMetadata, topic_id: bytes, number: int) -> str:
     """Return why a partition is not to be found, as the kind of the error and its line."""
     with pytest.raises(BrokerError) as caught:
         kept.partitions.find(topic_id, number)

@@ -3,8 +3,9 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import batch_of, produce
+from tests.broker.queues.chunks import BODY, chunk, message
+from tests.broker.queues.queue_requests import (
     create_queue,
     peek,
     receive,
@@ -13,7 +14,6 @@ from tests.broker.queues.asking import (
     states,
     topic_of,
 )
-from tests.broker.queues.chunks import BODY, chunk, message
 from tests.broker.world import START_MS, World
 from tidelog.wire.batch.large_messages import chunk_header
 from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header

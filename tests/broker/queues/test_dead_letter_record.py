@@ -4,8 +4,8 @@ import pytest
 
 from tidelog.broker.partitions.mover_ids import producer_id_of
 from tidelog.broker.queues.dead_letter_record import (
-    Origin,
-    Record,
+    DeadLetterOrigin,
+    DeadLetterRecord,
     as_dead_letter,
     as_it_was,
     batch_of,
@@ -24,12 +24,12 @@ from tidelog.wire.messages.queues import (
     REASON_HEADER,
 )
 
-ORIGIN = Origin("billing", "orders", 3)
+ORIGIN = DeadLetterOrigin("billing", "orders", 3)
 LETTERS = DeadLetters(10, 1, 5, 1000, 2000, "no such customer")
 
 
-def record(offset: int, size: int = 1) -> Record:
-    return Record(offset, 1000 + offset, b"k", bytes(size), (("trace", b"7"),))
+def record(offset: int, size: int = 1) -> DeadLetterRecord:
+    return DeadLetterRecord(offset, 1000 + offset, b"k", bytes(size), (("trace", b"7"),))
 
 
 @pytest.mark.statement("b53")
@@ -55,7 +55,7 @@ def test_a_dead_letter_says_where_it_comes_from_and_keeps_what_it_was() -> None:
 def test_a_letter_that_dies_again_says_where_it_died_last() -> None:
     once = as_dead_letter(record(10), ORIGIN, LETTERS)
 
-    twice = as_dead_letter(once, Origin("letters", "letters", 0), LETTERS)
+    twice = as_dead_letter(once, DeadLetterOrigin("letters", "letters", 0), LETTERS)
 
     names = [name for name, _ in twice.headers]
     assert len(names) == len(set(names))

@@ -6,7 +6,13 @@ from functools import partial
 import pytest
 import trio
 
-from tests.broker.queues.asking import Message, purge, received, submit_receive, submit_settle
+from tests.broker.queues.queue_requests import (
+    Message,
+    purge,
+    received,
+    submit_receive,
+    submit_settle,
+)
 from tests.broker.queues.workers import JOURNAL, Workers
 from tests.broker.replication.three_brokers import (
     NODES,

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import batch_of, produce
+from tests.broker.queues.queue_requests import (
     create_queue,
     outgoing,
     receive,

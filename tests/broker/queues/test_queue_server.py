@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce, submit
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import batch_of, produce, submit
+from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
     received,

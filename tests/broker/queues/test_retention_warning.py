@@ -5,8 +5,8 @@
 
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, produce
-from tests.broker.queues.asking import count, create_queue, receive, seek, settle, topic_of
+from tests.broker.broker_requests import batch_of, create_topic, produce
+from tests.broker.queues.queue_requests import count, create_queue, receive, seek, settle, topic_of
 from tests.broker.world import START_MS, World
 from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.server import Broker

@@ -4,7 +4,7 @@ from typing import NamedTuple, final
 
 import trio
 
-from tests.broker.queues.asking import Message, received, submit_receive, submit_settle
+from tests.broker.queues.queue_requests import Message, received, submit_receive, submit_settle
 from tests.broker.replication.three_brokers import ThreeBrokers, connected
 from tests.simulation.machine.process import Process
 from tidelog.wire.errors import TidelogError

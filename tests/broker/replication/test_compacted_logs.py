@@ -9,7 +9,7 @@ from tests.broker.replication.damage import (
 )
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, live
 from tests.coordinator.raft_clients import until
-from tests.logstore.compacting import rows_of
+from tests.logstore.keyed_logs import rows_of
 from tidelog.client.client import Client
 from tidelog.client.producer.producer import Producer
 from tidelog.logstore.log import PartitionLog

@@ -149,19 +149,19 @@ def test_a_leader_whose_disk_failed_leads_again_when_the_one_that_took_over_is_l
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             failed = await brokers.leads()
-            behind, heir = brokers.followers()
+            behind, replacement = brokers.followers()
             brokers.kill(behind)
-            await until(lambda: brokers.in_sync() == {failed, heir})
+            await until(lambda: brokers.in_sync() == {failed, replacement})
             acknowledged |= await produce(client, 3, start=120)
 
             brokers.machines[failed].disk.fail("sync", path=segments(brokers, failed)[-1])
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(produce, client, 1)  # Too few are left to acknowledge it.
-                await until(lambda: brokers.in_sync() == {heir})
+                await until(lambda: brokers.in_sync() == {replacement})
                 nursery.cancel_scope.cancel()
             brokers.kill(failed)
-            brokers.kill(heir)
-            brokers.machines[heir].wipe_disk()
+            brokers.kill(replacement)
+            brokers.machines[replacement].wipe_disk()
             brokers.start()
 
             assert await brokers.leads() == failed

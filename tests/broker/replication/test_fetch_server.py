@@ -20,7 +20,7 @@ from tests.broker.replication.three_brokers import (
 )
 from tests.coordinator.raft_clients import until
 from tests.simulation.machine.process import Process
-from tidelog.broker.replication import fetch_server as serving
+from tidelog.broker.replication import fetch_server
 from tidelog.client.client import Client
 from tidelog.isr.fetch_session import LeaderSession
 from tidelog.wire.errors import BrokerError, InvalidRequestError, StaleBrokerEpochError
@@ -149,15 +149,15 @@ def test_a_leader_looks_at_busy_partitions_and_not_at_idle_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks: list[int] = []
-    look = serving.ReplicaServer._look
+    look = fetch_server.FetchServer._look
 
     def counted(
-        self: serving.ReplicaServer, number: int, *rest: object, remaining: int
-    ) -> serving.Found:
+        self: fetch_server.FetchServer, number: int, *rest: object, remaining: int
+    ) -> fetch_server.ReplicaBatches:
         looks.append(number)
         return look(self, number, *rest, remaining=remaining)  # type: ignore[arg-type]  # passed on as they are
 
-    monkeypatch.setattr(serving.ReplicaServer, "_look", counted)
+    monkeypatch.setattr(fetch_server.FetchServer, "_look", counted)
 
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
@@ -184,12 +184,12 @@ def test_when_an_answer_is_full_nothing_more_is_looked_at_and_all_have_their_tur
     request = ReplicaFetchRequest(name, True, 0, 100, followed, positions, [])
     core.take(request)
 
-    def look(number: int, *_: object, **__: object) -> serving.Found:
+    def look(number: int, *_: object, **__: object) -> fetch_server.ReplicaBatches:
         looked_at.append(number)
         part: Any = SimpleNamespace(length=60)
-        return serving.Found(number, part=part)
+        return fetch_server.ReplicaBatches(number, part=part)
 
-    server: Any = object.__new__(serving.ReplicaServer)
+    server: Any = object.__new__(fetch_server.FetchServer)
     server._look = look
     for entry in core.partitions.values():
         entry.is_reported = True

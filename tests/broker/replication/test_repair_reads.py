@@ -23,7 +23,7 @@ from tests.broker.replication.three_brokers import (
 from tests.coordinator.raft_clients import until
 from tests.logstore.logs import records_in
 from tests.simulation.machine.process import Process
-from tidelog.broker.replication import fetch_server as serving
+from tidelog.broker.replication import fetch_server
 from tidelog.client.client import Client
 from tidelog.logstore.segments.log_slice import LogSlice
 from tidelog.wire.env.env import BytesLike
@@ -65,7 +65,7 @@ def test_a_corrupt_answer_is_asked_for_again_once_in_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pieces: list[float] = []
-    piece_of = serving._piece  # pyright: ignore[reportPrivateUsage]
+    piece_of = fetch_server._piece  # pyright: ignore[reportPrivateUsage]
 
     def damaged(part: LogSlice) -> BytesLike | FileRegion:
         pieces.append(trio.current_time())
@@ -80,7 +80,7 @@ def test_a_corrupt_answer_is_asked_for_again_once_in_a_while(
             await make_topic(client)
             await until(lambda: brokers.in_sync() == set(NODES))
             leader = await brokers.leads()
-            monkeypatch.setattr(serving, "_piece", damaged)
+            monkeypatch.setattr(fetch_server, "_piece", damaged)
             acknowledged = await produce(client, 3)
 
             assert brokers.leader() == leader, "its bytes are in order"

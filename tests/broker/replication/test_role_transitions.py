@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.broker.keeping import Keeping, keeping
+from tests.broker.applied_metadata import AppliedMetadata, keeping
 from tests.broker.logs import append
 from tests.broker.replication.three_brokers import (
     NODES,
@@ -23,7 +23,7 @@ from tests.broker.world import World, settle
 from tests.coordinator.metadata.clusters import Cluster
 from tests.coordinator.raft_clients import until
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.client.client import Client
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.metadata.commands import Reassignment, ReassignReplicas
@@ -101,22 +101,22 @@ def test_a_deleted_topic_is_followed_no_more() -> None:
     live(4, main)
 
 
-def fetchers(partition: Partition) -> list[Fetcher]:
+def fetchers(partition: Partition) -> list[ReplicaFetcher]:
     """Return all who follow with a replica."""
-    return [watcher for watcher in partition.watchers if isinstance(watcher, Fetcher)]
+    return [watcher for watcher in partition.watchers if isinstance(watcher, ReplicaFetcher)]
 
 
-def delete(kept: Keeping) -> None:
+def delete(kept: AppliedMetadata) -> None:
     kept.hear(lambda: kept.cluster.do(DeleteTopic("orders")))
 
 
-def move(kept: Keeping, topic_id: bytes, *replicas: int) -> None:
+def move(kept: AppliedMetadata, topic_id: bytes, *replicas: int) -> None:
     command = ReassignReplicas([Reassignment(topic_id, 0, list(replicas))])
     kept.hear(lambda: kept.cluster.do(command))
 
 
 async def test_nobody_is_asked_for_a_replica_that_is_gone(mock_clock: MockClock) -> None:
-    ways: list[Callable[[Keeping, bytes], None]] = [
+    ways: list[Callable[[AppliedMetadata, bytes], None]] = [
         lambda kept, _: delete(kept),
         lambda kept, topic_id: move(kept, topic_id, 2),
     ]

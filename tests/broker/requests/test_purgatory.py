@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import settle
-from tidelog.broker.requests.commit_wait import Commit
+from tidelog.broker.requests.commit_wait import CommitWait
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.wire.errors import NotLeaderError
 from tidelog.wire.messages.produce import AckLevel
@@ -124,7 +124,7 @@ async def test_one_that_expires_may_end_the_wait_of_another(mock_clock: MockCloc
 
 
 async def test_who_waits_is_told_when_it_is_committed() -> None:
-    commit = Commit()
+    commit = CommitWait()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(commit.wait)
 
@@ -132,7 +132,7 @@ async def test_who_waits_is_told_when_it_is_committed() -> None:
 
 
 async def test_who_waits_is_told_that_nobody_knows() -> None:
-    commit = Commit()
+    commit = CommitWait()
 
     commit.failed(0, NotLeaderError("another broker leads now"))
 

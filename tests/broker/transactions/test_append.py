@@ -6,7 +6,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import create_topic
+from tests.broker.broker_requests import create_topic
 from tests.broker.world import World
 from tests.logstore.logs import records_in
 from tests.simulation.transactions.requests import begin, replica, stage

@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import create_topic, delete_topic, fetch, submit
+from tests.broker.broker_requests import create_topic, delete_topic, fetch, submit
 from tests.broker.world import World
 from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.wire.errors import (

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import create_topic, submit
+from tests.broker.broker_requests import create_topic, submit
 from tests.broker.world import World, settle
 from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.broker.transactions import server as transaction_server

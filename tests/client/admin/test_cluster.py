@@ -4,7 +4,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
 from tidelog.wire.errors import InvalidConfigError, InvalidRequestError, UnknownTopicError
 from tidelog.wire.messages.cluster_admin import LeaderElected
 
@@ -73,4 +73,4 @@ async def test_the_only_broker_can_neither_be_emptied_nor_taken_out(
 
         assert await client.admin.drain(1, plan_only=True) == []
         assert not await client.admin.unregister_broker(9)
-        assert await client.admin.describe_moves() == []
+        assert await client.admin.list_reassignments() == []

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.town import consumer_of, town_of
+from tests.client.group_fixture import consumer_of, town_of
 from tidelog.client.admin.groups import OffsetMove, describe
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import (
@@ -132,14 +132,14 @@ ORDERS, GONE = b"o" * 16, b"g" * 16
 
 
 def test_ids_become_names_and_the_order_is_theirs() -> None:
-    member = groups.MemberDescription(
+    member = groups.DescribedMember(
         "m", "app", None, 0, 7, "unrevoked", groups.Subscription(pattern="ord*"),
         [groups.TopicPartitions(ORDERS, [2, 1])], [groups.TopicPartitions(GONE, [0])], [],
     )  # fmt: skip
     progress = [
         groups.PartitionProgress(ORDERS, number, "m", 5, 0, 9, 4, 1_000, 7) for number in (2, 1)
     ]
-    found = groups.GroupDescription("billing", "stable", "range", 8, 7, [member], progress)
+    found = groups.DescribedGroup("billing", "stable", "range", 8, 7, [member], progress)
 
     described = describe(found, {ORDERS: "orders"})
 

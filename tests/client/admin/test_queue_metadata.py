@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.fronts import fronted_client, fronted_cluster
+from tests.client.fake_cluster import fronted_client, fronted_cluster
 from tidelog.client.admin.queue_metadata import leader_of
 from tidelog.client.queue.context import QueueContext
 from tidelog.wire.errors import UnknownPartitionError, UnknownQueueError

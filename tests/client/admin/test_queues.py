@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from trio.testing import MockClock
 
 from tests.broker.world import START_MS, World
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
 from tidelog.client.admin.queue_counts import MessageCounts, count_messages, sum_of
 from tidelog.client.admin.queues import Setting, name_of_setting, settings_as_text
 from tidelog.client.admin.redrive_status import report_of
@@ -108,7 +108,7 @@ async def test_what_is_wrong_is_said(autojump_clock: MockClock) -> None:
             await admin.delete_queue("dead")
         (dead,) = await admin.describe_queues(["dead"])
         assert dead.dead_letters_of == ["q"]
-        await admin.delete_queue("dead", cut_ties=True, with_topic=True)
+        await admin.delete_queue("dead", detach_sources=True, with_topic=True)
         (queue,) = await admin.describe_queues(["q"])
         assert queue.config["dead_letter_queue"] == "none"
         assert await admin.list_topics() == ["q"]

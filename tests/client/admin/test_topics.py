@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import ADDRESS, World
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
 from tidelog.client.admin.admin import Admin
 from tidelog.client.client import connect
 from tidelog.wire.errors import (

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.fronts import fronted_client, fronted_cluster
+from tests.client.fake_cluster import fronted_client, fronted_cluster
 from tidelog.client.client import Client
 from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.wire.protocol import api

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.fronts import FrontedCluster, fronted_client, fronted_cluster
+from tests.client.fake_cluster import FakeCluster, fronted_client, fronted_cluster
 from tidelog.client.cluster.address import Address
 from tidelog.client.cluster.background_tasks import BackgroundTasks
 from tidelog.client.cluster.connection_pool import ConnectionPool
@@ -21,7 +21,7 @@ from tidelog.wire.protocol import api
 class Place:
     """A cluster, connections to it, and what they told."""
 
-    def __init__(self, cluster: FrontedCluster, nursery: trio.Nursery) -> None:
+    def __init__(self, cluster: FakeCluster, nursery: trio.Nursery) -> None:
         self.cluster = cluster
         self.metadata = MetadataCache()
         self.change_count = 0

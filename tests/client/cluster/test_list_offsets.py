@@ -4,7 +4,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.world import START_MS, World
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.errors import UnknownPartitionError, UnknownTopicError
 

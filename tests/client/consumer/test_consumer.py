@@ -5,7 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.client.worlds import client_of, orders_client
+from tests.client.clients import client_of, orders_client
 from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.topic_partition import TopicPartition

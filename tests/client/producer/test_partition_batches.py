@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.client.queues import adopted, fill, queue_of
+from tests.client.partition_batches import adopted, fill, queue_of
 from tidelog.client.producer.partition_batches import PartitionBatches, ProducerIdentity
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.wire.batch.record_batch import check_produced

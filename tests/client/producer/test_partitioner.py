@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.client.queues import queue_of
+from tests.client.partition_batches import queue_of
 from tidelog.client.producer.partitioner import (
     TopicPartitioner,
     murmur2,

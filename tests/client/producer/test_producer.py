@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import START_MS, World
-from tests.client.worlds import client_of, orders_client
+from tests.client.clients import client_of, orders_client
 from tidelog.client.client import Client
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.producer.partitioner import partition_for_key

@@ -2,7 +2,7 @@
 
 import math
 
-from tests.client.queues import adopted, fill, queue_of
+from tests.client.partition_batches import adopted, fill, queue_of
 from tidelog.client.producer.partition_batches import PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
 from tidelog.client.producer.ready_partitions import ReadyPartitions

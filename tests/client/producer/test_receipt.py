@@ -16,7 +16,7 @@ from tidelog.client.producer.receipt import (
     outcomes,
     receipts,
 )
-from tidelog.client.producer.record_accumulator import Appended
+from tidelog.client.producer.record_accumulator import AppendResult
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.errors import RecordTooLargeError
 from tidelog.wire.messages.produce import AckLevel
@@ -35,7 +35,7 @@ def settled(
     batch.values += [b"v"] * (2 + len(indexes))
     batch.is_settled, batch.failure = True, error
     batch.base_offset, batch.ack_level = offset, None if offset is None else DURABLE
-    return SentSlice(Appended(queue, batch, 2, len(indexes)), indexes)
+    return SentSlice(AppendResult(queue, batch, 2, len(indexes)), indexes)
 
 
 def test_each_record_has_its_place_or_the_reason_why_it_has_none() -> None:

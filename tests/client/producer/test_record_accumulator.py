@@ -18,7 +18,7 @@ from tidelog.client.producer.partition_batches import (
 )
 from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, Fate
 from tidelog.client.producer.producer_record import ManyRecords, ProducerRecord
-from tidelog.client.producer.record_accumulator import Appended, Limits, RecordAccumulator
+from tidelog.client.producer.record_accumulator import AppendResult, Limits, RecordAccumulator
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.errors import (
     ConnectionLostError,
@@ -59,7 +59,7 @@ class Bench:
         self.broker = ModelBroker(self.accumulator, partition_count)
         self.now = 1000.0
         self.is_reachable = True
-        self.appended: list[tuple[bytes, Appended]] = []
+        self.appended: list[tuple[bytes, AppendResult]] = []
         self._next_epoch = 0
         self._next_value = 0
 
@@ -87,7 +87,7 @@ class Bench:
                 break
             for step in range(appended.count):
                 place = appended.place + step
-                one = Appended(appended.queue, appended.batch, place, 1)
+                one = AppendResult(appended.queue, appended.batch, place, 1)
                 self.appended.append((values[first + step], one))
         self._next_value += records.taken_count
 
@@ -180,7 +180,7 @@ def may_be_in_the_log(failure: Exception | None) -> bool:
     )
 
 
-def fate_of(appended: Appended) -> Fate:
+def fate_of(appended: AppendResult) -> Fate:
     (fate,) = appended.batch.fates(appended.place, appended.place + appended.count)
     return fate
 

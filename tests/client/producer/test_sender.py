@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World, settle
-from tests.client.worlds import client_of, orders_client
+from tests.client.clients import client_of, orders_client
 from tidelog.client.client import connect
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord

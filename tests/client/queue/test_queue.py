@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.client.queue_world import fill, lead, made, queue_of, values, work_queue
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
+from tests.client.queue_fixture import fill, lead, made, queue_of, values, work_queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import (

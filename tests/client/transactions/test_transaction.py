@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.worlds import orders_client
+from tests.client.clients import orders_client
 from tidelog.client.client import Client
 from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer_record import ProducerRecord

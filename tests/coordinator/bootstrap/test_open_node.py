@@ -5,7 +5,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.coordinator.starts import (
+from tests.coordinator.node_starts import (
     ALONE,
     THEIRS,
     THREE,

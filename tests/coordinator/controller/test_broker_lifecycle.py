@@ -3,9 +3,9 @@
 import pytest
 import trio
 
+from tests.coordinator.command_cluster import Cluster, play
 from tests.coordinator.raft_clients import until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
-from tests.coordinator.submitting import Cluster, play
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
 from tidelog.coordinator.controller.command_client import CommandClient
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
@@ -17,7 +17,7 @@ from tidelog.coordinator.metadata.commands import (
 )
 from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.wire.errors import DuplicateBrokerError, UnexpectedServerError
-from tidelog.wire.messages.cluster import HeartbeatReply
+from tidelog.wire.messages.cluster import BrokerHeartbeatReply
 
 TOPIC_ID = b"a topic of three"
 
@@ -67,7 +67,7 @@ def test_a_defect_of_the_one_that_leads_ends_no_broker(monkeypatch: pytest.Monke
         await all_in(cluster)
         refused = 0
 
-        async def fail(*_: object) -> HeartbeatReply:
+        async def fail(*_: object) -> BrokerHeartbeatReply:
             nonlocal refused
             refused += 1
             raise UnexpectedServerError("a defect")

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 import trio
 
+from tests.coordinator.command_cluster import Cluster, play
 from tests.coordinator.controller.test_broker_lifecycle import raft_of
 from tests.coordinator.controller.test_replicated_state import create, metadata_of, names, register
 from tests.coordinator.raft_clients import Nemesis, until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
-from tests.coordinator.submitting import Cluster, play
 from tests.simulation.machine.faulty_disk import StaleHandleError
 from tidelog.coordinator.metadata.catalog import Catalog, DeleteTopic
 from tidelog.coordinator.metadata.commands import (
@@ -28,8 +28,8 @@ from tidelog.wire.errors import (
     TopicExistsError,
 )
 from tidelog.wire.messages.cluster import (
+    BrokerHeartbeatRequest,
     ForwardCommandRequest,
-    HeartbeatRequest,
     JoinReply,
     JoinRequest,
     Peer,
@@ -119,14 +119,14 @@ def test_heartbeats_reach_whoever_leads() -> None:
         _, other = await cluster.leader_and_another()
         registered = await cluster.submit(other, register(2))
         assert isinstance(registered, Registered)
-        heartbeat = HeartbeatRequest(
+        heartbeat = BrokerHeartbeatRequest(
             CLUSTER_ID, 2, registered.broker_epoch, is_caught_up=True, wants_to_stop=False
         )
 
         answer = await cluster.command_client(other).heartbeat(heartbeat, timeout_s=5)
 
         assert not answer.is_fenced
-        stale = HeartbeatRequest(CLUSTER_ID, 2, 99, is_caught_up=True, wants_to_stop=False)
+        stale = BrokerHeartbeatRequest(CLUSTER_ID, 2, 99, is_caught_up=True, wants_to_stop=False)
         with pytest.raises(StaleBrokerEpochError):
             await cluster.command_client(other).heartbeat(stale, timeout_s=5)
 
@@ -204,7 +204,7 @@ async def be_a_broker(cluster: Cluster, host: Host) -> None:
                 registered = await cluster.submit(host, register(host.node_id))
                 assert isinstance(registered, Registered)
                 epoch = registered.broker_epoch
-            heartbeat = HeartbeatRequest(
+            heartbeat = BrokerHeartbeatRequest(
                 CLUSTER_ID, host.node_id, epoch, is_caught_up=True, wants_to_stop=False
             )
             await cluster.command_client(host).heartbeat(heartbeat, timeout_s=3)

@@ -11,9 +11,9 @@ from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.controller.controller import Controller
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.controller.voter_promotion import VOTER_COUNT_MAX, next_promotion
-from tidelog.coordinator.metadata.broker_sessions import SESSION_MS, Heartbeat
+from tidelog.coordinator.metadata.broker_sessions import SESSION_MS, BrokerHeartbeat
 from tidelog.coordinator.metadata.commands import CreateReplicatedTopic, RegisterBroker, Registered
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.raft.membership import Identity, Membership
 from tidelog.coordinator.raft.ready import Promote
 from tidelog.coordinator.raft_node.node import RaftNode
@@ -88,7 +88,7 @@ class Cluster:
             await trio.sleep(2)
             host = self._leader()
             if node_id in self.alive and host is not None:
-                heartbeat = Heartbeat(node_id, self.epochs[node_id])
+                heartbeat = BrokerHeartbeat(node_id, self.epochs[node_id])
                 with trio.move_on_after(2):
                     try:
                         controller = self.controllers[host.node_id]
@@ -108,7 +108,7 @@ class Cluster:
         """Return who leads each partition."""
         return [partition.leader for partition in self.partitions()]
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionRegistration]:
         """Return the partitions of the topic."""
         host = self._leader()
         if host is None or not isinstance(host.state, ReplicatedState):
@@ -224,7 +224,7 @@ def test_a_heartbeat_of_an_earlier_process_is_refused() -> None:
 
         with pytest.raises(StaleBrokerEpochError, match="older process must register again"):
             await cluster.controllers[host.node_id].heartbeat(
-                Heartbeat(3, old_epoch), is_caught_up=True
+                BrokerHeartbeat(3, old_epoch), is_caught_up=True
             )
 
     play(story)
@@ -236,7 +236,7 @@ def test_a_node_that_does_not_lead_takes_no_heartbeats() -> None:
 
         with pytest.raises(NotControllerError, match="ask node"):
             await cluster.controllers[other.node_id].heartbeat(
-                Heartbeat(1, cluster.epochs[1]), is_caught_up=True
+                BrokerHeartbeat(1, cluster.epochs[1]), is_caught_up=True
             )
 
     play(story)
@@ -246,7 +246,7 @@ def test_a_broker_that_wants_to_stop_may_when_it_leads_nothing() -> None:
     async def story(cluster: Cluster) -> None:
         host = next(host for host in cluster.group if host.raft and host.raft.is_active_leader)
         cluster.alive.discard(1)
-        leaving = Heartbeat(1, cluster.epochs[1], wants_to_stop=True)
+        leaving = BrokerHeartbeat(1, cluster.epochs[1], wants_to_stop=True)
 
         answer = await cluster.controllers[host.node_id].heartbeat(leaving, is_caught_up=True)
 

@@ -11,7 +11,7 @@ import trio
 from tests.coordinator.raft_clients import Nemesis, until
 from tests.coordinator.raft_nodes import CONFIG, Host, Made, hosts, watch_roles
 from tests.simulation.machine.world import Simulation, World
-from tidelog.coordinator.controller import replicated_state as replicated
+from tidelog.coordinator.controller import replicated_state
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta
 from tidelog.coordinator.metadata.catalog import DeleteTopic, TakeProducerIds
@@ -386,7 +386,7 @@ def test_whatever_happens_nothing_that_was_decided_is_lost_or_done_twice(
 ) -> None:
     monkeypatch.setattr(raft_node, "SNAPSHOT_AFTER_BYTES", 4000)
     monkeypatch.setattr(raft_node, "KEPT_ENTRIES", 5)
-    monkeypatch.setattr(replicated, "COMMIT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(replicated_state, "COMMIT_TIMEOUT_S", 2.0)
 
     async def story(world: World, group: list[Host]) -> None:
         random = world.streams.stream("story")

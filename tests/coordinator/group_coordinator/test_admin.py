@@ -4,7 +4,7 @@ import pytest
 import trio
 
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
-from tidelog.coordinator.group_coordinator import admin as group_administration
+from tidelog.coordinator.group_coordinator import admin
 from tidelog.coordinator.groups import expiry
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.metadata.catalog import DeleteTopic
@@ -108,7 +108,7 @@ def test_a_group_that_nobody_uses_and_that_has_no_lag_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(expiry, "CONFIRMATION_MS", 20_000)
-    monkeypatch.setattr(group_administration, "_EXPIRY_LOOK_S", 5.0)
+    monkeypatch.setattr(admin, "_EXPIRY_LOOK_S", 5.0)
 
     async def story(cluster: GroupCluster) -> None:
         cluster.offsets.logs[ORDERS, 0] = PartitionOffsets(0, 50, 50)

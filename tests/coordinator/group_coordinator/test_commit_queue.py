@@ -7,7 +7,7 @@ from tests.coordinator.controller.test_replicated_state import create
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
 from tests.coordinator.raft_nodes import Host
 from tidelog.coordinator.controller.replicated_state import ReplicatedState
-from tidelog.coordinator.group_coordinator import commit_queue as group_commits
+from tidelog.coordinator.group_coordinator import commit_queue
 from tidelog.coordinator.group_coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.groups.commits import CommitResult
 from tidelog.wire.errors import InvalidRequestError, NotControllerError, OverloadedError
@@ -50,7 +50,7 @@ def test_commits_that_come_while_one_is_stored_become_one_entry() -> None:
 
 
 def test_an_entry_of_commits_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commits, "BATCH_BYTES_MAX", 1000)
+    monkeypatch.setattr(commit_queue, "BATCH_BYTES_MAX", 1000)
 
     async def story(cluster: GroupCluster) -> None:
         leader, coordinator = await coordinator_of(cluster)
@@ -130,7 +130,7 @@ def test_a_commit_that_no_entry_could_hold_is_refused() -> None:
 def test_when_too_many_wait_more_are_refused_and_those_that_wait_are_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(group_commits, "QUEUE_BYTES_MAX", 2000)
+    monkeypatch.setattr(commit_queue, "QUEUE_BYTES_MAX", 2000)
 
     async def story(cluster: GroupCluster) -> None:
         _, coordinator = await coordinator_of(cluster)

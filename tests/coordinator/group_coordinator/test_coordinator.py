@@ -22,7 +22,7 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
     FetchOffsetsRequest,
-    HeartbeatRequest,
+    GroupHeartbeatRequest,
     ListGroupsRequest,
     PartitionCommit,
     Subscription,
@@ -152,7 +152,7 @@ def test_a_leader_that_slept_does_not_say_what_it_believed() -> None:
 
             asked = FetchOffsetsRequest(GROUP)
             nursery.start_soon(refused, coordinator.fetch_offsets(asked))
-            unknown = HeartbeatRequest(GROUP, "unknown", 5)
+            unknown = GroupHeartbeatRequest(GROUP, "unknown", 5)
             nursery.start_soon(refused, coordinator.heartbeat(unknown))
         assert await cluster.committed(0) == 20
 
@@ -175,14 +175,14 @@ def test_a_leader_that_is_cut_off_answers_nobody() -> None:
         refusals = 0
         async with trio.open_nursery() as nursery:
 
-            async def refused(request: HeartbeatRequest) -> None:
+            async def refused(request: GroupHeartbeatRequest) -> None:
                 nonlocal refusals
                 with pytest.raises(NotControllerError):
                     await coordinator.heartbeat(request)
                 refusals += 1
 
-            nursery.start_soon(refused, HeartbeatRequest(GROUP, "a", reply.member_epoch))
-            nursery.start_soon(refused, HeartbeatRequest(GROUP, "nobody", 7))
+            nursery.start_soon(refused, GroupHeartbeatRequest(GROUP, "a", reply.member_epoch))
+            nursery.start_soon(refused, GroupHeartbeatRequest(GROUP, "nobody", 7))
         assert refusals == 2
 
     play(story)
@@ -193,7 +193,7 @@ def test_a_leader_whose_disk_fails_sends_members_elsewhere() -> None:
         leader, _ = await cluster.leader_and_another()
         coordinator = cluster.coordinators[leader.node_id]
         leader.machine.disk.fail("sync")
-        join = HeartbeatRequest(GROUP, "a", 0, owned=[], subscription=Subscription(["orders"]))
+        join = GroupHeartbeatRequest(GROUP, "a", 0, owned=[], subscription=Subscription(["orders"]))
         offsets = [PartitionCommit(ORDERS, 0, 7)]
 
         async with trio.open_nursery() as nursery:
@@ -300,7 +300,7 @@ def test_a_decision_that_is_refused_is_forgotten_and_made_again() -> None:
         assert leader.raft is not None
         other.machine.pause(10)
         leader.raft.transfer_leadership(other.node_id)
-        join = HeartbeatRequest(GROUP, "a", 0, owned=[], subscription=Subscription(["orders"]))
+        join = GroupHeartbeatRequest(GROUP, "a", 0, owned=[], subscription=Subscription(["orders"]))
 
         with pytest.raises(NotControllerError):
             await coordinator.heartbeat(join)

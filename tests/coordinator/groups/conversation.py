@@ -17,8 +17,8 @@ from tidelog.wire.messages.groups import (
     STATIC_LEAVE_EPOCH,
     CommitOffsetsReply,
     CommitOffsetsRequest,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     PartitionCommit,
     Subscription,
     TopicPartitions,
@@ -58,7 +58,7 @@ class Conversation:
             self.state.apply(record)
             self.records.append(record)
 
-    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatReply:
+    def heartbeat(self, request: GroupHeartbeatRequest) -> GroupHeartbeatReply:
         """Send this very heartbeat, as it is."""
         outcome = self.state.heartbeat(request, NOW_MS)
         self.carry_out(outcome.records)
@@ -66,9 +66,9 @@ class Conversation:
 
     def request(
         self, member_id: str, *, owned: Sequence[int] | None = None, epoch: int | None = None
-    ) -> HeartbeatRequest:
+    ) -> GroupHeartbeatRequest:
         """Return a heartbeat of a member that knows what it was told last."""
-        return HeartbeatRequest(
+        return GroupHeartbeatRequest(
             GROUP,
             member_id,
             self.epochs.get(member_id, JOIN_EPOCH) if epoch is None else epoch,
@@ -78,13 +78,13 @@ class Conversation:
 
     def say(
         self, member_id: str, *, owned: Sequence[int] | None = None, epoch: int | None = None
-    ) -> HeartbeatReply:
+    ) -> GroupHeartbeatReply:
         """Let a member send a heartbeat, and believe the reply."""
         return self.hear(
             member_id, self.heartbeat(self.request(member_id, owned=owned, epoch=epoch))
         )
 
-    def hear(self, member_id: str, reply: HeartbeatReply) -> HeartbeatReply:
+    def hear(self, member_id: str, reply: GroupHeartbeatReply) -> GroupHeartbeatReply:
         self.epochs[member_id] = reply.member_epoch
         self.revisions[member_id] = reply.assignment_revision
         if reply.assignment is not None:
@@ -101,8 +101,8 @@ class Conversation:
         instance_id: str | None = None,
         incarnation: int = 0,
         assignor: str = "uniform",
-    ) -> HeartbeatReply:
-        request = HeartbeatRequest(
+    ) -> GroupHeartbeatReply:
+        request = GroupHeartbeatRequest(
             GROUP,
             member_id,
             JOIN_EPOCH,
@@ -115,7 +115,7 @@ class Conversation:
         )
         return self.hear(member_id, self.heartbeat(request))
 
-    def leave(self, member_id: str, *, is_restart: bool = False) -> HeartbeatReply:
+    def leave(self, member_id: str, *, is_restart: bool = False) -> GroupHeartbeatReply:
         epoch = STATIC_LEAVE_EPOCH if is_restart else LEAVE_EPOCH
         request = msgspec.structs.replace(
             self.request(member_id, owned=[], epoch=epoch),

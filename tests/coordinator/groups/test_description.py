@@ -9,7 +9,7 @@ from tidelog.coordinator.groups.description import (
     list_groups,
     partitions_of,
 )
-from tidelog.coordinator.groups.lag import Lag, PartitionLog, group_lag, partition_lag
+from tidelog.coordinator.groups.lag import Lag, LogBounds, group_lag, partition_lag
 from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.messages.groups import GroupListing, TopicPartitions
 
@@ -38,8 +38,8 @@ def test_groups_are_listed_by_id_with_their_state() -> None:
 def test_a_description_says_who_reads_what_and_how_far_behind() -> None:
     talk = working_group()
     logs = {
-        (ORDERS, 0): PartitionLog(10, 100, NOW_MS - 5_000),
-        (ORDERS, 1): PartitionLog(10, 100),
+        (ORDERS, 0): LogBounds(10, 100, NOW_MS - 5_000),
+        (ORDERS, 1): LogBounds(10, 100),
     }
 
     group = describe_group(talk.state.groups, GROUP, logs, now_ms=NOW_MS)
@@ -105,20 +105,20 @@ READ_MS = 100_000
 @pytest.mark.parametrize(
     ("offset", "log", "lag"),
     [
-        (40, PartitionLog(10, 100, 70_000), Lag(60, 30_000)),
-        (100, PartitionLog(10, 100), Lag(0, 0)),
-        (0, PartitionLog(0, 0), Lag(0, 0)),
-        (40, PartitionLog(10, 100), Lag(60, None)),
-        (40, PartitionLog(10, 100, READ_MS + 5_000), Lag(60, 0)),
-        (None, PartitionLog(10, 100), Lag(None, None)),
+        (40, LogBounds(10, 100, 70_000), Lag(60, 30_000)),
+        (100, LogBounds(10, 100), Lag(0, 0)),
+        (0, LogBounds(0, 0), Lag(0, 0)),
+        (40, LogBounds(10, 100), Lag(60, None)),
+        (40, LogBounds(10, 100, READ_MS + 5_000), Lag(60, 0)),
+        (None, LogBounds(10, 100), Lag(None, None)),
         # Retention was faster than the group.
-        (4, PartitionLog(10, 100, 70_000), Lag(90, 30_000, 6)),
-        (4, PartitionLog(10, 10), Lag(0, 0, 6)),
+        (4, LogBounds(10, 100, 70_000), Lag(90, 30_000, 6)),
+        (4, LogBounds(10, 10), Lag(0, 0, 6)),
         # Committed by a leader that knew more than the high watermark of now.
-        (101, PartitionLog(10, 100), Lag(0, 0)),
+        (101, LogBounds(10, 100), Lag(0, 0)),
     ],
 )
-def test_lag_is_what_is_left_to_read(offset: int | None, log: PartitionLog, lag: Lag) -> None:
+def test_lag_is_what_is_left_to_read(offset: int | None, log: LogBounds, lag: Lag) -> None:
     assert partition_lag(offset, log, READ_MS) == lag
 
 

@@ -12,7 +12,7 @@ from tidelog.wire.errors import (
     OverloadedError,
     UnknownMemberError,
 )
-from tidelog.wire.messages.groups import HeartbeatRequest, Subscription
+from tidelog.wire.messages.groups import GroupHeartbeatRequest, Subscription
 
 
 def test_who_joins_begins_with_nothing_at_the_epoch_of_its_joining() -> None:
@@ -244,7 +244,7 @@ def test_who_waits_for_its_first_partitions_asks_more_often() -> None:
 
 def test_a_subscription_that_was_delayed_does_not_come_back() -> None:
     talk = Conversation()
-    old = HeartbeatRequest(
+    old = GroupHeartbeatRequest(
         GROUP, "a", 0, subscription=Subscription(["orders"]), subscription_version=1
     )
     talk.hear("a", talk.heartbeat(old))
@@ -284,33 +284,47 @@ WANTED = Subscription(["orders"])
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (HeartbeatRequest("", "a", 0, subscription=WANTED), "cannot be the id of a group"),
-        (HeartbeatRequest("g\n", "a", 0, subscription=WANTED), "cannot be the id of a group"),
-        (HeartbeatRequest("g" * 250, "a", 0, subscription=WANTED), "cannot be the id of a group"),
-        (HeartbeatRequest(GROUP, "", 0, subscription=WANTED), "a member id has 1 to 64"),
-        (HeartbeatRequest(GROUP, "a" * 65, 0, subscription=WANTED), "a member id has 1 to 64"),
-        (HeartbeatRequest(GROUP, "a", 0), "to join, send a subscription"),
-        (HeartbeatRequest(GROUP, "a", -3), "a member epoch is positive"),
-        (HeartbeatRequest(GROUP, "a", -2), "only a static member goes away"),
-        (HeartbeatRequest(GROUP, "a", 0, instance_id=""), "an instance id has"),
-        (HeartbeatRequest(GROUP, "a", 0, client_id="a" * 250), "a client name has at most 249"),
-        (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription()), "to 1 to 10000 topics"),
-        (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription(["a"], "b")), "not to both"),
-        (HeartbeatRequest(GROUP, "a", 0, subscription=Subscription([], "(")), "the topic pattern"),
+        (GroupHeartbeatRequest("", "a", 0, subscription=WANTED), "cannot be the id of a group"),
+        (GroupHeartbeatRequest("g\n", "a", 0, subscription=WANTED), "cannot be the id of a group"),
         (
-            HeartbeatRequest(GROUP, "a", 0, subscription=Subscription(["a" * 100_001])),
+            GroupHeartbeatRequest("g" * 250, "a", 0, subscription=WANTED),
+            "cannot be the id of a group",
+        ),
+        (GroupHeartbeatRequest(GROUP, "", 0, subscription=WANTED), "a member id has 1 to 64"),
+        (GroupHeartbeatRequest(GROUP, "a" * 65, 0, subscription=WANTED), "a member id has 1 to 64"),
+        (GroupHeartbeatRequest(GROUP, "a", 0), "to join, send a subscription"),
+        (GroupHeartbeatRequest(GROUP, "a", -3), "a member epoch is positive"),
+        (GroupHeartbeatRequest(GROUP, "a", -2), "only a static member goes away"),
+        (GroupHeartbeatRequest(GROUP, "a", 0, instance_id=""), "an instance id has"),
+        (
+            GroupHeartbeatRequest(GROUP, "a", 0, client_id="a" * 250),
+            "a client name has at most 249",
+        ),
+        (GroupHeartbeatRequest(GROUP, "a", 0, subscription=Subscription()), "to 1 to 10000 topics"),
+        (
+            GroupHeartbeatRequest(GROUP, "a", 0, subscription=Subscription(["a"], "b")),
+            "not to both",
+        ),
+        (
+            GroupHeartbeatRequest(GROUP, "a", 0, subscription=Subscription([], "(")),
+            "the topic pattern",
+        ),
+        (
+            GroupHeartbeatRequest(GROUP, "a", 0, subscription=Subscription(["a" * 100_001])),
             "names of topics have at most 100000 characters together",
         ),
         (
-            HeartbeatRequest(GROUP, "a", 0, subscription=WANTED, assignor="fair"),
+            GroupHeartbeatRequest(GROUP, "a", 0, subscription=WANTED, assignor="fair"),
             "there are range, uniform",
         ),
         (
-            HeartbeatRequest(GROUP, "a", 0, subscription=WANTED, rebalance_timeout_ms=0),
+            GroupHeartbeatRequest(GROUP, "a", 0, subscription=WANTED, rebalance_timeout_ms=0),
             "rebalance_timeout_ms is 0",
         ),
     ],
 )
-def test_what_is_wrong_with_a_heartbeat_is_said(request_: HeartbeatRequest, reason: str) -> None:
+def test_what_is_wrong_with_a_heartbeat_is_said(
+    request_: GroupHeartbeatRequest, reason: str
+) -> None:
     with pytest.raises(InvalidRequestError, match=reason):
         ConsumerGroups().heartbeat(request_, NOW_MS)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.groups.config import GroupConfig
-from tidelog.coordinator.groups.sessions import Expired, MemberKey, SessionHeartbeat, Sessions
+from tidelog.coordinator.groups.sessions import ExpiredMember, MemberKey, SessionHeartbeat, Sessions
 from tidelog.coordinator.groups.stall_tolerant_clock import STEP_MAX_MS, StallTolerantClock
 
 CONFIG = GroupConfig()
@@ -137,7 +137,7 @@ def test_the_queue_agrees_with_looking_at_everybody(
         else:
             sessions.on_heartbeat(key, heartbeat, now_ms)
             naive.setdefault(key, Sessions(CONFIG)).on_heartbeat(key, heartbeat, now_ms)
-        expected: list[Expired] = []
+        expected: list[ExpiredMember] = []
         for other in list(naive):
             # Alone, and asked at its own deadline only.
             found = naive[other].expired(now_ms)

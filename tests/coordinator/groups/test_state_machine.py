@@ -19,7 +19,7 @@ from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
 from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.wire.errors import BrokerError, GroupNotEmptyError, UnknownGroupError
-from tidelog.wire.messages.groups import HeartbeatRequest, PartitionCommit, Subscription
+from tidelog.wire.messages.groups import GroupHeartbeatRequest, PartitionCommit, Subscription
 
 records_decoder = msgspec.msgpack.Decoder(list[GroupRecord])
 
@@ -148,8 +148,8 @@ def test_a_command_changes_nothing_before_its_records_are_applied() -> None:
     talk.commit("a", (0, 50))
     state, before = talk.state, talk.state.snapshot()
 
-    state.heartbeat(HeartbeatRequest(GROUP, "b", 0, subscription=BOTH), NOW_MS)
-    state.heartbeat(HeartbeatRequest(GROUP, "a", -1), NOW_MS)
+    state.heartbeat(GroupHeartbeatRequest(GROUP, "b", 0, subscription=BOTH), NOW_MS)
+    state.heartbeat(GroupHeartbeatRequest(GROUP, "a", -1), NOW_MS)
     state.fence(GROUP, "a", NOW_MS)
     state.topics_changed(["orders"])
     state.forget_topic(ORDERS)

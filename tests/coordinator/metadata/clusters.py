@@ -13,19 +13,19 @@ from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     BeginShutdown,
     Command,
+    CommandOutcome,
     CreateReplicatedTopic,
     FenceBroker,
-    InSyncChange,
     InSyncReplica,
-    Outcome,
     PartitionAnswer,
     PartitionAnswers,
+    ProposedIsr,
     RegisterBroker,
     Registered,
     Reply,
     UnfenceBroker,
 )
-from tidelog.coordinator.metadata.records import Broker, Partition, Record
+from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
@@ -53,7 +53,7 @@ class Cluster:
     def state(self) -> ClusterState:
         return self.machine.state
 
-    def handle(self, command: Command) -> Outcome:
+    def handle(self, command: Command) -> CommandOutcome:
         """Ask what a command comes to; that changes nothing, whatever it is."""
         before = self.machine.snapshot()
         try:
@@ -96,7 +96,7 @@ class Cluster:
         self._drawn += 1
         return self._drawn
 
-    def broker(self, node_id: int) -> Broker:
+    def broker(self, node_id: int) -> BrokerRegistration:
         return self.state.brokers[node_id]
 
     def registration(
@@ -155,7 +155,7 @@ class Cluster:
         )
         return topic_id
 
-    def partition(self, name: str = "orders", number: int = 0) -> Partition:
+    def partition(self, name: str = "orders", number: int = 0) -> PartitionRegistration:
         """Return a partition of a topic, or of the journal of a queue."""
         found = self.state.partition(self._topic(name).topic_id, number)
         assert found is not None
@@ -165,10 +165,10 @@ class Cluster:
         (found,) = (topic for topic in self.state.catalog.topics if topic.name == name)
         return found
 
-    def change(self, *in_sync: int, name: str = "orders", number: int = 0) -> InSyncChange:
+    def change(self, *in_sync: int, name: str = "orders", number: int = 0) -> ProposedIsr:
         """Return what a leader asks for that knows all there is to know."""
         partition = self.partition(name, number)
-        return InSyncChange(
+        return ProposedIsr(
             self._topic(name).topic_id,
             number,
             partition.leader_epoch,
@@ -176,13 +176,15 @@ class Cluster:
             [InSyncReplica(node, self.broker(node).broker_epoch) for node in in_sync],
         )
 
-    def ask(self, leader: int, *changes: InSyncChange) -> list[PartitionAnswer]:
+    def ask(self, leader: int, *changes: ProposedIsr) -> list[PartitionAnswer]:
         """Let a leader ask for other in-sync replicas."""
         epoch = self.broker(leader).broker_epoch
         command = AlterPartitions(leader, epoch, list(changes))
         return self.answer(PartitionAnswers, command).answers
 
-    def in_sync(self, *in_sync: int, name: str = "orders", number: int = 0) -> Partition:
+    def in_sync(
+        self, *in_sync: int, name: str = "orders", number: int = 0
+    ) -> PartitionRegistration:
         """Let the leader have these in sync, and return the partition."""
         leader = self.partition(name, number).leader
         assert leader is not None

@@ -10,7 +10,7 @@ from tests.simulation.metadata.moves import NODES, drawn_moves, run
 from tidelog.coordinator.metadata.broker_delta import BrokerDelta, Key
 from tidelog.coordinator.metadata.catalog import AlterTopic, DeleteTopic
 from tidelog.coordinator.metadata.commands import Reassignment, ReassignReplicas
-from tidelog.coordinator.metadata.records import Partition, Record
+from tidelog.coordinator.metadata.records import PartitionRegistration, Record
 from tidelog.coordinator.metadata.state import ClusterState
 
 ME = 1
@@ -23,8 +23,8 @@ class Follower:
         """Begin with nothing."""
         self.node_id = node_id
         self.state = ClusterState()
-        self.leads: dict[Key, Partition] = {}
-        self.follows: dict[Key, Partition] = {}
+        self.leads: dict[Key, PartitionRegistration] = {}
+        self.follows: dict[Key, PartitionRegistration] = {}
         self.deleted: set[Key] = set()
 
     def follow(self, records: list[Record]) -> BrokerDelta:

@@ -7,9 +7,9 @@ from tidelog.coordinator.metadata.broker_sessions import (
     BEHIND_MS,
     HEARTBEAT_INTERVAL_MS,
     SESSION_MS,
+    BrokerHeartbeat,
     BrokerHeartbeatTracker,
     BrokerSession,
-    Heartbeat,
     HeartbeatAnswer,
     heartbeat_answer,
     heartbeat_command,
@@ -79,13 +79,13 @@ def test_a_broker_that_does_not_apply_what_it_was_told_of_is_behind_after_a_whil
     sessions.informed(1, 1, index=10, now_ms=0)
     sessions.informed(1, 1, index=50, now_ms=2_000)
 
-    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS - 1)
-    assert sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS)
-    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=BEHIND_MS)
+    assert not sessions.is_behind(BrokerHeartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS - 1)
+    assert sessions.is_behind(BrokerHeartbeat(1, 1, applied_index=9), now_ms=BEHIND_MS)
+    assert not sessions.is_behind(BrokerHeartbeat(1, 1, applied_index=10), now_ms=BEHIND_MS)
 
     sessions.informed(1, 1, index=60, now_ms=BEHIND_MS)
-    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS - 1)
-    assert sessions.is_behind(Heartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS)
+    assert not sessions.is_behind(BrokerHeartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS - 1)
+    assert sessions.is_behind(BrokerHeartbeat(1, 1, applied_index=10), now_ms=2 * BEHIND_MS)
 
 
 def test_a_time_in_which_nobody_could_be_heard_makes_nobody_be_behind() -> None:
@@ -94,30 +94,32 @@ def test_a_time_in_which_nobody_could_be_heard_makes_nobody_be_behind() -> None:
 
     sessions.extend(60_000)
 
-    assert not sessions.is_behind(Heartbeat(1, 1, applied_index=9), now_ms=60_000 + BEHIND_MS - 1)
+    assert not sessions.is_behind(
+        BrokerHeartbeat(1, 1, applied_index=9), now_ms=60_000 + BEHIND_MS - 1
+    )
 
 
 def test_a_process_that_has_just_started_is_not_behind_for_what_the_one_before_was_told() -> None:
     sessions = sessions_of(Cluster(1))
     sessions.informed(1, 1, index=10, now_ms=0)
 
-    assert not sessions.is_behind(Heartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS)
+    assert not sessions.is_behind(BrokerHeartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS)
 
     sessions.informed(1, 2, index=12, now_ms=BEHIND_MS)
-    assert not sessions.is_behind(Heartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS + 1)
+    assert not sessions.is_behind(BrokerHeartbeat(1, 2, applied_index=3), now_ms=BEHIND_MS + 1)
 
 
 def test_a_broker_of_an_earlier_version_is_never_behind() -> None:
     sessions = sessions_of(Cluster(1))
     sessions.informed(1, 1, index=10, now_ms=0)
 
-    assert not sessions.is_behind(Heartbeat(1, 1), now_ms=10 * BEHIND_MS)
+    assert not sessions.is_behind(BrokerHeartbeat(1, 1), now_ms=10 * BEHIND_MS)
 
 
 def test_a_fenced_broker_that_has_caught_up_is_to_be_unfenced() -> None:
     cluster = Cluster()
     epoch = cluster.register(1)
-    heartbeat = Heartbeat(1, epoch)
+    heartbeat = BrokerHeartbeat(1, epoch)
 
     assert heartbeat_command(cluster.state, heartbeat, is_caught_up=False) is None
     command = heartbeat_command(cluster.state, heartbeat, is_caught_up=True)
@@ -133,7 +135,7 @@ def test_a_broker_that_wants_to_stop_may_when_others_lead_what_they_can() -> Non
     cluster = Cluster(1, 2)
     cluster.create("orders", [1, 2], [1, 2])
     cluster.in_sync(1)
-    heartbeat = Heartbeat(1, cluster.broker(1).broker_epoch, wants_to_stop=True)
+    heartbeat = BrokerHeartbeat(1, cluster.broker(1).broker_epoch, wants_to_stop=True)
 
     command = heartbeat_command(cluster.state, heartbeat, is_caught_up=True)
     assert isinstance(command, BeginShutdown)
@@ -150,9 +152,9 @@ def test_an_earlier_process_must_register() -> None:
     cluster.start(1)
 
     with pytest.raises(StaleBrokerEpochError):
-        heartbeat_command(cluster.state, Heartbeat(1, 1), is_caught_up=True)
+        heartbeat_command(cluster.state, BrokerHeartbeat(1, 1), is_caught_up=True)
     with pytest.raises(StaleBrokerEpochError):
-        heartbeat_answer(cluster.state, Heartbeat(1, 1))
+        heartbeat_answer(cluster.state, BrokerHeartbeat(1, 1))
 
 
 def test_a_broker_knows_its_session_to_be_over_before_others_can() -> None:

@@ -30,11 +30,11 @@ from tidelog.coordinator.metadata.commands import (
     FenceBroker,
     FinishedPart,
     FinishParts,
-    InSyncChange,
     InSyncReplica,
     PartitionAnswer,
     PartitionAnswers,
     ProducerIds,
+    ProposedIsr,
     QueueAnswer,
     Reassignment,
     ReassignReplicas,
@@ -52,7 +52,7 @@ from tidelog.coordinator.metadata.commands import (
     encode_command,
     encode_reply,
 )
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.transactions import AppendedPart
 from tidelog.wire.errors import NotLeaderError, WireFormatError
 from tidelog.wire.messages.transactions import StagedPart, StagedPiece, TransactionStatus
@@ -72,7 +72,7 @@ COMMANDS: list[Command] = [
     DrainBroker(1, is_drained=False),
     CreateReplicatedTopic("orders", ID, 2, {}, 3, [[1, 2, 3], [2, 3, 1]]),
     AddPartitions("orders", 9, ID),
-    AlterPartitions(1, 7, [InSyncChange(ID, 0, 3, 9, [InSyncReplica(1, 7)])]),
+    AlterPartitions(1, 7, [ProposedIsr(ID, 0, 3, 9, [InSyncReplica(1, 7)])]),
     ElectLeaders([(ID, 0)], accept_data_loss=True),
     ReassignReplicas([Reassignment(ID, 0, [1, 2]), Reassignment(ID, 1, None)]),
     RemoveFromIsr(1, 7, [FailedReplica(ID, 0, True), FailedReplica(ID, 1, False, True)]),
@@ -86,7 +86,7 @@ COMMANDS: list[Command] = [
     AbortTransaction("query-1", 7, 0),
     ExpireTransactions(),
     FinishParts(1, [FinishedPart(AppendedPart(3, ID, 0, is_lost=True), 5)]),
-    DeleteQueue("q", ID, with_topic=True, cuts_ties=True),
+    DeleteQueue("q", ID, with_topic=True, detach_sources=True),
 ]
 REPLIES: list[Reply] = [
     Registered(7),
@@ -96,7 +96,7 @@ REPLIES: list[Reply] = [
     ProducerIds(1, 1001),
     PartitionAnswers(
         [
-            PartitionAnswer(ID, 0, Partition((1, 2), (1,), (2,), 1, 3, 9)),
+            PartitionAnswer(ID, 0, PartitionRegistration((1, 2), (1,), (2,), 1, 3, 9)),
             PartitionAnswer(ID, 1, None, NotLeaderError("not the leader").to_wire()),
         ]
     ),

@@ -14,7 +14,7 @@ from tidelog.coordinator.metadata.internal_topics import (
     journal_overrides,
     listed_queues,
 )
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.wire.errors import InvalidConfigError, LeaderNotAvailableError, UnknownQueueError
 
 
@@ -33,7 +33,7 @@ def test_a_companion_has_its_replicas_where_those_of_its_topic_are() -> None:
 
 
 def test_who_leads_the_topic_leads_its_companion_if_that_broker_can() -> None:
-    source = Partition((1, 2, 3), (2, 3), leader=2)
+    source = PartitionRegistration((1, 2, 3), (2, 3), leader=2)
 
     assert colocated_leader(source, (1, 2, 3)) == 2
     assert colocated_leader(source, (1, 3)) == 3, "who is in sync before who is not"

@@ -14,16 +14,16 @@ from tidelog.coordinator.metadata.leader_election import (
     PartitionEvent,
     elect,
 )
-from tidelog.coordinator.metadata.records import Broker, Partition
+from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
 
-HEALTHY = Partition((1, 2, 3), (1, 2, 3), leader=1, leader_epoch=5, partition_epoch=7)
+HEALTHY = PartitionRegistration((1, 2, 3), (1, 2, 3), leader=1, leader_epoch=5, partition_epoch=7)
 
 
 def context(
     *, dead: Collection[int] = (), stopping: Collection[int] = (), minimum: int = 2
 ) -> ElectionContext:
     brokers = {
-        node: Broker(
+        node: BrokerRegistration(
             node,
             f"disk-{node}",
             f"process-{node}",
@@ -72,14 +72,14 @@ def test_the_first_live_replica_in_sync_leads(
 
 @pytest.mark.invariant("I60")
 def test_one_in_sync_leads_before_one_that_is_eligible() -> None:
-    partition = Partition((1, 2, 3), (3,), (1, 2), leader=3)
+    partition = PartitionRegistration((1, 2, 3), (3,), (1, 2), leader=3)
 
     assert elect(partition, NO_EVENT, context()).leader == 3
     assert elect(partition, NO_EVENT, context(dead=(3,))).leader == 1
 
 
 def test_an_eligible_replica_that_leads_is_alone_in_sync_and_the_others_stay_eligible() -> None:
-    partition = Partition((1, 2, 3), (), (2, 3), last_known_leader=1)
+    partition = PartitionRegistration((1, 2, 3), (), (2, 3), last_known_leader=1)
 
     after = elect(partition, NO_EVENT, context(dead=(2,)))
 
@@ -89,7 +89,7 @@ def test_an_eligible_replica_that_leads_is_alone_in_sync_and_the_others_stay_eli
 
 
 def test_an_eligible_replica_takes_over_from_a_leader_that_is_about_to_stop() -> None:
-    partition = Partition((1, 2), (1,), (2,), leader=1)
+    partition = PartitionRegistration((1, 2), (1,), (2,), leader=1)
 
     after = elect(partition, NO_EVENT, context(stopping=(1,)))
 
@@ -99,7 +99,7 @@ def test_an_eligible_replica_takes_over_from_a_leader_that_is_about_to_stop() ->
 
 def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads() -> None:
     both = context(stopping=(1, 2), minimum=1)
-    partition = Partition((1, 2), (1, 2), leader=1)
+    partition = PartitionRegistration((1, 2), (1, 2), leader=1)
     assert elect(partition, NO_EVENT, both) is partition
 
     after = elect(partition, NO_EVENT, context(stopping=(1, 2), dead=(1,), minimum=1))
@@ -109,7 +109,7 @@ def test_where_all_are_about_to_stop_the_leader_stays_and_then_another_one_leads
 
 @pytest.mark.invariant("I60")
 def test_with_enough_in_sync_nobody_is_eligible() -> None:
-    partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
+    partition = PartitionRegistration((1, 2, 3), (1,), (2, 3), leader=1)
 
     after = elect(partition, PartitionEvent(in_sync_replicas=(1, 3)), context())
 
@@ -118,7 +118,7 @@ def test_with_enough_in_sync_nobody_is_eligible() -> None:
 
 @pytest.mark.invariant("I60")
 def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
-    partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
+    partition = PartitionRegistration((1, 2, 3), (1,), (2, 3), leader=1)
 
     after = elect(partition, PartitionEvent(lost=(1, 3)), context(dead=(1, 3)))
 
@@ -127,7 +127,7 @@ def test_who_lost_something_is_neither_in_sync_nor_eligible() -> None:
 
 
 def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
-    partition = Partition((1, 2, 3), (1,), (2, 3), leader=1)
+    partition = PartitionRegistration((1, 2, 3), (1,), (2, 3), leader=1)
 
     after = elect(partition, PartitionEvent(lost=(1, 2)), context())
 
@@ -136,14 +136,14 @@ def test_who_lost_something_does_not_lead_though_it_is_alive() -> None:
 
 
 def test_of_all_who_are_about_to_stop_the_leader_goes_on() -> None:
-    partition = Partition((1, 2), (1, 2), leader=2)
+    partition = PartitionRegistration((1, 2), (1, 2), leader=2)
 
     assert elect(partition, NO_EVENT, context(stopping=(1, 2), minimum=1)) is partition
 
 
 @pytest.mark.invariant("I60")
 def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None:
-    partition = Partition((1, 2), (), (), last_known_leader=5)
+    partition = PartitionRegistration((1, 2), (), (), last_known_leader=5)
 
     after = elect(partition, PartitionEvent(election=Election.UNCLEAN), context())
 
@@ -151,7 +151,7 @@ def test_a_last_known_leader_whose_replica_moved_away_is_not_asked_for() -> None
 
 
 def test_replicas_that_are_only_being_added_do_not_raise_the_minimum() -> None:
-    partition = Partition((1, 2, 3), (1, 2), leader=1, adding_replicas=(2, 3))
+    partition = PartitionRegistration((1, 2, 3), (1, 2), leader=1, adding_replicas=(2, 3))
 
     after = elect(partition, PartitionEvent(in_sync_replicas=(1,)), context(minimum=2))
 
@@ -163,7 +163,7 @@ def test_replicas_that_are_only_being_added_do_not_raise_the_minimum() -> None:
 def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
     dead: tuple[int, ...], leader: int | None
 ) -> None:
-    partition = Partition((1, 2, 3), (), (), last_known_leader=2, leader_epoch=4)
+    partition = PartitionRegistration((1, 2, 3), (), (), last_known_leader=2, leader_epoch=4)
 
     after = elect(partition, PartitionEvent(election=Election.UNCLEAN), context(dead=dead))
 
@@ -173,8 +173,8 @@ def test_an_unclean_leader_is_the_last_one_or_else_the_first_that_lives(
 
 def test_the_preferred_replica_is_elected_only_when_it_is_in_sync_and_stays() -> None:
     preferred = PartitionEvent(election=Election.PREFERRED)
-    partition = Partition((1, 2, 3), (1, 2), leader=2)
-    behind = Partition((1, 2, 3), (2, 3), leader=2)
+    partition = PartitionRegistration((1, 2, 3), (1, 2), leader=2)
+    behind = PartitionRegistration((1, 2, 3), (2, 3), leader=2)
 
     assert elect(partition, preferred, context()).leader == 1
     assert elect(behind, preferred, context()).leader == 2
@@ -182,12 +182,12 @@ def test_the_preferred_replica_is_elected_only_when_it_is_in_sync_and_stays() ->
 
 
 @st.composite
-def partitions(draw: st.DrawFn) -> Partition:
+def partitions(draw: st.DrawFn) -> PartitionRegistration:
     """Some partition that can be, between one change and the next."""
     replicas = draw(st.permutations(range(1, 6)))[:4]
     in_sync = tuple(node for node in replicas if draw(st.booleans()))
     eligible = tuple(node for node in replicas if node not in in_sync and draw(st.booleans()))
-    return Partition(
+    return PartitionRegistration(
         replicas=tuple(replicas),
         in_sync_replicas=in_sync,
         eligible_leader_replicas=eligible if len(in_sync) < 2 else (),
@@ -202,7 +202,7 @@ NODES = st.sets(st.integers(1, 5))
 @pytest.mark.invariant("I60")
 @given(partitions(), NODES, NODES, st.sampled_from(Election))
 def test_whoever_is_offline_leads_only_after_a_start(
-    partition: Partition, dead: set[int], offline: set[int], election: Election
+    partition: PartitionRegistration, dead: set[int], offline: set[int], election: Election
 ) -> None:
     now = context(dead=dead)
 
@@ -220,7 +220,7 @@ def test_whoever_is_offline_leads_only_after_a_start(
 
 @given(partitions(), NODES, NODES, NODES, st.sampled_from(Election), st.integers(1, 3))
 def test_once_settled_a_partition_stays_as_it_is(
-    partition: Partition,
+    partition: PartitionRegistration,
     dead: set[int],
     stopping: set[int],
     lost: set[int],

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.coordinator.metadata.placement import (
-    Candidate,
+    PlacementCandidate,
     check_assignment,
     check_replicas,
     place_replicas,
@@ -15,15 +15,17 @@ from tidelog.coordinator.metadata.placement import (
 from tidelog.wire.errors import InvalidTopicError, LeaderNotAvailableError
 
 
-def brokers(*domains: str) -> list[Candidate]:
-    return [Candidate(node, domain) for node, domain in enumerate(domains, 1)]
+def brokers(*domains: str) -> list[PlacementCandidate]:
+    return [PlacementCandidate(node, domain) for node, domain in enumerate(domains, 1)]
 
 
-def place(candidates: list[Candidate], partitions: int, factor: int) -> list[tuple[int, ...]]:
+def place(
+    candidates: list[PlacementCandidate], partitions: int, factor: int
+) -> list[tuple[int, ...]]:
     return place_replicas(candidates, partition_count=partitions, replication_factor=factor)
 
 
-def spread(counter: Counter[int], candidates: list[Candidate]) -> int:
+def spread(counter: Counter[int], candidates: list[PlacementCandidate]) -> int:
     counts = [counter[candidate.node_id] for candidate in candidates]
     return max(counts) - min(counts)
 
@@ -80,16 +82,16 @@ def test_when_a_broker_fails_many_others_take_over_from_it(count: int, factor: i
 
 
 def test_a_new_broker_gets_more_until_it_has_as_much_as_the_others() -> None:
-    old = [Candidate(node, "", replica_count=30, preferred_count=10) for node in (1, 2, 3)]
+    old = [PlacementCandidate(node, "", replica_count=30, preferred_count=10) for node in (1, 2, 3)]
 
-    assignments = place([*old, Candidate(4, "")], 40, 1)
+    assignments = place([*old, PlacementCandidate(4, "")], 40, 1)
 
     assert Counter(nodes[0] for nodes in assignments) == {4: 18, 1: 8, 2: 7, 3: 7}
 
 
 def test_brokers_that_are_not_alive_are_used_where_there_are_not_enough_others() -> None:
-    dead = Candidate(1, "", is_live=False)
-    live = [Candidate(node, "") for node in (2, 3, 4)]
+    dead = PlacementCandidate(1, "", is_live=False)
+    live = [PlacementCandidate(node, "") for node in (2, 3, 4)]
 
     assert all(1 not in nodes for nodes in place([dead, *live], 20, 3))
     assert all(nodes[-1] == 1 for nodes in place([dead, *live], 20, 4))
@@ -104,7 +106,7 @@ def test_there_cannot_be_more_replicas_than_brokers() -> None:
 
 def test_somebody_must_be_alive() -> None:
     with pytest.raises(LeaderNotAvailableError, match="no broker is alive"):
-        place([Candidate(1, "", is_live=False)], 1, 1)
+        place([PlacementCandidate(1, "", is_live=False)], 1, 1)
 
 
 def test_a_sound_assignment_is_taken() -> None:

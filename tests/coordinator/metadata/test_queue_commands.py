@@ -9,8 +9,8 @@ from tidelog.coordinator.metadata.catalog import AlterTopic, Catalog, CreateTopi
 from tidelog.coordinator.metadata.commands import (
     AddPartitions,
     AlterQueue,
+    CommandOutcome,
     DeleteQueue,
-    Outcome,
     QueueAnswer,
 )
 from tidelog.isr.durability import Durability
@@ -113,7 +113,7 @@ def test_a_creation_that_is_given_again_is_one_queue_and_never_comes_back() -> N
     late = cluster.handle(command)
 
     assert (again.records, again.reply) == ([], first)
-    assert late == Outcome([], QueueAnswer(command.queue_id, b""))
+    assert late == CommandOutcome([], QueueAnswer(command.queue_id, b""))
 
 
 @pytest.mark.statement("b68")
@@ -441,7 +441,7 @@ def test_a_dead_letter_queue_in_use_stays_unless_the_ties_are_cut() -> None:
 
     with pytest.raises(InvalidRequestError, match="'dead' takes the dead letters of a, b; give"):
         cluster.handle(DeleteQueue("dead"))
-    cluster.do(DeleteQueue("dead", cuts_ties=True, with_topic=True))
+    cluster.do(DeleteQueue("dead", detach_sources=True, with_topic=True))
 
     for name in ("a", "b"):
         spec = cluster.state.catalog.journal(name).queue

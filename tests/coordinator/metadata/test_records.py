@@ -14,7 +14,7 @@ from tests.golden.metadata_records import (
     line,
 )
 from tidelog.coordinator.metadata.records import (
-    Partition,
+    PartitionRegistration,
     Record,
 )
 
@@ -40,7 +40,7 @@ def test_a_partition_that_was_written_before_a_field_was_appended_is_read() -> N
 
     for count in (10, 11, 12):
         stored = msgspec.msgpack.encode(fields[:count])
-        assert msgspec.msgpack.decode(stored, type=Partition) == LEADERLESS
+        assert msgspec.msgpack.decode(stored, type=PartitionRegistration) == LEADERLESS
 
 
 def test_every_record_is_in_the_golden_file() -> None:
@@ -49,10 +49,10 @@ def test_every_record_is_in_the_golden_file() -> None:
 
 @pytest.mark.parametrize(
     ("partition", "replication_factor", "is_reassigning"),
-    [(MOVING, 3, True), (LEADERLESS, 2, False), (Partition((1,), (1,)), 1, False)],
+    [(MOVING, 3, True), (LEADERLESS, 2, False), (PartitionRegistration((1,), (1,)), 1, False)],
 )
 def test_replicas_that_are_only_being_added_do_not_count(
-    partition: Partition, replication_factor: int, *, is_reassigning: bool
+    partition: PartitionRegistration, replication_factor: int, *, is_reassigning: bool
 ) -> None:
     assert partition.replication_factor == replication_factor
     assert partition.is_reassigning == is_reassigning

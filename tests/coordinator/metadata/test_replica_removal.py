@@ -13,7 +13,7 @@ from tidelog.coordinator.metadata.commands import (
     PartitionAnswers,
     RemoveFromIsr,
 )
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.replica_removal import should_remove_from_isr
 from tidelog.wire.errors import StaleBrokerEpochError, UnknownPartitionError, from_wire
 
@@ -28,7 +28,9 @@ def orders(cluster: Cluster) -> bytes:
     return cluster.state.catalog.topic("orders").topic_id
 
 
-def give_up(cluster: Cluster, node_id: int, *, number: int = 0, full: bool = False) -> Partition:
+def give_up(
+    cluster: Cluster, node_id: int, *, number: int = 0, full: bool = False
+) -> PartitionRegistration:
     answer = answer_to(cluster, node_id, number=number, full=full)
     assert answer.error is None
     assert answer.partition == cluster.partition(number=number)
@@ -181,7 +183,7 @@ def test_who_has_no_replica_gives_up_nothing() -> None:
 
 def test_nobody_is_given_up_for_somebody_who_is_about_to_stop() -> None:
     cluster = cluster_of(1, 2)
-    partition = Partition((1, 2), (1, 2), leader=1)
+    partition = PartitionRegistration((1, 2), (1, 2), leader=1)
     replica = FailedReplica(b"?" * 16, 0, may_lack_records=True)
     assert should_remove_from_isr(partition, 1, cluster.state.brokers, replica=replica)
 
@@ -190,7 +192,9 @@ def test_nobody_is_given_up_for_somebody_who_is_about_to_stop() -> None:
     assert not should_remove_from_isr(partition, 1, cluster.state.brokers, replica=replica)
 
 
-def offline(cluster: Cluster, node_id: int, *, may_lack_records: bool = False) -> Partition:
+def offline(
+    cluster: Cluster, node_id: int, *, may_lack_records: bool = False
+) -> PartitionRegistration:
     """Let a log go offline; what is durable is in no doubt if it is not said that it is."""
     replica = FailedReplica(orders(cluster), 0, may_lack_records, is_offline=True)
     command = RemoveFromIsr(node_id, cluster.broker(node_id).broker_epoch, [replica])
@@ -318,7 +322,7 @@ def test_an_offline_log_does_not_lead_either_when_a_loss_is_accepted() -> None:
     assert (cluster.partition().leader, cluster.partition().offline_replicas) == (3, ())
 
 
-def lost(cluster: Cluster, node_id: int) -> Partition:
+def lost(cluster: Cluster, node_id: int) -> PartitionRegistration:
     """Let a broker find that files of its replica are gone."""
     replica = FailedReplica(orders(cluster), 0, may_lack_records=True, is_lost=True)
     command = RemoveFromIsr(node_id, cluster.broker(node_id).broker_epoch, [replica])

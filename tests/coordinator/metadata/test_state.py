@@ -14,7 +14,7 @@ from tidelog.coordinator.metadata.records import (
     ChangedPartition,
     ChangedTopic,
     DataLossAccepted,
-    Partition,
+    PartitionRegistration,
     PartitionsChanged,
 )
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, Load, ReplicaIndex
@@ -57,7 +57,7 @@ def test_equal_lists_of_replicas_are_one_list() -> None:
 def test_a_change_that_does_not_follow_on_the_last_one_is_a_mistake() -> None:
     cluster = Cluster(1)
     topic_id = cluster.create("orders", [1])
-    ahead = Partition((1,), (1,), leader=1, partition_epoch=2)
+    ahead = PartitionRegistration((1,), (1,), leader=1, partition_epoch=2)
     record = PartitionsChanged([ChangedTopic(topic_id, [ChangedPartition(0, ahead)])])
 
     with pytest.raises(AssertionError, match="a change was left out"):
@@ -112,8 +112,8 @@ B = b"b" * 16
 def test_a_broker_knows_its_topics_and_its_load() -> None:
     index = ReplicaIndex()
 
-    index.moved(B, 0, NO_PARTITION, after=Partition((1, 2), (1, 2), leader=1))
-    index.moved(A, 0, NO_PARTITION, after=Partition((2, 1), (1,), leader=1))
+    index.moved(B, 0, NO_PARTITION, after=PartitionRegistration((1, 2), (1, 2), leader=1))
+    index.moved(A, 0, NO_PARTITION, after=PartitionRegistration((2, 1), (1,), leader=1))
 
     assert index.topic_ids(1) == [A, B]
     assert index.load(1) == Load(replica_count=2, preferred_count=1, leader_count=2)
@@ -124,7 +124,7 @@ def test_a_broker_knows_its_topics_and_its_load() -> None:
 
 def test_what_moves_away_is_counted_elsewhere() -> None:
     index = ReplicaIndex()
-    before = Partition((1, 2), (1, 2), leader=1)
+    before = PartitionRegistration((1, 2), (1, 2), leader=1)
     index.moved(A, 0, NO_PARTITION, after=before)
 
     index.moved(
@@ -139,7 +139,7 @@ def test_what_moves_away_is_counted_elsewhere() -> None:
 
 def test_an_index_of_what_is_gone_is_empty() -> None:
     index = ReplicaIndex()
-    partition = Partition((1, 2), (2,), leader=2)
+    partition = PartitionRegistration((1, 2), (2,), leader=2)
     index.moved(A, 0, NO_PARTITION, after=partition)
 
     index.moved(A, 0, partition, after=NO_PARTITION)

@@ -8,9 +8,9 @@ from tests.coordinator.metadata.clusters import Cluster
 from tidelog.coordinator.controller.log_entries import decode_entry, encode_entry
 from tidelog.coordinator.metadata.commands import (
     Command,
+    CommandOutcome,
     CreateReplicatedTopic,
     FenceBroker,
-    Outcome,
 )
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 
@@ -19,7 +19,7 @@ TOPIC_ID = b"0123456789abcdef"
 CREATE = CreateReplicatedTopic("orders", TOPIC_ID, PARTITIONS, {})
 
 
-def carry_out(machine: MetadataStateMachine, command: Command) -> Outcome:
+def carry_out(machine: MetadataStateMachine, command: Command) -> CommandOutcome:
     """Carry out a command as another node hears of it, by its bytes."""
     outcome = machine.handle(command, now_ms=0)
     for record in decode_entry(encode_entry(outcome.records))[0]:

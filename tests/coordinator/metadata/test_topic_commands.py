@@ -18,7 +18,7 @@ from tidelog.coordinator.metadata.commands import (
     ProducerIds,
     TopicAnswer,
 )
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.wire.errors import (
     InvalidConfigError,
     InvalidTopicError,
@@ -116,8 +116,8 @@ def test_replicas_can_be_chosen_broker_by_broker() -> None:
 
     cluster.do(creation(partitions=2, assignment=[[3, 1], [1, 2]]))
 
-    assert cluster.partition(number=0) == Partition((3, 1), (3, 1), leader=3)
-    assert cluster.partition(number=1) == Partition((1, 2), (1, 2), leader=1)
+    assert cluster.partition(number=0) == PartitionRegistration((3, 1), (3, 1), leader=3)
+    assert cluster.partition(number=1) == PartitionRegistration((1, 2), (1, 2), leader=1)
 
 
 def test_a_replica_on_a_broker_that_is_fenced_is_not_in_sync_at_first() -> None:
@@ -126,7 +126,7 @@ def test_a_replica_on_a_broker_that_is_fenced_is_not_in_sync_at_first() -> None:
 
     cluster.do(creation(assignment=[[3, 1, 2]]))
 
-    assert cluster.partition() == Partition((3, 1, 2), (1, 2), leader=1)
+    assert cluster.partition() == PartitionRegistration((3, 1, 2), (1, 2), leader=1)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_topics_of_a_node_that_was_alone_belong_to_the_first_broker_of_the_clust
 
     cluster.start(1)
 
-    expected = Partition((1,), (1,), leader=1, leader_epoch=1, partition_epoch=1)
+    expected = PartitionRegistration((1,), (1,), leader=1, leader_epoch=1, partition_epoch=1)
     assert list(cluster.state.partitions(ID)) == [expected, expected]
     cluster.start(2)
     assert list(cluster.state.partitions(ID)) == [expected, expected]

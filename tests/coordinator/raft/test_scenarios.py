@@ -1,16 +1,16 @@
 """Scenarios: stories of small clusters, told step by step in `scenarios/*.txt`.
 
-`tests/coordinator/raft/stage.py` says what the commands are. After a change of the core that is
-meant to change what they say, rewrite them, and read the difference before you commit it:
+`tests/coordinator/raft/raft_scenario.py` documents the commands. After a change of the core that is
+meant to change the output, rewrite the files, and read the difference before you commit it:
 
-    python -m tests.coordinator.raft.stage
+    python -m tests.coordinator.raft.raft_scenario
 """
 
 from pathlib import Path
 
 import pytest
 
-from tests.coordinator.raft.stage import perform
+from tests.coordinator.raft.raft_scenario import perform
 
 SCENARIOS = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
 

@@ -24,8 +24,8 @@ from tidelog.coordinator.raft_node.storage import (
     OWNER,
     DamagedStorageError,
     RaftStorage,
-    Snapshot,
     Stored,
+    StoredSnapshot,
     Vote,
     found_raft_storage,
     is_founded,
@@ -55,8 +55,8 @@ def entries(first: int, last: int, term: int = 1) -> list[Entry]:
     return [entry(index, term) for index in range(first, last + 1)]
 
 
-def snapshot(index: int, term: int = 1) -> Snapshot:
-    return Snapshot(SnapshotMeta(index, term, MEMBERSHIP), b"state at %d" % index)
+def snapshot(index: int, term: int = 1) -> StoredSnapshot:
+    return StoredSnapshot(SnapshotMeta(index, term, MEMBERSHIP), b"state at %d" % index)
 
 
 def vote(term: int, voted_for: Identity | None = None) -> Vote:

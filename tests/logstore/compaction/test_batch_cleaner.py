@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.logstore.logs import NOW_MS, disk_of, image_of, new_log, reopen
 from tests.wire.batches import reseal
 from tests.wire.memory import at_most_allocated
-from tidelog.logstore.compaction import batch_cleaner as cleaning
+from tidelog.logstore.compaction import batch_cleaner
 from tidelog.logstore.compaction.batch_cleaner import BatchCleaner, CleaningRules, KeyRange
 from tidelog.logstore.compaction.offset_map import SLOT_BYTES, OffsetMap
 from tidelog.logstore.producer_state import ProducerStates
@@ -311,7 +311,7 @@ def test_what_nobody_can_decode_stays_as_it_is() -> None:
 def test_a_batch_with_too_many_records_stays_as_it_is_and_takes_nothing_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cleaning, "RECORDS_MAX", 2)
+    monkeypatch.setattr(batch_cleaner, "RECORDS_MAX", 2)
     log = log_of([(b"a", b"1")], [(b"a", b"2"), (b"a", b"3"), (b"b", None)], [(b"b", b"4")])
 
     assert cleaned(log, range_over(log), drops_tombstones=True) == log

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.logstore.compacting import (
+from tests.logstore.keyed_logs import (
     append,
     begin,
     commit,
@@ -29,7 +29,7 @@ from tests.logstore.logs import (
     new_log,
     reopen,
 )
-from tests.logstore.repairing import flip, repair_all
+from tests.logstore.replica_pair import flip, repair_all
 from tidelog.logstore.compaction.segment_rewrite import RewriteFailedError
 from tidelog.logstore.segments.log_slice import corrupt
 from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.logstore.compacting import (
+from tests.logstore.keyed_logs import (
     append,
     begin,
     commit,

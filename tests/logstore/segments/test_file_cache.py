@@ -9,7 +9,7 @@ import pytest
 
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tidelog.logstore.segments.file_cache import FileCache
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 
 
 def disk_with(*paths: str) -> FaultyDisk:
@@ -24,8 +24,8 @@ def opened(disk: FaultyDisk) -> list[str]:
     return [str(path) for operation, path, *_ in disk.calls if operation in {"open", "create"}]
 
 
-def new_index() -> SegmentIndex:
-    return SegmentIndex(base_offset=0, interval_bytes=100)
+def new_index() -> OffsetIndex:
+    return OffsetIndex(base_offset=0, interval_bytes=100)
 
 
 def test_a_file_is_opened_once_while_it_is_used() -> None:
@@ -116,7 +116,7 @@ def test_an_index_is_loaded_once_and_the_least_recently_used_one_falls_out() -> 
     loaded: list[str] = []
 
     def index(path: str) -> None:
-        def load() -> SegmentIndex:
+        def load() -> OffsetIndex:
             loaded.append(path)
             return new_index()
 

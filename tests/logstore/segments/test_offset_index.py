@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 
 from tests.logstore.logs import SMALL, new_log
 from tests.simulation.machine.faulty_disk import FaultyDisk
-from tidelog.logstore.segments.offset_index import SegmentIndex, index_of_batches, write_index
+from tidelog.logstore.segments.offset_index import OffsetIndex, index_of_batches, write_index
 from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 
 BASE = 1000
 INTERVAL = 100
 
 
-def index_of(*batches: tuple[int, int, int], interval_bytes: int = INTERVAL) -> SegmentIndex:
+def index_of(*batches: tuple[int, int, int], interval_bytes: int = INTERVAL) -> OffsetIndex:
     """Return an index of batches (offset, position, largest timestamp before)."""
-    index = SegmentIndex(base_offset=BASE, interval_bytes=interval_bytes)
+    index = OffsetIndex(base_offset=BASE, interval_bytes=interval_bytes)
     for offset, position, max_timestamp_before in batches:
         index.add(offset, position, max_timestamp_before=max_timestamp_before)
     return index
 
 
-def read_back(data: bytes) -> SegmentIndex | None:
-    return SegmentIndex.from_bytes(data, base_offset=BASE, interval_bytes=INTERVAL)
+def read_back(data: bytes) -> OffsetIndex | None:
+    return OffsetIndex.from_bytes(data, base_offset=BASE, interval_bytes=INTERVAL)
 
 
 SAMPLE = index_of((1000, 64, 0), (1010, 200, 5), (1020, 400, 5), (1040, 600, 9))
@@ -171,7 +171,7 @@ def test_the_index_of_another_segment_or_version_is_refused() -> None:
     prefix = data[:4] + struct.pack("<H", 2) + data[6:20]
     newer = prefix + struct.pack("<I", crc32c(data[24:], crc32c(prefix))) + data[24:]
 
-    assert SegmentIndex.from_bytes(data, base_offset=BASE + 1, interval_bytes=INTERVAL) is None
+    assert OffsetIndex.from_bytes(data, base_offset=BASE + 1, interval_bytes=INTERVAL) is None
     assert read_back(newer) is None
 
 
@@ -193,7 +193,7 @@ def test_it_is_the_index_that_the_log_has_written() -> None:
 def test_when_the_disk_is_full_the_old_index_stays(operation: str) -> None:
     disk = FaultyDisk()
     disk.make_directory("log")
-    old, new = (SegmentIndex(base_offset=base, interval_bytes=1) for base in (0, 9))
+    old, new = (OffsetIndex(base_offset=base, interval_bytes=1) for base in (0, 9))
     write_index(disk, "log/x.index", old)
     disk.fail(operation, error_number=errno.ENOSPC)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.queue_layer.collections import visibility_timers as deadlines
+from tidelog.queue_layer.collections import visibility_timers
 from tidelog.queue_layer.collections.visibility_timers import VisibilityTimers
 
 
@@ -88,7 +88,7 @@ def test_a_part_of_what_is_due_ends_where_so_many_of_it_count() -> None:
 
 
 def test_who_may_choose_gets_a_time_that_is_not_crowded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "CROWD", 3)
+    monkeypatch.setattr(visibility_timers, "CROWD", 3)
     current = Current()
 
     chosen: list[int] = []
@@ -106,8 +106,8 @@ def test_who_may_choose_gets_a_time_that_is_not_crowded(monkeypatch: pytest.Monk
 def test_only_times_that_are_crowded_are_remembered_of_very_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(deadlines, "CROWD", 3)
-    monkeypatch.setattr(deadlines, "_COUNTED_MAX", 10)
+    monkeypatch.setattr(visibility_timers, "CROWD", 3)
+    monkeypatch.setattr(visibility_timers, "_COUNTED_MAX", 10)
     current = Current()
     for first in range(3):
         current.add(10, first)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver, offsets_of
-from tidelog.queue_layer.commands import remove as removing
+from tidelog.queue_layer.commands import remove
 from tidelog.queue_layer.commands.remove import expiry_end, removal_end
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
@@ -150,7 +150,7 @@ def test_very_many_messages_are_cancelled_in_parts_that_come_to_the_same(
 
     whole, parts = drivers(), drivers()
     refused = whole.cancel(runs)
-    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 4)
+    monkeypatch.setattr(remove, "PIECES_AT_ONCE", 4)
     entries = len(parts.journal)
 
     refused_in_parts = parts.cancel(runs)
@@ -160,7 +160,7 @@ def test_very_many_messages_are_cancelled_in_parts_that_come_to_the_same(
     for driver in (whole, parts):
         driver.fail_over()
     assert parts.counts() == whole.counts()
-    assert parts.queue.browse([], 0, 1000) == whole.queue.browse([], 0, 1000)
+    assert parts.queue.peek([], 0, 1000) == whole.queue.peek([], 0, 1000)
 
 
 def places(refused: list[Refused]) -> dict[int, set[int]]:
@@ -174,7 +174,7 @@ def places(refused: list[Refused]) -> dict[int, set[int]]:
 def test_very_much_is_purged_and_trimmed_in_parts(
     monkeypatch: pytest.MonkeyPatch, *, is_fifo: bool
 ) -> None:
-    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 3)
+    monkeypatch.setattr(remove, "PIECES_AT_ONCE", 3)
     driver = Driver(QueueConfig(is_fifo=is_fifo), records=20)
     for _ in range(9):
         driver.take(1)
@@ -194,7 +194,7 @@ def test_very_much_is_purged_and_trimmed_in_parts(
 def test_where_each_message_costs_something_a_part_has_so_many_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(removing, "MESSAGES_AT_ONCE", 4)
+    monkeypatch.setattr(remove, "MESSAGES_AT_ONCE", 4)
     driver = Driver(QueueConfig(is_fifo=True), records=20, make_order=FifoOrder)
 
     assert removal_end(driver.queue.state, 0, 19) == 4

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
 from tidelog.queue_layer import frames
-from tidelog.queue_layer.commands import unreceived_entries as passing
+from tidelog.queue_layer.commands import unreceived_entries
 from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
@@ -84,7 +84,7 @@ def redriven(driver: Driver, case: Case) -> Outcome[object]:
 
 
 def states(driver: Driver) -> dict[int, MessageState]:
-    seen, rest = driver.queue.browse([], 0, 10_000)
+    seen, rest = driver.queue.peek([], 0, 10_000)
     assert rest is None
     return {
         run.first_offset + place: MessageState(run.state)
@@ -96,7 +96,7 @@ def states(driver: Driver) -> dict[int, MessageState]:
 @given(case=cases, decide=st.sampled_from([received, cancelled, expired, redriven]))
 def test_each_beginning_of_the_frames_leaves_all_else_as_it_was(case: Case, decide: Decide) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passing, "RUNS_PER_ENTRY", 2)
+        patch.setattr(unreceived_entries, "RUNS_PER_ENTRY", 2)
         patch.setattr(frames, "FRAME_BYTES_MAX", 80)
         driver = told(case)
         parts = decide(driver, case).frames

@@ -7,19 +7,21 @@ from tidelog.queue_layer.state.message_state import (
     SKIPPED,
     TRANSITIONS,
     MessageStatus,
-    StoredState,
+    SnapshotState,
     validate_transition,
 )
 from tidelog.wire.messages.queues import MessageState
 
 
 def test_what_is_not_spoken_of_stays() -> None:
-    status = MessageStatus(StoredState.IN_FLIGHT, 30, 2, 10, 20, 7, "worker-1", "no route to host")
-
-    assert status.changed(StoredState.AVAILABLE, 40) == MessageStatus(
-        StoredState.AVAILABLE, 40, 2, 10, 20, 7, "worker-1", "no route to host"
+    status = MessageStatus(
+        SnapshotState.IN_FLIGHT, 30, 2, 10, 20, 7, "worker-1", "no route to host"
     )
-    assert status.changed(StoredState.DEAD, 0, reason="").reason == ""
+
+    assert status.changed(SnapshotState.AVAILABLE, 40) == MessageStatus(
+        SnapshotState.AVAILABLE, 40, 2, 10, 20, 7, "worker-1", "no route to host"
+    )
+    assert status.changed(SnapshotState.DEAD, 0, reason="").reason == ""
 
 
 @pytest.mark.parametrize(
@@ -45,9 +47,9 @@ def test_all_other_transitions_are_in_the_table() -> None:
         validate_transition(before, after)
 
 
-IN_FLIGHT = MessageStatus(StoredState.IN_FLIGHT, 100, 1, 5, 5, 1)
-DELAYED = MessageStatus(StoredState.AVAILABLE, 200)
-DEAD = MessageStatus(StoredState.DEAD)
+IN_FLIGHT = MessageStatus(SnapshotState.IN_FLIGHT, 100, 1, 5, 5, 1)
+DELAYED = MessageStatus(SnapshotState.AVAILABLE, 200)
+DEAD = MessageStatus(SnapshotState.DEAD)
 
 
 def all_kinds() -> MessageRuns:

@@ -24,7 +24,7 @@ def test_a_group_waits_for_its_message_that_is_held_and_others_do_not() -> None:
 
     assert driver.offsets() == [1, 3]
     assert driver.offsets() == []
-    seen, _ = driver.queue.browse([MessageState.BLOCKED], 0, 10)
+    seen, _ = driver.queue.peek([MessageState.BLOCKED], 0, 10)
     assert [run.first_offset for run in seen] == [2]
     driver.queue.state.end_quarantine(0, 1)
     assert driver.offsets() == [0, 2]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.queue_layer.driver import SECOND, START_MS, TARGET, Driver
-from tidelog.queue_layer.collections import visibility_timers as deadlines
+from tidelog.queue_layer.collections import visibility_timers
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fair_order import FairOrder
@@ -206,7 +206,7 @@ def test_what_ends_in_one_millisecond_ends_together(monkeypatch: pytest.MonkeyPa
 def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(deadlines, "CROWD", 2)
+    monkeypatch.setattr(visibility_timers, "CROWD", 2)
     monkeypatch.setattr(queue_state, "TIMERS_PER_STEP", 2)
     driver = Driver(QueueConfig(is_fifo=True), records=7, make_order=FifoOrder)
     taken = [driver.take(1, timeout_ms=SECOND) for _ in range(6)]
@@ -226,7 +226,7 @@ def test_where_the_clock_stands_still_not_all_leases_end_in_one_millisecond(
 def test_no_lease_is_longer_than_any_may_be_because_many_end_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(deadlines, "CROWD", 1)
+    monkeypatch.setattr(visibility_timers, "CROWD", 1)
     driver = Driver(QueueConfig(is_fifo=True), records=3, make_order=FifoOrder)
     taken = [driver.take(1, timeout_ms=VISIBILITY_TIMEOUT_MS_MAX) for _ in range(3)]
     for each in taken:

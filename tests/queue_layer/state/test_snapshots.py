@@ -3,8 +3,8 @@
 import pytest
 
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
-from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, StoredState
-from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
+from tidelog.queue_layer.state.message_state import SKIPPED, MessageStatus, SnapshotState
+from tidelog.queue_layer.state.pending_dead_letters import PendingDeadLetters
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.queue_layer.state.redrive_state import Redrive
 from tidelog.queue_layer.state.snapshots import (
@@ -18,7 +18,7 @@ from tidelog.queue_layer.state.snapshots import (
 )
 from tidelog.wire.messages.queue_journal import (
     Attempt,
-    Frame,
+    JournalFrame,
     Purged,
     Seeked,
     SnapshotEnded,
@@ -40,17 +40,17 @@ def test_runs_are_read_as_they_were() -> None:
             3,
             10,
             MessageStatus(
-                StoredState.IN_FLIGHT, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh"
+                SnapshotState.IN_FLIGHT, NOW_MS + 5, 2, NOW_MS - 9, NOW_MS - 3, 4, "me", "oh"
             ),
         ),
         (10, 11, SKIPPED),
-        (15, 17, MessageStatus(StoredState.AVAILABLE, NOW_MS * 2)),
+        (15, 17, MessageStatus(SnapshotState.AVAILABLE, NOW_MS * 2)),
         (
             17,
             18,
-            MessageStatus(StoredState.DEAD, 0, 9, NOW_MS - 9, NOW_MS - 3, 3, "me", "too often"),
+            MessageStatus(SnapshotState.DEAD, 0, 9, NOW_MS - 9, NOW_MS - 3, 3, "me", "too often"),
         ),
-        (18, 19, MessageStatus(StoredState.AVAILABLE, NOW_MS - 50, 0, 0, 0, 3, "me")),
+        (18, 19, MessageStatus(SnapshotState.AVAILABLE, NOW_MS - 50, 0, 0, 0, 3, "me")),
     ]
     reader = SnapshotReader(SnapshotStarted(20, 5, 1, []), NOW_MS)
 
@@ -64,14 +64,14 @@ def test_runs_are_read_as_they_were() -> None:
 
 def test_a_snapshot_has_as_many_parts_as_it_needs() -> None:
     status = MessageStatus(
-        StoredState.IN_FLIGHT, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me"
+        SnapshotState.IN_FLIGHT, NOW_MS + 30_000, 3, NOW_MS - 70_000, NOW_MS - 10, 9, "me"
     )
     runs = [(2 * place, 2 * place + 1, status) for place in range(2 * RUNS_PER_PART + 1)]
 
     found = list(runs_in_parts(runs, now_ms=NOW_MS, next_lease_id=10))
 
     assert [len(part.runs) for part in found] == [RUNS_PER_PART, RUNS_PER_PART, 1]
-    assert len(encode(Frame(NOW_MS, [found[0]]))) < 40 * RUNS_PER_PART
+    assert len(encode(JournalFrame(NOW_MS, [found[0]]))) < 40 * RUNS_PER_PART
 
 
 def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
@@ -89,7 +89,7 @@ def test_a_snapshot_has_as_many_parts_as_its_texts_need() -> None:
 
     for part in found:
         reader.add(part)
-        size = len(encode(Frame(NOW_MS, [part])))
+        size = len(encode(JournalFrame(NOW_MS, [part])))
         assert size < TEXT_BYTES_PER_PART + 10_000
     assert len(found) == 4
     assert [status.reason for _, _, status in reader.runs] == [run[2].reason for run in runs]
@@ -127,29 +127,29 @@ def test_a_beginning_has_as_many_parts_as_it_needs_and_is_read_as_it_was() -> No
     for part in more:
         assert not isinstance(part, SnapshotStarted)
         reader.add(part)
-    sizes = [len(encode(Frame(NOW_MS, [part]))) for part in (started, *more)]
+    sizes = [len(encode(JournalFrame(NOW_MS, [part]))) for part in (started, *more)]
     assert max(sizes) < 2 * STATE_BYTES_PER_PART + 10_000
     assert len(sizes) > 6
     assert reader.attempts == whole.attempts
-    assert PendingMoves(reader.moves).snapshot() == PendingMoves(whole.moves).snapshot()
+    assert PendingDeadLetters(reader.moves).snapshot() == PendingDeadLetters(whole.moves).snapshot()
 
 
 def test_a_beginning_that_is_one_entry_is_read_whatever_its_size() -> None:
     whole = started_with(4000, 4000)
     state = QueueState(StandardOrder)
 
-    state.apply(decode(encode(Frame(NOW_MS, [whole]))))
-    state.apply(Frame(NOW_MS, [SnapshotEnded(0)]))
+    state.apply(decode(encode(JournalFrame(NOW_MS, [whole]))))
+    state.apply(JournalFrame(NOW_MS, [SnapshotEnded(0)]))
 
     assert list(state.attempts) == whole.attempts
-    assert state.moves.snapshot() == PendingMoves(whole.moves).snapshot()
+    assert state.moves.snapshot() == PendingDeadLetters(whole.moves).snapshot()
 
 
 def test_a_snapshot_that_stops_between_its_parts_is_none() -> None:
     started, *more = started_in_parts(started_with(4000, 4000))
     state = QueueState(StandardOrder)
     for entry in (Seeked(7), started, *more[:2], Purged(9), *more[2:], SnapshotEnded(0)):
-        state.apply(Frame(NOW_MS, [entry]))
+        state.apply(JournalFrame(NOW_MS, [entry]))
 
     assert state.cursor == 9
     assert len(state.attempts) == 0

@@ -5,7 +5,7 @@ from typing import final
 
 import trio
 
-from tests.simulation.broker.growth import Growth
+from tests.simulation.broker.partition_growth import Growth
 from tests.simulation.broker.plans import Fault, alteration
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes

@@ -10,8 +10,8 @@ from typing import final
 import trio
 
 from tests.simulation.broker.administrator import Administrator
-from tests.simulation.broker.growth import Growth
 from tests.simulation.broker.invalid_producer import InvalidProducer
+from tests.simulation.broker.partition_growth import Growth
 from tests.simulation.broker.plans import Fault, Plan, ProducerPlan
 from tests.simulation.broker.readers import LibraryReader, RawReader
 from tests.simulation.broker.sometimes import Sometimes

@@ -10,15 +10,15 @@ from math import inf
 from random import Random
 from typing import final
 
-from tests.simulation.broker.clients import Clients, Role
-from tests.simulation.broker.plans import Fault, Plan
-from tests.simulation.broker.rot import (
+from tests.simulation.broker.bit_rot import (
     checkpoints,
     first_base_offset,
     provable_batches,
     provable_sectors,
     rebuilt_bytes,
 )
+from tests.simulation.broker.clients import Clients, Role
+from tests.simulation.broker.plans import Fault, Plan
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import Book, DamageReported
 from tests.simulation.machine.broker_host import HOST, TOPIC, BrokerHost

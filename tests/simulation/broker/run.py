@@ -12,11 +12,11 @@ import trio
 
 from tests.simulation.broker.clients import Clients
 from tests.simulation.broker.faults import Nemesis
-from tests.simulation.broker.historian import Historian
 from tests.simulation.broker.keys import Superseded
 from tests.simulation.broker.plans import Plan, superseded_of
 from tests.simulation.broker.readers import RawReader, with_connection
 from tests.simulation.broker.sometimes import Sometimes
+from tests.simulation.broker.time_lookup_client import TimeLookupClient
 from tests.simulation.checkers.admin_promises import (
     DeletedStays,
     PartitionsStay,
@@ -110,7 +110,9 @@ class _Run:
                     self.host.cut_power()
                     last = await self._read_everything()
                     if not any(log.damage for log in last.logs.values()):
-                        historian = Historian(self.book, is_compacted=self._plan.is_compacted)
+                        historian = TimeLookupClient(
+                            self.book, is_compacted=self._plan.is_compacted
+                        )
                         await self._world.add_node("historian").start(historian.run).ended.wait()
                     await self._world.add_node("auditor").start(self._audit).ended.wait()
             except trio.TooSlowError:

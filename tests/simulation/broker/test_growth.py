@@ -4,7 +4,7 @@ import pytest
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.simulation.broker.growth import PARTITIONS_MAX, Growth
+from tests.simulation.broker.partition_growth import PARTITIONS_MAX, Growth
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.machine.broker_host import TOPIC
 from tidelog.client.client import connect

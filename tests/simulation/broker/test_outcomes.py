@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.client.queues import adopted, fill, queue_of
+from tests.client.partition_batches import adopted, fill, queue_of
 from tests.simulation.broker.outcomes import outcome_of
 from tests.simulation.checkers.history import Outcome
 from tidelog.client.producer.producer_batch import ProducerBatch

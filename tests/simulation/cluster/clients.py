@@ -9,7 +9,7 @@ from typing import Protocol, final
 
 import trio
 
-from tests.simulation.broker.growth import Growth
+from tests.simulation.broker.partition_growth import Growth
 from tests.simulation.broker.plans import ProducerPlan, ReadingPlan
 from tests.simulation.broker.readers import LibraryReader
 from tests.simulation.broker.sometimes import Sometimes

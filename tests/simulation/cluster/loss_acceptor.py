@@ -17,7 +17,7 @@ from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
 from tidelog.client.client import connect
 from tidelog.coordinator.metadata.catalog import queue_of_journal, topic_of_staging
-from tidelog.coordinator.metadata.records import Broker, Partition
+from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
 from tidelog.wire.errors import TidelogError
 
 _LOOK_S = 0.5
@@ -72,7 +72,7 @@ class LossAcceptor:
         return found
 
 
-def _is_lost(partition: Partition) -> bool:
+def _is_lost(partition: PartitionRegistration) -> bool:
     return (
         partition.leader is None
         and not partition.in_sync_replicas
@@ -80,7 +80,9 @@ def _is_lost(partition: Partition) -> bool:
     )
 
 
-def _is_best_there(partition: Partition, brokers: Mapping[int, Broker]) -> bool:
+def _is_best_there(
+    partition: PartitionRegistration, brokers: Mapping[int, BrokerRegistration]
+) -> bool:
     """Return whether who led last is back, and has its files, or else everybody is."""
     last = partition.last_known_leader
     if last is not None and last not in partition.wiped_replicas:

@@ -16,7 +16,7 @@ from tidelog.coordinator.metadata.catalog import (
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
-    Partition,
+    PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
 )
@@ -128,7 +128,7 @@ class LeadersAreAlive(NodeChecker):
 
     def __init__(self) -> None:
         """Know of no partition."""
-        self._partitions: dict[cluster_history.Partition, Partition] = {}
+        self._partitions: dict[cluster_history.Partition, PartitionRegistration] = {}
         self._is_fenced: dict[int, bool] = {}
 
     def committed(self, index: int, records: Sequence[object]) -> None:

@@ -6,7 +6,7 @@ from typing import final
 import trio
 
 from tests.simulation.broker.administrator import administer
-from tests.simulation.broker.growth import Growth
+from tests.simulation.broker.partition_growth import Growth
 from tests.simulation.broker.readers import PATIENCE_S
 from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import addresses
@@ -25,10 +25,10 @@ class GrowthIsCommitted:
         self._cluster_history = cluster_history
 
     def growing(self, count: int) -> None:
-        """See `tests.simulation.broker.growth.Promise`."""
+        """See `tests.simulation.broker.partition_growth.Promise`."""
 
     def seen(self, count: int, asked_at: float) -> None:
-        """See `tests.simulation.broker.growth.Promise`."""
+        """See `tests.simulation.broker.partition_growth.Promise`."""
         del asked_at
         self._cluster_history.told_partitions(TOPIC, count)
 

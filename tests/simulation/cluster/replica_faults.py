@@ -9,8 +9,8 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol, final
 
+from tests.simulation.broker.bit_rot import provable_batches
 from tests.simulation.broker.plans import Fault
-from tests.simulation.broker.rot import provable_batches
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import Machine, Machines
@@ -91,7 +91,7 @@ class ReplicaFaults:
         self._sometimes = sometimes
         self._takeover_aims: list[Fault] = []
         self._is_over = False
-        self._partitions: dict[Partition, records.Partition] = {}
+        self._partitions: dict[Partition, records.PartitionRegistration] = {}
         cluster_history.on_committed.append(self._committed)
         self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
             "crash_partition_leader": partial(self._at_leader, strike=self._crash),
@@ -148,7 +148,7 @@ class ReplicaFaults:
                     for changed in topic.partitions:
                         self._changed((topic.topic_id, changed.number), changed.partition)
 
-    def _changed(self, key: Partition, partition: records.Partition) -> None:
+    def _changed(self, key: Partition, partition: records.PartitionRegistration) -> None:
         before = self._partitions.get(key)
         self._partitions[key] = partition
         leader = partition.leader

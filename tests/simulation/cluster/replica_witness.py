@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tests.simulation.mutations.mutation import Mutation, Patch
 from tidelog.broker.partitions.partition import AckWaiter, Partition
-from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.broker.replication.isr_updater import IsrUpdater, _PendingChange
 from tidelog.isr.follower import Restart, Truncate
 from tidelog.isr.followers import Followers
@@ -63,7 +63,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
     # As they are now: there may be mutations in them.
     begin, lead, progress = Partition.__init__, Partition.lead, Partition.progressed
     wait_for_ack = Partition.wait_for_ack
-    begin_repair, submit = Fetcher._begin_repair, IsrUpdater._submit
+    begin_repair, submit = ReplicaFetcher._begin_repair, IsrUpdater._submit
 
     def begin_watched(self: Partition, *args: Any, **named: Any) -> None:  # noqa: ANN401
         begin(self, *args, **named)
@@ -79,7 +79,9 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         progress(self)
         listener.progressed(self)
 
-    def begin_repair_watched(self: Fetcher, partition: Partition, step: Truncate | Restart) -> None:
+    def begin_repair_watched(
+        self: ReplicaFetcher, partition: Partition, step: Truncate | Restart
+    ) -> None:
         listener.cuts(partition, step.offset)
         begin_repair(self, partition, step)
 
@@ -104,7 +106,7 @@ def watching_replicas(listener: ReplicaListener) -> Generator[None]:
         (Partition, "lead", lead_watched),
         (Partition, "progressed", progress_watched),
         (Partition, "wait_for_ack", wait_for_ack_watched),
-        (Fetcher, "_begin_repair", begin_repair_watched),
+        (ReplicaFetcher, "_begin_repair", begin_repair_watched),
         (IsrUpdater, "_submit", submit_watched),
     ]
     with Mutation("replica witness", "somebody watches", *patches).applied():

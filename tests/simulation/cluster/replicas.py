@@ -27,7 +27,7 @@ from tidelog.coordinator.metadata.catalog import topic_of_staging
 from tidelog.coordinator.metadata.records import (
     BrokerChanged,
     BrokerRegistered,
-    Partition,
+    PartitionRegistration,
     PartitionsChanged,
 )
 from tidelog.isr.durability import Durability
@@ -330,7 +330,7 @@ class Replicas:
         for key in [each for each in self._before if each[1] == node_id]:
             del self._before[key]
 
-    def _lost(self, key: cluster_history.Partition, known: Partition) -> None:
+    def _lost(self, key: cluster_history.Partition, known: PartitionRegistration) -> None:
         """Take note that somebody has accepted a loss, and of what is left."""
         assert known.leader is not None, "somebody leads then"
         leader = self._assigned_of(key).get(known.leader)
@@ -360,7 +360,9 @@ class Replicas:
         )
         self._cluster_history.lost(lost)
 
-    def _note_counted_on(self, key: cluster_history.Partition, known: Partition) -> None:
+    def _note_counted_on(
+        self, key: cluster_history.Partition, known: PartitionRegistration
+    ) -> None:
         brokers = self._cluster_history.image.state.brokers
         in_sync_or_eligible = {
             node_id: brokers[node_id].broker_epoch for node_id in known.in_sync_or_eligible
@@ -368,7 +370,7 @@ class Replicas:
         if in_sync_or_eligible:
             self._counted_on[key] = in_sync_or_eligible
 
-    def _changed(self, key: cluster_history.Partition, known: Partition) -> None:
+    def _changed(self, key: cluster_history.Partition, known: PartitionRegistration) -> None:
         opened = self._opened.setdefault(key, {})
         self._taken.update((key, node_id) for node_id in opened if node_id not in known.replicas)
         if known.data_loss_epoch != self._loss_epochs.get(key):
@@ -382,7 +384,7 @@ class Replicas:
             if node_id not in before and node_id != known.leader:
                 self._joined(node_id, key)
 
-    def _tell_shown(self, key: cluster_history.Partition, known: Partition) -> None:
+    def _tell_shown(self, key: cluster_history.Partition, known: PartitionRegistration) -> None:
         shown = self._as_shown(key, known, self._shown.get(key, (0, None)))
         self._cluster_history.tell(lambda checker: checker.shown(shown))
 
@@ -392,7 +394,10 @@ class Replicas:
         self._cluster_history.tell(lambda checker: checker.joined(joined))
 
     def _as_shown(
-        self, key: cluster_history.Partition, known: Partition, committed: tuple[int, int | None]
+        self,
+        key: cluster_history.Partition,
+        known: PartitionRegistration,
+        committed: tuple[int, int | None],
     ) -> Shown:
         return Shown(
             key,

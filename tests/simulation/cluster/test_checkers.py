@@ -58,12 +58,12 @@ from tidelog.coordinator.groups.records import (
 )
 from tidelog.coordinator.metadata.catalog import TopicAltered, TopicCreated, TopicDeleted
 from tidelog.coordinator.metadata.records import (
-    Broker,
     BrokerChanged,
     BrokerRegistered,
+    BrokerRegistration,
     ChangedPartition,
     ChangedTopic,
-    Partition,
+    PartitionRegistration,
     PartitionsAdded,
     PartitionsChanged,
 )
@@ -138,7 +138,7 @@ def told_altered(value: str, asked_at: float) -> Story:
 
 
 def registered(node_id: int) -> BrokerRegistered:
-    return BrokerRegistered(Broker(node_id, f"disk {node_id}", "x", 1, "host", 1, ""))
+    return BrokerRegistered(BrokerRegistration(node_id, f"disk {node_id}", "x", 1, "host", 1, ""))
 
 
 def let_in(node_id: int) -> BrokerChanged:
@@ -149,17 +149,19 @@ def fenced(node_id: int) -> BrokerChanged:
     return BrokerChanged(node_id, is_fenced=True, is_shutting_down=False)
 
 
-def led_by(leader: int | None, epoch: int = 0, *, leader_epoch: int | None = None) -> Partition:
+def led_by(
+    leader: int | None, epoch: int = 0, *, leader_epoch: int | None = None
+) -> PartitionRegistration:
     in_sync = () if leader is None else (leader,)
     leader_epoch = epoch if leader_epoch is None else leader_epoch
-    return Partition((1, 2), in_sync, (), leader, leader_epoch, epoch)
+    return PartitionRegistration((1, 2), in_sync, (), leader, leader_epoch, epoch)
 
 
 def added(leader: int | None) -> PartitionsAdded:
     return PartitionsAdded(TOPIC, [led_by(leader)])
 
 
-def changed(partition: Partition) -> PartitionsChanged:
+def changed(partition: PartitionRegistration) -> PartitionsChanged:
     return PartitionsChanged([ChangedTopic(TOPIC, [ChangedPartition(0, partition)])])
 
 
@@ -391,7 +393,7 @@ BROKEN: list[tuple[type[NodeChecker], list[Story]]] = [
             committed(let_in(1), let_in(2)),
             committed(added(1)),
             at(3),
-            committed(changed(Partition((1, 2), (2,), (), 1, 1, 1))),
+            committed(changed(PartitionRegistration((1, 2), (2,), (), 1, 1, 1))),
         ],
     ),
     (FencedIsSilent, [committed(let_in(1)), committed(fenced(1)), served(1, 2.5)]),

@@ -12,7 +12,7 @@ import trio
 
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic, produce
 from tests.coordinator.raft_clients import until
-from tests.isr.leaders import Led
+from tests.isr.leader_fixture import LeaderFixture
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.cluster.cluster_history import ClusterHistory, NodeChecker
 from tests.simulation.cluster.replica_log import Asked, Cut, Opened, Shown
@@ -21,7 +21,7 @@ from tests.simulation.cluster.replicas import Replicas
 from tests.simulation.cluster.witness import witnessing
 from tests.simulation.machine.world import Simulation, World
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.broker.replication.isr_updater import IsrUpdater, _PendingChange
 from tidelog.client.client import Client
 from tidelog.isr.followers import IsrChange
@@ -144,7 +144,7 @@ def test_it_is_seen_whom_leaders_ask_for_and_what_followers_remove() -> None:
 
 def test_what_was_proposed_for_before_the_partition_changed_is_no_question() -> None:
     """It is on its way, and refused when it arrives (seed 6100455)."""
-    led, partition = Led(1, 3), cast("Any", None)
+    led, partition = LeaderFixture(1, 3), cast("Any", None)
     now, before = (
         _PendingChange(partition, led.leader, IsrChange(epoch, ((1, 11), (2, 12))))
         for epoch in (led.replicas.partition_epoch, led.replicas.partition_epoch - 1)
@@ -222,7 +222,7 @@ def test_a_change_for_a_process_that_has_left_is_no_question_if_its_disk_is_anot
 
 
 def test_nobody_watches_afterwards() -> None:
-    owners = (Partition, Fetcher, IsrUpdater)
+    owners = (Partition, ReplicaFetcher, IsrUpdater)
     before = [dict(owner.__dict__) for owner in owners]
 
     watched(lambda replicas, _: replicas.compare())

@@ -17,9 +17,9 @@ from tidelog.coordinator.groups.records import (
     StaticMemberReplaced,
     TargetComputed,
 )
-from tidelog.coordinator.groups.sessions import Expired
+from tidelog.coordinator.groups.sessions import ExpiredMember
 from tidelog.wire.errors import BrokerError, FencedInstanceError, TidelogError
-from tidelog.wire.messages.groups import JOIN_EPOCH, CommitOffsetsRequest, HeartbeatRequest
+from tidelog.wire.messages.groups import JOIN_EPOCH, CommitOffsetsRequest, GroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from tests.simulation.groups.world import Process, World
@@ -55,7 +55,7 @@ class Checks:
 
     # What the coordinator does.
 
-    def heard(self, process: "Process", request: HeartbeatRequest) -> None:
+    def heard(self, process: "Process", request: GroupHeartbeatRequest) -> None:
         """Check that a heartbeat was not answered that should have been refused."""
         if request.member_epoch < JOIN_EPOCH:
             return
@@ -91,7 +91,7 @@ class Checks:
             for partition in member.held
         }
 
-    def fenced(self, expired: Expired) -> None:
+    def fenced(self, expired: ExpiredMember) -> None:
         self.fenced_count += 1
         if expired.reason != "session timeout":
             self._fenced_in_spite.add(expired.member_id)

@@ -17,7 +17,7 @@ from tests.coordinator.decoded_records import check_decodes_to_itself
 from tests.simulation.groups.checks import Checks
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
-    Heartbeat,
+    HeartbeatDue,
     MemberSettings,
     MembershipEnded,
     MembershipEvent,
@@ -26,8 +26,8 @@ from tidelog.client.consumer.group.membership_protocol import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from tidelog.coordinator.groups.active_groups import ActiveGroups
 from tidelog.coordinator.groups.commits import OffsetRange
+from tidelog.coordinator.groups.group_manager import GroupManager
 from tidelog.coordinator.groups.partitions import Partition
 from tidelog.coordinator.groups.records import GroupRecord
 from tidelog.coordinator.groups.state_machine import ConsumerGroups, GroupsSnapshot
@@ -35,7 +35,7 @@ from tidelog.coordinator.groups.targets import TopicShape
 from tidelog.wire.errors import BrokerError, ConnectionLostError, NotLeaderError
 from tidelog.wire.messages.groups import (
     CommitOffsetsRequest,
-    HeartbeatReply,
+    GroupHeartbeatReply,
     PartitionCommit,
     Subscription,
 )
@@ -90,7 +90,7 @@ class Process:
         self.positions: dict[GroupPartition, int] = {}
         self.fetched_by: str = ""
         self.commit_under_way: CommitOffsetsRequest | None = None
-        self.old_heartbeat: Heartbeat | None = None
+        self.old_heartbeat: HeartbeatDue | None = None
         """The last one that said what is owned."""
         self.old_commits: dict[GroupPartition, tuple[CommitOffsetsRequest, int]] = {}
         """The last commits of partitions that were let go of."""
@@ -129,11 +129,11 @@ class Process:
                 self.old_heartbeat = heartbeat
             self.world.to_coordinator(lambda: self.world.serve_heartbeat(self, heartbeat))
 
-    def give_up(self, heartbeat: Heartbeat) -> None:
+    def give_up(self, heartbeat: HeartbeatDue) -> None:
         error = ConnectionLostError("no answer in time")
         self.when_awake(lambda: self.carry_out(self.core.failed(heartbeat.number, error, self.now)))
 
-    def hear(self, heartbeat: Heartbeat, answer: HeartbeatReply | BrokerError) -> None:
+    def hear(self, heartbeat: HeartbeatDue, answer: GroupHeartbeatReply | BrokerError) -> None:
         def hear_now() -> None:
             if isinstance(answer, BrokerError):
                 effects = self.core.failed(heartbeat.number, answer, self.now)
@@ -287,7 +287,7 @@ class World:
         self.behind: list[GroupRecord] = []
         """Committed since the snapshot."""
         self.pending: list[Entry] = []
-        self.leading: ActiveGroups | None = ActiveGroups(ConsumerGroups(), 0)
+        self.leading: GroupManager | None = GroupManager(ConsumerGroups(), 0)
         self.term = 1
         self.after(100, self.tick)
 
@@ -421,11 +421,11 @@ class World:
         for record in self.behind:
             state.apply(record)
         assert state.snapshot() == self.image.snapshot()
-        self.leading = ActiveGroups(state, self.now_ms)
+        self.leading = GroupManager(state, self.now_ms)
         self.checks.new_leader()
 
-    def serve_heartbeat(self, process: Process, heartbeat: Heartbeat) -> None:
-        def send(answer: HeartbeatReply | BrokerError) -> None:
+    def serve_heartbeat(self, process: Process, heartbeat: HeartbeatDue) -> None:
+        def send(answer: GroupHeartbeatReply | BrokerError) -> None:
             self.to_process(lambda: process.hear(heartbeat, answer))
 
         if self.leading is None:

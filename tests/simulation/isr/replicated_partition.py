@@ -14,11 +14,11 @@ from random import Random
 from tests.simulation.metadata.replicas import CHOICES, NODES, Batch, Replica, Replication
 from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
-    InSyncChange,
     InSyncReplica,
     PartitionAnswers,
+    ProposedIsr,
 )
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.isr.divergence import LogShape, find_divergence
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower import (
@@ -409,7 +409,7 @@ class ReplicatedPartition(Replication):
         replica.damage &= source.damage
 
     def _command(self, node: int, leader: PartitionLeader, change: IsrChange) -> AlterPartitions:
-        command = InSyncChange(
+        command = ProposedIsr(
             self.topic_id,
             0,
             leader.leader_epoch,
@@ -450,7 +450,7 @@ class ReplicatedPartition(Replication):
             self._advance(sender)
 
 
-def _replica_set(partition: Partition, minimum: int) -> ReplicaSet:
+def _replica_set(partition: PartitionRegistration, minimum: int) -> ReplicaSet:
     return ReplicaSet(
         partition.replicas, partition.in_sync_replicas, partition.partition_epoch, minimum
     )

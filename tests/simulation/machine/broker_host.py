@@ -9,8 +9,8 @@ from typing import final
 
 import trio
 
+from tests.simulation.broker.bit_rot import visible_log_ends
 from tests.simulation.broker.plans import Plan
-from tests.simulation.broker.rot import visible_log_ends
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.checkers.book import Book, DamageReported, ViolationError
 from tests.simulation.checkers.broker_promises import CleanStopKeeps, DurableStays

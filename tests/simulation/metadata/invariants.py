@@ -15,11 +15,11 @@ from tidelog.coordinator.metadata.commands import (
     RegisterBroker,
     RemoveFromIsr,
 )
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.replica_index import NO_PARTITION, ReplicaIndex
 from tidelog.coordinator.metadata.state import ClusterState
 
-Partitions = dict[tuple[bytes, int], Partition]
+Partitions = dict[tuple[bytes, int], PartitionRegistration]
 
 
 def all_partitions(state: ClusterState) -> Partitions:
@@ -52,7 +52,7 @@ def check_state(state: ClusterState) -> None:
     assert len(set(disks)) == len(disks)
 
 
-def _check_members(state: ClusterState, topic: Topic, partition: Partition) -> None:
+def _check_members(state: ClusterState, topic: Topic, partition: PartitionRegistration) -> None:
     replicas = partition.replicas
     in_sync = partition.in_sync_replicas
     eligible = partition.eligible_leader_replicas
@@ -131,7 +131,7 @@ def _dead_letter_journal(state: ClusterState, journal: Topic) -> Topic | None:
     return None if name is None else state.catalog.journal(name)
 
 
-def _place(partition: Partition) -> tuple[tuple[int, ...], ...]:
+def _place(partition: PartitionRegistration) -> tuple[tuple[int, ...], ...]:
     return partition.replicas, partition.adding_replicas, partition.removing_replicas
 
 
@@ -187,7 +187,9 @@ def check_step(before: Partitions, state: ClusterState, command: Command) -> Non
             _check_copies(state, key, was, now=now)
 
 
-def _unfounded_leader(was: Partition, now: Partition, command: Command) -> Iterator[str]:
+def _unfounded_leader(
+    was: PartitionRegistration, now: PartitionRegistration, command: Command
+) -> Iterator[str]:
     if now.leader in {None, was.leader}:
         return
     if now.data_loss_epoch != was.data_loss_epoch:
@@ -205,7 +207,7 @@ def _unfounded_leader(was: Partition, now: Partition, command: Command) -> Itera
 def _check_given_up(
     state: ClusterState,
     key: tuple[bytes, int],
-    step: tuple[Partition, Partition],
+    step: tuple[PartitionRegistration, PartitionRegistration],
     *,
     command: RemoveFromIsr,
 ) -> None:
@@ -250,7 +252,11 @@ def _check_given_up(
 
 @pytest.mark.invariant("I61")
 def _check_copies(
-    state: ClusterState, key: tuple[bytes, int], was: Partition, *, now: Partition
+    state: ClusterState,
+    key: tuple[bytes, int],
+    was: PartitionRegistration,
+    *,
+    now: PartitionRegistration,
 ) -> None:
     topic = state.catalog.topic_by_id(key[0])
     assert topic is not None

@@ -20,6 +20,7 @@ from tidelog.coordinator.metadata.commands import (
     AlterQueue,
     BeginShutdown,
     Command,
+    CommandOutcome,
     CreateQueue,
     CreateReplicatedTopic,
     DeleteQueue,
@@ -27,9 +28,8 @@ from tidelog.coordinator.metadata.commands import (
     ElectLeaders,
     FailedReplica,
     FenceBroker,
-    InSyncChange,
     InSyncReplica,
-    Outcome,
+    ProposedIsr,
     Reassignment,
     ReassignReplicas,
     RegisterBroker,
@@ -37,7 +37,7 @@ from tidelog.coordinator.metadata.commands import (
     UnfenceBroker,
     UnregisterBroker,
 )
-from tidelog.coordinator.metadata.records import Broker, Partition
+from tidelog.coordinator.metadata.records import BrokerRegistration, PartitionRegistration
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.isr.durability import Durability
 from tidelog.wire.errors import BrokerError
@@ -94,7 +94,9 @@ class Run:
             self._check_restart(command, before[command.node_id])
         if not isinstance(command, TakeProducerIds):
             again = self._outcome(self.cluster.machine, command)
-            assert not isinstance(again, Outcome) or again.records == [], "it has a second effect"
+            assert not isinstance(again, CommandOutcome) or again.records == [], (
+                "it has a second effect"
+            )
         self._note(command)
 
     def check_topics(self) -> None:
@@ -106,9 +108,9 @@ class Run:
         there = {topic_id for topic_id, _ in all_partitions(self.cluster.state)}
         assert there == {*self.topics.values(), *self.queues.values()}
 
-    def _check_identity(self, command: Command, outcome: Outcome | str) -> None:
+    def _check_identity(self, command: Command, outcome: CommandOutcome | str) -> None:
         """Check that nobody is heard who is not the process that registered last."""
-        if not isinstance(outcome, Outcome) or not outcome.records:
+        if not isinstance(outcome, CommandOutcome) or not outcome.records:
             return
         brokers = self.cluster.state.brokers
         if isinstance(command, AlterPartitions):
@@ -123,7 +125,7 @@ class Run:
         ):
             assert brokers[command.node_id].broker_epoch == command.broker_epoch
 
-    def _check_restart(self, command: RegisterBroker, previous: Broker) -> None:
+    def _check_restart(self, command: RegisterBroker, previous: BrokerRegistration) -> None:
         """Check that a process which may have lost records is not counted on.
 
         But for the only replica in memory.
@@ -142,7 +144,7 @@ class Run:
             ):
                 assert command.node_id not in partition.eligible_leader_replicas
 
-    def _outcome(self, machine: MetadataStateMachine, command: Command) -> Outcome | str:
+    def _outcome(self, machine: MetadataStateMachine, command: Command) -> CommandOutcome | str:
         try:
             return machine.handle(command, now_ms=NOW_MS)
         except BrokerError as error:
@@ -308,10 +310,10 @@ def _delete_queue(run: Run, move: Move) -> Command:
         if move.b % 3 and any(_is_behind(each) for each in partitions):
             name = journal.queue_name
     queue_id = run.queues.get(name) if move.b % 2 else None
-    return DeleteQueue(name, queue_id, with_topic=move.c % 3 == 0, cuts_ties=move.c % 2 == 0)
+    return DeleteQueue(name, queue_id, with_topic=move.c % 3 == 0, detach_sources=move.c % 2 == 0)
 
 
-def _is_behind(partition: Partition) -> bool:
+def _is_behind(partition: PartitionRegistration) -> bool:
     staying = {*partition.replicas} - {*partition.removing_replicas}
     return partition.is_reassigning and not staying <= {*partition.in_sync_replicas}
 
@@ -328,7 +330,7 @@ def _change_in_sync(run: Run, move: Move) -> Command | None:
         if node == partition.leader or move.b >> place & 1
     ]
     leader = partition.leader or partition.last_known_leader or partition.replicas[0]
-    change = InSyncChange(
+    change = ProposedIsr(
         *key,
         partition.leader_epoch - (move.c % 11 == 0),
         partition.partition_epoch - (move.c % 7 == 0),
@@ -347,7 +349,7 @@ def _copied(run: Run, move: Move) -> Command | None:
     partition = state.partition(*key)
     assert partition is not None
     leader = partition.leader or partition.replicas[0]
-    change = InSyncChange(
+    change = ProposedIsr(
         *key,
         partition.leader_epoch,
         partition.partition_epoch,

@@ -23,14 +23,14 @@ from tidelog.coordinator.metadata.commands import (
     AlterPartitions,
     ElectLeaders,
     FailedReplica,
-    InSyncChange,
     InSyncReplica,
     PartitionAnswers,
+    ProposedIsr,
     Reassignment,
     ReassignReplicas,
     RemoveFromIsr,
 )
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.wire.errors import BrokerError
 
 NODES: tuple[int, ...] = (1, 2, 3, 4)
@@ -79,7 +79,7 @@ ROTTING = ["rot", *["give up", "repair"] * 2]
 class View:
     """What a broker knows."""
 
-    partition: Partition
+    partition: PartitionRegistration
     minimum: int
     is_fsync: bool
 
@@ -326,7 +326,7 @@ class Replication:
             return
         leader.asked = tuple(wanted)
         leader.asked_at = partition.partition_epoch
-        change = InSyncChange(
+        change = ProposedIsr(
             self.topic_id,
             0,
             partition.leader_epoch,

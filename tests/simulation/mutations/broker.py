@@ -12,7 +12,7 @@ import tidelog.broker.handlers.produce
 import tidelog.broker.partitions.partition
 import tidelog.coordinator.metadata.topic_commands
 from tests.simulation.mutations.mutation import Mutation
-from tidelog.broker.handlers.fetch import FetchHandler, Found
+from tidelog.broker.handlers.fetch import FetchHandler, FoundBatches
 from tidelog.broker.handlers.produce import DelayedProduce, ProduceHandler
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.maintenance.maintenance import Maintenance
@@ -24,7 +24,7 @@ from tidelog.coordinator.metadata.catalog import (
     Record,
     TakeProducerIds,
 )
-from tidelog.coordinator.metadata.commands import Outcome, ProducerIds
+from tidelog.coordinator.metadata.commands import CommandOutcome, ProducerIds
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.raft_node.storage import RaftStorage
 from tidelog.isr.leader import PartitionLeader
@@ -54,7 +54,7 @@ def _look_at_the_end(
     bytes_max: int,
     is_full: bool,
     in_journal: bool = False,
-) -> Found:
+) -> FoundBatches:
     found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
     if found.partition is not None:
         found.high_watermark = found.partition.log.log_end_offset
@@ -68,7 +68,7 @@ def _look_as_if_deleted(
     bytes_max: int,
     is_full: bool,
     in_journal: bool = False,
-) -> Found:
+) -> FoundBatches:
     found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
     damage = found.error
     if isinstance(damage, CorruptRecordError):
@@ -87,7 +87,7 @@ def _look_without_start(
     bytes_max: int,
     is_full: bool,
     in_journal: bool = False,
-) -> Found:
+) -> FoundBatches:
     found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
     if found.part is None:
         found.log_start_offset = 0
@@ -162,9 +162,9 @@ def _lead_from_zero(self: PartitionLeader, **facts: Any) -> None:  # noqa: ANN40
     _lead(self, **facts)
 
 
-def _take_the_first_producer_ids(state: ClusterState, command: TakeProducerIds) -> Outcome:
+def _take_the_first_producer_ids(state: ClusterState, command: TakeProducerIds) -> CommandOutcome:
     del state, command
-    return Outcome([], ProducerIds(1, 1 + PRODUCER_ID_BLOCK))
+    return CommandOutcome([], ProducerIds(1, 1 + PRODUCER_ID_BLOCK))
 
 
 def _flush_later(_: RaftStorage) -> None:

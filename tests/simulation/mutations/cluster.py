@@ -18,7 +18,7 @@ from tidelog.coordinator.metadata import broker_commands
 from tidelog.coordinator.metadata.broker_sessions import BrokerHeartbeatTracker, BrokerSession
 from tidelog.coordinator.metadata.catalog import Catalog, CreateTopic
 from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
-from tidelog.coordinator.metadata.records import Broker, BrokerChanged, Record
+from tidelog.coordinator.metadata.records import BrokerChanged, BrokerRegistration, Record
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.coordinator.metadata.state_machine import MetadataStateMachine
 from tidelog.coordinator.raft.core import RaftCore
@@ -30,7 +30,7 @@ from tidelog.coordinator.raft.messages import AppendReply, VoteReply, VoteReques
 from tidelog.coordinator.raft.ready import HardState
 from tidelog.coordinator.raft_node.storage import RaftStorage, Vote
 from tidelog.wire.errors import TopicExistsError
-from tidelog.wire.messages.groups import HeartbeatRequest
+from tidelog.wire.messages.groups import GroupHeartbeatRequest
 
 _save_vote = RaftStorage.save_vote
 
@@ -104,7 +104,7 @@ def _answered_for_longer(self: BrokerSession, *, sent_at_ms: int) -> None:
     _answered(self, sent_at_ms=sent_at_ms + 3_000)
 
 
-def _changed_alone(state: ClusterState, broker: Broker) -> list[Record]:
+def _changed_alone(state: ClusterState, broker: BrokerRegistration) -> list[Record]:
     del state
     return [BrokerChanged(broker.node_id, broker.is_fenced, broker.is_shutting_down)]
 
@@ -136,7 +136,7 @@ def _change_assignment_anyway(self: Group, record: AssignmentChanged) -> None:
 
 
 def _next_step_without_owners(
-    group: Group, member: Member, request: HeartbeatRequest
+    group: Group, member: Member, request: GroupHeartbeatRequest
 ) -> AssignmentChanged | None:
     owner, group.owner = group.owner, {}
     try:

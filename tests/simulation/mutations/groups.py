@@ -17,7 +17,7 @@ from tidelog.coordinator.groups import commits, heartbeats, reconciliation, stat
 from tidelog.coordinator.groups.assignors import Reader
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.groups.group import Group, GroupSnapshot, Member
-from tidelog.coordinator.groups.outcome import Outcome
+from tidelog.coordinator.groups.outcome import GroupOutcome
 from tidelog.coordinator.groups.partitions import Partition, unpack
 from tidelog.coordinator.groups.rebalance_delay import RebalanceDelay, _Pending  # pyright: ignore[reportPrivateUsage]
 from tidelog.coordinator.groups.records import (
@@ -28,18 +28,18 @@ from tidelog.coordinator.groups.records import (
     StaticMemberReplaced,
 )
 from tidelog.coordinator.groups.sessions import MemberKey, SessionHeartbeat, Sessions
-from tidelog.wire.messages.groups import HeartbeatReply, HeartbeatRequest
+from tidelog.wire.messages.groups import GroupHeartbeatReply, GroupHeartbeatRequest
 
 
 def _given_before_it_was_revoked() -> Iterator[Patch]:
-    def released(member: Member, request: HeartbeatRequest) -> set[Partition]:
+    def released(member: Member, request: GroupHeartbeatRequest) -> set[Partition]:
         return set(member.revoking) if request.group_id else set()
 
     yield reconciliation, "_released", released
 
 
 def _released_by_a_heartbeat_from_before() -> Iterator[Patch]:
-    def released(member: Member, request: HeartbeatRequest) -> set[Partition]:
+    def released(member: Member, request: GroupHeartbeatRequest) -> set[Partition]:
         if request.owned is None:
             return set()
         return member.revoking.difference(unpack(request.owned))
@@ -56,7 +56,7 @@ def _given_although_held() -> Iterator[Patch]:
         change(self, record)
 
     def next_step(
-        group: Group, member: Member, request: HeartbeatRequest
+        group: Group, member: Member, request: GroupHeartbeatRequest
     ) -> AssignmentChanged | None:
         owner, group.owner = group.owner, {}
         try:
@@ -173,7 +173,7 @@ def _partitions_of_a_leaver_kept() -> Iterator[Patch]:
 
 def _what_comes_free_later_is_not_given() -> Iterator[Patch]:
     def next_step(
-        group: Group, member: Member, request: HeartbeatRequest
+        group: Group, member: Member, request: GroupHeartbeatRequest
     ) -> AssignmentChanged | None:
         if member.member_epoch == group.target_epoch and not member.revoking:
             return None
@@ -186,19 +186,19 @@ def _lost_assignment_not_repeated() -> Iterator[Patch]:
     answer = heartbeats.answer_heartbeat
 
     def answer_once(
-        group: Group, request: HeartbeatRequest, config: GroupConfig, *, now_ms: int
-    ) -> Outcome[HeartbeatReply]:
+        group: Group, request: GroupHeartbeatRequest, config: GroupConfig, *, now_ms: int
+    ) -> GroupOutcome[GroupHeartbeatReply]:
         outcome = answer(group, request, config, now_ms=now_ms)
         if outcome.records:
             return outcome
-        return Outcome([], msgspec.structs.replace(outcome.reply, assignment=None))
+        return GroupOutcome([], msgspec.structs.replace(outcome.reply, assignment=None))
 
     yield state_machine, "answer_heartbeat", answer_once
 
 
 def _letting_go_forgotten_beside_a_subscription() -> Iterator[Patch]:
     def next_step(
-        group: Group, member: Member, request: HeartbeatRequest
+        group: Group, member: Member, request: GroupHeartbeatRequest
     ) -> AssignmentChanged | None:
         if request.subscription not in (None, member.subscription):
             return None
@@ -229,7 +229,7 @@ def _old_replies_believed() -> Iterator[Patch]:
     answered = MembershipProtocol.answered
 
     def answered_whatever(
-        self: MembershipProtocol, number: int, reply: HeartbeatReply, now: float
+        self: MembershipProtocol, number: int, reply: GroupHeartbeatReply, now: float
     ) -> list[MembershipEvent]:
         under_way = self._under_way  # pyright: ignore[reportPrivateUsage]
         if under_way is not None:

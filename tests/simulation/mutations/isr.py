@@ -18,7 +18,7 @@ from tidelog.coordinator.metadata import leader_election
 from tidelog.coordinator.metadata.catalog import Topic
 from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.isr.divergence import LogShape
 from tidelog.isr.durability import Durability
 from tidelog.isr.follower import Append, LeaderAnswer, PartitionFollower, Step, Truncate
@@ -145,7 +145,7 @@ def _no_answer_is_a_refusal(
     _refused(self, change, is_certain=True, now_ms=now_ms)
 
 
-def _same_epoch(self: PartitionChangeBuilder, topic: Topic, number: int) -> Partition:
+def _same_epoch(self: PartitionChangeBuilder, topic: Topic, number: int) -> PartitionRegistration:
     partition = self.partition(topic.topic_id, number)
     assert partition is not None
     return partition
@@ -184,7 +184,7 @@ def _repair_without_comparing(
 
 
 def _eligible_though_lost(
-    partition: Partition,
+    partition: PartitionRegistration,
     event: PartitionEvent,
     assignment: Assignment,
     *,

@@ -23,7 +23,7 @@ from tidelog.logstore.retention.retention import deletable_count
 from tidelog.logstore.segments.batch_scanner import FileWindow
 from tidelog.logstore.segments.log_position import LogPosition
 from tidelog.logstore.segments.log_slice import LogSlice
-from tidelog.logstore.segments.offset_index import SegmentIndex
+from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment import Segment
 from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.wire.batch.record_batch import _HEADER, HEADER_SIZE, SYNC_MARKER, BatchHeader
@@ -154,8 +154,8 @@ def _roll_new_only(self: PartitionLog, *, now_ms: int) -> None:
 
 
 def _index_without_crc(
-    cls: type[SegmentIndex], data: bytes, *, base_offset: int, interval_bytes: int
-) -> SegmentIndex | None:
+    cls: type[OffsetIndex], data: bytes, *, base_offset: int, interval_bytes: int
+) -> OffsetIndex | None:
     if len(data) < 28:
         return None
     count = (len(data) - 28) // 16
@@ -194,10 +194,10 @@ def _fail_never(self: PartitionLog, reason: str, *, durable_intact: bool = False
         self.end_flush(flush)
 
 
-_floor = SegmentIndex.floor
+_floor = OffsetIndex.floor
 
 
-def _floor_of_the_next(self: SegmentIndex, offset: int) -> tuple[int, int] | None:
+def _floor_of_the_next(self: OffsetIndex, offset: int) -> tuple[int, int] | None:
     place = _floor(self, offset)
     if place is None:
         return None
@@ -205,10 +205,10 @@ def _floor_of_the_next(self: SegmentIndex, offset: int) -> tuple[int, int] | Non
     return place if after is None else (place[0], after)
 
 
-_before_time = SegmentIndex.before_time
+_before_time = OffsetIndex.before_time
 
 
-def _before_time_of_the_next(self: SegmentIndex, timestamp_ms: int) -> tuple[int, int] | None:
+def _before_time_of_the_next(self: OffsetIndex, timestamp_ms: int) -> tuple[int, int] | None:
     place = _before_time(self, timestamp_ms)
     if place is None:
         return None
@@ -358,7 +358,7 @@ MUTATIONS: Final = (
     Mutation(
         "trust-index",
         "an index is believed without its CRC",
-        (SegmentIndex, "from_bytes", classmethod(_index_without_crc)),
+        (OffsetIndex, "from_bytes", classmethod(_index_without_crc)),
     ),
     Mutation(
         "forget-producers",
@@ -403,12 +403,12 @@ MUTATIONS: Final = (
     Mutation(
         "index-off-by-one",
         "a read begins at the index entry behind the one it should begin at",
-        (SegmentIndex, "floor", _floor_of_the_next),
+        (OffsetIndex, "floor", _floor_of_the_next),
     ),
     Mutation(
         "time-off-by-one",
         "a search for a time begins at the index entry behind the one it should begin at",
-        (SegmentIndex, "before_time", _before_time_of_the_next),
+        (OffsetIndex, "before_time", _before_time_of_the_next),
     ),
     Mutation(
         "times-taken-to-rise",

@@ -17,23 +17,28 @@ from tidelog.coordinator.metadata import (
     broker_commands,
     catalog,
     leader_election,
+    partition_changes,
     partition_commands,
     queue_commands,
     topic_commands,
 )
-from tidelog.coordinator.metadata import partition_changes as changes
 from tidelog.coordinator.metadata.catalog import Catalog, Topic
 from tidelog.coordinator.metadata.commands import (
+    CommandOutcome,
     FailedReplica,
     FenceBroker,
     InSyncReplica,
-    Outcome,
     RegisterBroker,
     RemoveFromIsr,
 )
 from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
 from tidelog.coordinator.metadata.partition_changes import PartitionChangeBuilder
-from tidelog.coordinator.metadata.records import Broker, Partition, Record, Snapshot
+from tidelog.coordinator.metadata.records import (
+    BrokerRegistration,
+    ClusterSnapshot,
+    PartitionRegistration,
+    Record,
+)
 from tidelog.coordinator.metadata.state import ClusterState
 
 _in_sync = leader_election._in_sync
@@ -52,7 +57,7 @@ _apply_event = PartitionChangeBuilder.apply_event
 
 
 def _in_sync_though_fenced(
-    partition: Partition,
+    partition: PartitionRegistration,
     event: PartitionEvent,
     replicas: tuple[int, ...],
     *,
@@ -72,7 +77,7 @@ def _check_without_broker_epochs(
     leader: int,
     wanted: Sequence[InSyncReplica],
     *,
-    partition: Partition,
+    partition: PartitionRegistration,
 ) -> None:
     current = [
         replace(replica, broker_epoch=state.brokers[replica.node_id].broker_epoch)
@@ -90,7 +95,7 @@ def _never(*_: object) -> bool:
 
 
 def _all_that_are_not_in_sync(
-    partition: Partition,
+    partition: PartitionRegistration,
     event: PartitionEvent,
     assignment: Assignment,
     *,
@@ -110,7 +115,7 @@ def _all_that_are_not_in_sync(
 
 
 def _only_those_who_leave_now(
-    partition: Partition,
+    partition: PartitionRegistration,
     event: PartitionEvent,
     assignment: Assignment,
     *,
@@ -122,8 +127,8 @@ def _only_those_who_leave_now(
 
 
 def _epoch_of_leaders_only(
-    partition: Partition, event: PartitionEvent, context: ElectionContext
-) -> Partition:
+    partition: PartitionRegistration, event: PartitionEvent, context: ElectionContext
+) -> PartitionRegistration:
     after = _elect(partition, event, context)
     if after.leader is None and partition.leader is not None:
         return replace(after, leader_epoch=partition.leader_epoch)
@@ -140,20 +145,20 @@ def _complete_at_once(
     return (Assignment(staying), left) if left else (assignment, in_sync)
 
 
-def _whoever_it_is(state: ClusterState, node_id: int, broker_epoch: int) -> Broker:
+def _whoever_it_is(state: ClusterState, node_id: int, broker_epoch: int) -> BrokerRegistration:
     broker = state.brokers.get(node_id)
     if broker is None:
         return _current_broker(state, node_id, broker_epoch)
     return broker
 
 
-def _fence_whoever_it_is(state: ClusterState, command: FenceBroker) -> Outcome:
+def _fence_whoever_it_is(state: ClusterState, command: FenceBroker) -> CommandOutcome:
     broker = state.brokers.get(command.node_id)
     epoch = command.broker_epoch if broker is None else broker.broker_epoch
     return _fence(state, replace(command, broker_epoch=epoch))
 
 
-def _register_every_time(state: ClusterState, command: RegisterBroker) -> Outcome:
+def _register_every_time(state: ClusterState, command: RegisterBroker) -> CommandOutcome:
     another = replace(command, incarnation_id=f"{state.next_broker_epoch}", known_epoch=None)
     return _register(state, another)
 
@@ -161,37 +166,41 @@ def _register_every_time(state: ClusterState, command: RegisterBroker) -> Outcom
 def _same_disk(
     state: ClusterState,
     command: RegisterBroker,
-    previous: Broker,
+    previous: BrokerRegistration,
     *,
-    broker: Broker,
+    broker: BrokerRegistration,
 ) -> list[Record]:
     return _after_restart(state, command, replace(previous, disk_id=broker.disk_id), broker=broker)
 
 
-def _snapshot_without_deleted_ids(self: ClusterState) -> Snapshot:
+def _snapshot_without_deleted_ids(self: ClusterState) -> ClusterSnapshot:
     snapshot = _snapshot(self)
     return replace(snapshot, catalog=replace(snapshot.catalog, deleted_ids=[]))
 
 
-def _snapshot_without_durability(self: ClusterState) -> Snapshot:
+def _snapshot_without_durability(self: ClusterState) -> ClusterSnapshot:
     snapshot = _snapshot(self)
     topics = [replace(topic, fsync_since_broker_epoch=0) for topic in snapshot.topics]
     return replace(snapshot, topics=topics)
 
 
 def _give_up_in_any_case(
-    partition: Partition, node_id: int, brokers: Mapping[int, Broker], *, replica: FailedReplica
+    partition: PartitionRegistration,
+    node_id: int,
+    brokers: Mapping[int, BrokerRegistration],
+    *,
+    replica: FailedReplica,
 ) -> bool:
     del brokers, replica
     return node_id in (*partition.in_sync_replicas, *partition.eligible_leader_replicas)
 
 
-def _give_up_as_if_it_were_only_full(state: ClusterState, command: RemoveFromIsr) -> Outcome:
+def _give_up_as_if_it_were_only_full(state: ClusterState, command: RemoveFromIsr) -> CommandOutcome:
     replicas = [replace(replica, may_lack_records=False) for replica in command.replicas]
     return _remove_from_isr(state, replace(command, replicas=replicas))
 
 
-def _give_up_for_good_when_offline(state: ClusterState, command: RemoveFromIsr) -> Outcome:
+def _give_up_for_good_when_offline(state: ClusterState, command: RemoveFromIsr) -> CommandOutcome:
     replicas = [
         replace(replica, may_lack_records=replica.may_lack_records or replica.is_offline)
         for replica in command.replicas
@@ -200,7 +209,7 @@ def _give_up_for_good_when_offline(state: ClusterState, command: RemoveFromIsr) 
 
 
 def _lead_though_offline(
-    partition: Partition,
+    partition: PartitionRegistration,
     in_sync: tuple[int, ...],
     eligible: tuple[int, ...],
     *,
@@ -222,7 +231,7 @@ def _alone(self: PartitionChangeBuilder, topic: Topic) -> list[Topic]:
 
 def _complete_when_it_is_ready_itself(
     self: PartitionChangeBuilder, topic: Topic, number: int, event: PartitionEvent
-) -> list[changes.PartitionTransition]:
+) -> list[partition_changes.PartitionTransition]:
     wanted = [(topic, event)]
     if event.assignment is not None:
         wanted += [(other, event) for other in self._colocated_topics(topic)]
@@ -233,7 +242,7 @@ def _no_records(*_: object) -> list[Record]:
     return []
 
 
-def _catalog_snapshot_without_settings_of_queues(self: Catalog) -> catalog.Snapshot:
+def _catalog_snapshot_without_settings_of_queues(self: Catalog) -> catalog.CatalogSnapshot:
     snapshot = _catalog_snapshot(self)
     topics = [
         topic if topic.queue is None else replace(topic, queue=replace(topic.queue, overrides={}))
@@ -247,7 +256,7 @@ def _happen_here_and_now(
     topic: Topic,
     number: int,
     event: PartitionEvent = leader_election.NO_EVENT,
-) -> Partition:
+) -> PartitionRegistration:
     after = _apply_event(self, topic, number, event)
     partitions = self._state._partitions[topic.topic_id]
     partitions[number] = after
@@ -304,7 +313,7 @@ MUTATIONS: Final = (
     Mutation(
         "epoch-of-nobody",
         "the leader epoch does not rise when the leader goes and nobody follows",
-        (changes, "elect", _epoch_of_leaders_only),
+        (partition_changes, "elect", _epoch_of_leaders_only),
     ),
     Mutation(
         "complete-at-once",

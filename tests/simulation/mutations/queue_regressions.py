@@ -11,7 +11,7 @@ import trio
 from tests.simulation.mutations.mutation import Mutation
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.queues import dead_letter_record as dead_letters
-from tidelog.broker.queues.dead_letter_record import Record
+from tidelog.broker.queues.dead_letter_record import DeadLetterRecord
 from tidelog.broker.queues.dead_letters import mover
 from tidelog.broker.queues.dead_letters.chunk_copy import ChunkCopier
 from tidelog.broker.queues.dead_letters.redrive_job import RedriveJob
@@ -20,7 +20,7 @@ from tidelog.broker.queues.partition.hosted_partition import HostedPartition
 from tidelog.broker.queues.partition.journal import Journal
 from tidelog.client.producer.partition_batches import PartitionBatches
 from tidelog.client.producer.producer_batch import ProducerBatch
-from tidelog.client.queue.receive import settler as queue_settler
+from tidelog.client.queue.receive import settler
 from tidelog.client.queue.receive.fifo_dispatch import FifoDispatch
 from tidelog.client.queue.receive.lease_extender import HeldMessage
 from tidelog.client.queue.receive.worker import QueueWorker
@@ -28,7 +28,7 @@ from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.wire.batch.record_batch import BatchHeader
 from tidelog.wire.errors import DuplicateSequenceError, MessageGoneError
-from tidelog.wire.messages.queue_journal import Frame, Target
+from tidelog.wire.messages.queue_journal import JournalFrame, Target
 from tidelog.wire.messages.queues import SettleAction
 
 
@@ -61,7 +61,7 @@ def _as_known(self: SegmentList, known_ms: Sequence[int], end_ms: int) -> list[i
     return list(known_ms)
 
 
-def _batch_of_old(records: Sequence[Record], *, now_ms: int, **fields: int) -> bytearray:
+def _batch_of_old(records: Sequence[DeadLetterRecord], *, now_ms: int, **fields: int) -> bytearray:
     del now_ms
     return _batch_of(records, now_ms=records[0].timestamp_ms, **fields)
 
@@ -89,11 +89,11 @@ async def _caught_up(self: HostedPartition) -> None:
 
 
 async def _load_committed(
-    self: Journal, reader: SliceReader, apply: Callable[[Frame], None]
+    self: Journal, reader: SliceReader, apply: Callable[[JournalFrame], None]
 ) -> bool:
     offset, high_watermark = self.partition.log.log_start_offset, self.partition.high_watermark
 
-    def apply_committed(frame: Frame) -> None:
+    def apply_committed(frame: JournalFrame) -> None:
         nonlocal offset
         if offset < high_watermark:
             apply(frame)
@@ -123,7 +123,9 @@ def _end_as_if_done(
 _end = QueueWorker._end
 
 
-async def _as_they_are(self: ChunkCopier, records: list[Record], target: Target) -> list[Record]:
+async def _as_they_are(
+    self: ChunkCopier, records: list[DeadLetterRecord], target: Target
+) -> list[DeadLetterRecord]:
     del self, target
     return records
 
@@ -159,9 +161,9 @@ MUTATIONS: Final = (
         "dead-told-as-deleted",
         "whoever deletes again what is a dead letter by then is told that it is deleted",
         (
-            queue_settler,
+            settler,
             "_REFUSED_BECAUSE_DONE",
-            {**queue_settler._REFUSED_BECAUSE_DONE, SettleAction.DELETE: (MessageGoneError,)},
+            {**settler._REFUSED_BECAUSE_DONE, SettleAction.DELETE: (MessageGoneError,)},
         ),
     ),
     Mutation(

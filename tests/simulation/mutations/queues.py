@@ -20,21 +20,21 @@ from tidelog.broker.queues.handlers.deduplication_windows import (
 from tidelog.broker.queues.handlers.receive import PendingReceive
 from tidelog.broker.queues.handlers.send import PendingSend
 from tidelog.broker.queues.handlers.settle import PendingSettle
-from tidelog.broker.queues.partition import hosted_partition as hosted
+from tidelog.broker.queues.partition import hosted_partition
 from tidelog.broker.queues.partition.hosted_partition import Delivery, HostedPartition
 from tidelog.broker.requests.purgatory import Purgatory
 from tidelog.client.queue.receive.settler import QueueSettler, _finish, _Operation
-from tidelog.queue_layer.commands import settle as settling
+from tidelog.queue_layer.commands import settle
 from tidelog.queue_layer.commands.deduplication import DeduplicationWindow
 from tidelog.queue_layer.commands.fifo_send import SentMessages
-from tidelog.queue_layer.ordering import factory as orders
+from tidelog.queue_layer.ordering import factory
 from tidelog.queue_layer.ordering.delivery_order import MakeOrder
 from tidelog.queue_layer.ordering.fifo_order import _DONE, _STATE, _VISIBLE, FifoOrder
 from tidelog.queue_layer.ordering.priority_order import PriorityOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.queue_layer.queue_partition import QueuePartition
-from tidelog.queue_layer.state.message_state import MessageStatus, StoredState
-from tidelog.queue_layer.state.pending_dead_letters import PendingMoves
+from tidelog.queue_layer.state.message_state import MessageStatus, SnapshotState
+from tidelog.queue_layer.state.pending_dead_letters import PendingDeadLetters
 from tidelog.queue_layer.state.queue_state import QueueState
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.errors import TidelogError
@@ -75,9 +75,9 @@ _start = QueueState.start
 
 def _start_without_leases(self: QueueState) -> None:
     for first, end, status in list(self.runs):
-        if status.stored is StoredState.IN_FLIGHT:
+        if status.stored is SnapshotState.IN_FLIGHT:
             self.runs.cut(first, end)
-            freed = replace(status, stored=StoredState.AVAILABLE, visible_at_ms=0)
+            freed = replace(status, stored=SnapshotState.AVAILABLE, visible_at_ms=0)
             self.runs.put(first, end, freed)
     _start(self)
 
@@ -94,7 +94,7 @@ def _no_refusal(*_: object, **__: object) -> None:
     """Refuse nobody."""
 
 
-_refusal_of_open = settling._refusal_of_open
+_refusal_of_open = settle._refusal_of_open
 
 
 def _fresh_is_done(state: QueueState, first: int, end: int) -> Iterator[Any]:
@@ -103,11 +103,11 @@ def _fresh_is_done(state: QueueState, first: int, end: int) -> Iterator[Any]:
         yield piece_first, piece_end, None if is_fresh else status
 
 
-_pieces = settling._pieces
+_pieces = settle._pieces
 
 
 def _refuse_later(state: QueueState, config: QueueConfig, status: MessageStatus, **by: Any) -> Any:  # noqa: ANN401  (passed on)
-    is_held = status.stored is StoredState.IN_FLIGHT and status.visible_at_ms > state.time_ms
+    is_held = status.stored is SnapshotState.IN_FLIGHT and status.visible_at_ms > state.time_ms
     return None if is_held else _refusal_of_open(state, config, status, **by)
 
 
@@ -124,7 +124,7 @@ def _snapshot_but_one(self: QueuePartition, *, now_ms: int) -> Any:  # noqa: ANN
 _snapshot = QueuePartition.snapshot
 
 
-def _no_moves(_: PendingMoves) -> list[Any]:
+def _no_moves(_: PendingDeadLetters) -> list[Any]:
     return []
 
 
@@ -132,7 +132,7 @@ def _order_of_any(config: QueueConfig) -> MakeOrder:
     return StandardOrder if config.is_fifo else _order_for(config)
 
 
-_order_for = orders.order_for
+_order_for = factory.order_for
 
 
 def _leased_as_dead(self: FifoOrder, first: int, end: int, *, is_in_flight: bool) -> None:
@@ -292,17 +292,17 @@ MUTATIONS: Final = (
     Mutation(
         "lost-lease-deletes-nothing",
         "a delete is answered and not carried out, of a message whose lease was lost",
-        (settling, "_pieces", _fresh_is_done),
+        (settle, "_pieces", _fresh_is_done),
     ),
     Mutation(
         "any-receipt",
         "a receipt that is void settles whatever somebody else has",
-        (settling, "_refusal_of_open", _no_refusal),
+        (settle, "_refusal_of_open", _no_refusal),
     ),
     Mutation(
         "stale-extends-what-is-held",
         "what somebody has is settled by whoever had it before",
-        (settling, "_refusal_of_open", _refuse_later),
+        (settle, "_refusal_of_open", _refuse_later),
     ),
     Mutation(
         "snapshot-forgets-a-run",
@@ -312,7 +312,7 @@ MUTATIONS: Final = (
     Mutation(
         "snapshot-forgets-moves",
         "a snapshot does not say which dead letters are to be moved",
-        (PendingMoves, "snapshot", _no_moves),
+        (PendingDeadLetters, "snapshot", _no_moves),
     ),
     Mutation(
         "snapshot-one-further",
@@ -322,7 +322,7 @@ MUTATIONS: Final = (
     Mutation(
         "groups-without-order",
         "a FIFO queue hands out messages as any queue does",
-        (hosted, "order_for", _order_of_any),
+        (hosted_partition, "order_for", _order_of_any),
     ),
     Mutation(
         "group-free-when-leased",

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.mutations.mutation import Mutation
-from tidelog.broker.partitions import replica_manager as partitions
-from tidelog.broker.replication.fetcher import Fetcher
+from tidelog.broker.partitions import replica_manager
+from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.coordinator.metadata import broker_commands, leader_election, partition_commands
 from tidelog.coordinator.metadata.leader_election import Assignment, ElectionContext, PartitionEvent
-from tidelog.coordinator.metadata.records import Partition
+from tidelog.coordinator.metadata.records import PartitionRegistration
 from tidelog.coordinator.metadata.state import ClusterState
 from tidelog.isr.fetch_session import FollowerPosition, Key
 from tidelog.isr.follower import FetchPosition
@@ -39,7 +39,7 @@ def _all_is_there(*_: object) -> LogPresence:
     return LogPresence.INTACT
 
 
-def _place_in_memory(self: Fetcher, key: Key) -> FollowerPosition:
+def _place_in_memory(self: ReplicaFetcher, key: Key) -> FollowerPosition:
     partition = self._partitions[key]
     log = partition.log
     epoch = None if log.log_end_offset == log.log_start_offset else log.leader_epochs.latest
@@ -72,7 +72,7 @@ _elect_clean = leader_election._elect_clean
 
 
 def _any_live_leader(
-    partition: Partition,
+    partition: PartitionRegistration,
     in_sync: tuple[int, ...],
     eligible: tuple[int, ...],
     *,
@@ -87,7 +87,7 @@ def _any_live_leader(
 
 
 def _eligible_for_ever(
-    partition: Partition,
+    partition: PartitionRegistration,
     event: PartitionEvent,
     assignment: Assignment,
     *,
@@ -112,7 +112,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "durable-before-it-is",
         "a follower says that all in its log is on its disk",
-        (Fetcher, "_position_of", _place_in_memory),
+        (ReplicaFetcher, "_position_of", _place_in_memory),
     ),
     Mutation(
         "producers-not-carried-over",
@@ -137,7 +137,7 @@ MUTATIONS: Final[tuple[Mutation, ...]] = (
     Mutation(
         "lost-files-forgiven",
         "a replica whose files are gone stays eligible, and may lead",
-        (partitions, "presence_of", _all_is_there),
+        (replica_manager, "presence_of", _all_is_there),
     ),
     Mutation(
         "anybody-leads",

@@ -6,7 +6,7 @@
 from typing import Final
 
 from tests.simulation.mutations.mutation import Mutation
-from tidelog.broker.replication import fetch_server as serving
+from tidelog.broker.replication import fetch_server
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.messages.produce import Acks
 
@@ -24,7 +24,7 @@ MUTATIONS: Final = (
     Mutation(
         "logs-are-not-compared",
         "a leader sends what comes behind a follower's end, whatever the follower has",
-        (serving, "find_divergence", _no_divergence),
+        (fetch_server, "find_divergence", _no_divergence),
     ),
     Mutation(
         "acknowledged-by-the-leader-alone",

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from tests.simulation.mutations.mutation import Mutation
-from tidelog.broker.transactions import append as appending
+from tidelog.broker.transactions import append
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.wire.batch.record_batch import BatchHeader
@@ -35,7 +35,7 @@ def _ends_with_the_log(
 APPENDED_AGAIN: Final = Mutation(
     "transaction-appended-again",
     "who leads anew appends all of a commit, whatever the log has of it",
-    (appending, "appended_count", _nothing_done),
+    (append, "appended_count", _nothing_done),
     (ProducerStates, "check", _check_but_what_was_staged),
 )
 DROPPED_EARLY: Final = Mutation(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, final
 
-from tidelog.queue_layer.state.message_state import StoredState
+from tidelog.queue_layer.state.message_state import SnapshotState
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     DeadLettered,
@@ -17,7 +17,7 @@ from tidelog.wire.messages.queue_journal import (
     Deleted,
     Expired,
     Extended,
-    Frame,
+    JournalFrame,
     LogStartAdvanced,
     Moved,
     MoveFailed,
@@ -37,7 +37,7 @@ from tidelog.wire.messages.queues import Run
 class State(NamedTuple):
     """Where a message is that is neither fresh nor done."""
 
-    stored: StoredState = StoredState.AVAILABLE
+    stored: SnapshotState = SnapshotState.AVAILABLE
     visible_at_ms: int = 0
     receive_count: int = 0
     lease_id: int = 0
@@ -88,7 +88,7 @@ class JournalModel:
         self._fail = fail
         self._deliveries_max = deliveries_max
 
-    def apply(self, frame: Frame, at: float = 0.0) -> None:
+    def apply(self, frame: JournalFrame, at: float = 0.0) -> None:
         """Take over the next frame, which was written at this time (simulated seconds)."""
         self._at = at
         if frame.now_ms < self._time_ms:
@@ -114,7 +114,7 @@ class JournalModel:
                 self._receive(entry)
             case ReceiveRepeated():
                 for offset in self._attempts[entry.attempt_id]:
-                    self._put(offset, entry.visible_at_ms, StoredState.IN_FLIGHT)
+                    self._put(offset, entry.visible_at_ms, SnapshotState.IN_FLIGHT)
             case Deleted() | Expired():
                 for offset in self._existing(entry.runs, entry):
                     self._gone(offset)
@@ -122,14 +122,14 @@ class JournalModel:
                 for offset in self._existing(entry.runs, entry):
                     if self.open[offset].lease_id != entry.lease_id:
                         self._fail("OneHolder", f"{self.open[offset]} is extended by {entry}")
-                    self._put(offset, entry.visible_at_ms, StoredState.IN_FLIGHT)
+                    self._put(offset, entry.visible_at_ms, SnapshotState.IN_FLIGHT)
             case Released():
                 for offset in self._existing(entry.runs, entry):
-                    self._put(offset, entry.visible_at_ms, StoredState.AVAILABLE)
+                    self._put(offset, entry.visible_at_ms, SnapshotState.AVAILABLE)
             case Returned():
                 for offset in self._existing(entry.runs, entry):
                     count = max(0, self.open[offset].receive_count - 1)
-                    self._put(offset, entry.visible_at_ms, StoredState.AVAILABLE)
+                    self._put(offset, entry.visible_at_ms, SnapshotState.AVAILABLE)
                     self.open[offset] = self.open[offset]._replace(receive_count=count)
             case Delayed():
                 for first, count, visible_at_ms in entry.runs:
@@ -164,7 +164,7 @@ class JournalModel:
             if self._deliveries_max is not None and count > self._deliveries_max:
                 self._fail("CountsAreExact", f"{state} may not be handed out again: {entry}")
             self.open[offset] = State(
-                StoredState.IN_FLIGHT, entry.visible_at_ms, count, entry.lease_id
+                SnapshotState.IN_FLIGHT, entry.visible_at_ms, count, entry.lease_id
             )
             self.received[entry.lease_id, offset] = count
             self.first_received_ms.setdefault(offset, self._time_ms)
@@ -173,7 +173,7 @@ class JournalModel:
 
     def _die(self, runs: list[Run], target: Target, entry: AnyEntry) -> None:
         for offset in self._existing(runs, entry):
-            self._put(offset, 0, StoredState.DEAD)
+            self._put(offset, 0, SnapshotState.DEAD)
         self._chain(target).offsets.extend(_offsets(runs))
 
     def _move(self, entry: Moved | MoveFailed) -> None:
@@ -186,7 +186,7 @@ class JournalModel:
                 self.moved_count += 1
                 self._gone(offset)
             else:
-                self._put(offset, entry.visible_at_ms or self._time_ms, StoredState.AVAILABLE)
+                self._put(offset, entry.visible_at_ms or self._time_ms, SnapshotState.AVAILABLE)
         if isinstance(entry, MoveFailed):
             chain.break_off()
 
@@ -199,11 +199,11 @@ class JournalModel:
             state = self.open.get(offset)
             if state is None:
                 self._fail("DeletedIsGone", f"{offset} is done before {entry}")
-            if state.stored is StoredState.DEAD:
+            if state.stored is SnapshotState.DEAD:
                 self._fail("DeadOnce", f"{offset} is dead before {entry}")
         return offsets
 
-    def _put(self, offset: int, visible_at_ms: int, stored: StoredState) -> None:
+    def _put(self, offset: int, visible_at_ms: int, stored: SnapshotState) -> None:
         self.open[offset] = self.open[offset]._replace(stored=stored, visible_at_ms=visible_at_ms)
 
     def _pass_to(self, end: int) -> None:

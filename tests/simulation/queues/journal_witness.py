@@ -18,12 +18,12 @@ from tests.simulation.queues.book import JournalAppended, JournalLoaded, Moving,
 from tests.simulation.queues.journal_model import State
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.queues.dead_letter_record import Record
+from tidelog.broker.queues.dead_letter_record import DeadLetterRecord
 from tidelog.broker.queues.dead_letters.mover import DeadLetterMover
 from tidelog.broker.queues.partition.journal import Journal
-from tidelog.queue_layer.state.pending_dead_letters import MoveBatch
+from tidelog.queue_layer.state.pending_dead_letters import DeadLetterBatch
 from tidelog.queue_layer.state.queue_state import QueueState
-from tidelog.wire.messages.queue_journal import Frame
+from tidelog.wire.messages.queue_journal import JournalFrame
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         book.journal_appended(JournalAppended(self.partition.key, self.epoch, offset, values, now))
 
     async def load_watched(
-        self: Journal, reader: SliceReader, apply: Callable[[Frame], None]
+        self: Journal, reader: SliceReader, apply: Callable[[JournalFrame], None]
     ) -> bool:
         found = await load(self, reader, apply)
         state = cast("Any", apply).__self__
@@ -48,7 +48,7 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         return found
 
     async def produce_watched(
-        self: DeadLetterMover, batch: MoveBatch, records: list[Record]
+        self: DeadLetterMover, batch: DeadLetterBatch, records: list[DeadLetterRecord]
     ) -> int:
         book.moving(_moving(self._hosted.journal.partition, batch, records))
         return await produce(self, batch, records)
@@ -62,7 +62,9 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         yield
 
 
-def _moving(journal: Partition, batch: MoveBatch, records: Sequence[Record]) -> Moving:
+def _moving(
+    journal: Partition, batch: DeadLetterBatch, records: Sequence[DeadLetterRecord]
+) -> Moving:
     return Moving(
         journal.key,
         batch.target,

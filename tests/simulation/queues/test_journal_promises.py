@@ -20,14 +20,14 @@ from tests.simulation.queues.book import (
 from tests.simulation.queues.journal_model import JournalModel, State
 from tests.simulation.queues.journal_promises import JournalIsKept
 from tests.simulation.queues.plans import QueueSetup
-from tidelog.queue_layer.state.message_state import StoredState
+from tidelog.queue_layer.state.message_state import SnapshotState
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     DeadLettered,
     Delayed,
     Deleted,
     Extended,
-    Frame,
+    JournalFrame,
     LogStartAdvanced,
     Moved,
     MoveFailed,
@@ -52,7 +52,7 @@ def fail(checker: str, what: str) -> NoReturn:
 def model_of(*steps: tuple[int, AnyEntry]) -> JournalModel:
     model = JournalModel(fail, deliveries_max=2)
     for now_ms, entry in steps:
-        model.apply(Frame(now_ms, [entry]))
+        model.apply(JournalFrame(now_ms, [entry]))
     return model
 
 
@@ -77,11 +77,11 @@ def test_a_model_knows_what_becomes_of_each_message() -> None:
     assert model.cursor == 7
     assert model.open == {
         1: State(),
-        2: State(StoredState.IN_FLIGHT, 300, 1, 1),
-        3: State(StoredState.AVAILABLE, 50, 1, 1),
+        2: State(SnapshotState.IN_FLIGHT, 300, 1, 1),
+        3: State(SnapshotState.AVAILABLE, 50, 1, 1),
         4: State(),
         5: State(visible_at_ms=70),
-        6: State(StoredState.AVAILABLE, 7, 0, 2),
+        6: State(SnapshotState.AVAILABLE, 7, 0, 2),
     }
 
 
@@ -95,11 +95,11 @@ def test_dead_letters_leave_in_their_order() -> None:
     )
 
     assert model.pending == {TARGET: [0, 2]}
-    model.apply(Frame(4, [Moved(TARGET, 0, 0, 1)]))  # Said before.
-    model.apply(Frame(4, [MoveFailed(TARGET, 0, 1, 1, "gone")]))
+    model.apply(JournalFrame(4, [Moved(TARGET, 0, 0, 1)]))  # Said before.
+    model.apply(JournalFrame(4, [MoveFailed(TARGET, 0, 1, 1, "gone")]))
     assert model.pending == {TARGET: [2]}
-    assert model.open[0].stored is StoredState.AVAILABLE
-    model.apply(Frame(5, [Moved(TARGET, 1, 0, 1)]))
+    assert model.open[0].stored is SnapshotState.AVAILABLE
+    model.apply(JournalFrame(5, [Moved(TARGET, 1, 0, 1)]))
     assert 2 not in model.open
 
 
@@ -109,7 +109,7 @@ def test_what_is_purged_trimmed_or_sought_is_gone() -> None:
     )
 
     assert list(model.open) == [2]
-    model.apply(Frame(4, [Seeked(1)]))
+    model.apply(JournalFrame(4, [Seeked(1)]))
     assert (model.open, model.cursor) == ({}, 1)
 
 
@@ -163,7 +163,9 @@ def test_a_model_objects_to_what_no_queue_may_write(
 
 
 def written(entry: AnyEntry, offset: int, *, epoch: int) -> JournalAppended:
-    return JournalAppended(PLACE, epoch, offset, [encode(Frame(1, [entry]))], at=float(offset))
+    return JournalAppended(
+        PLACE, epoch, offset, [encode(JournalFrame(1, [entry]))], at=float(offset)
+    )
 
 
 def book_of(*entries: AnyEntry, epoch: int = 1) -> QueueBook:
@@ -179,7 +181,7 @@ def loaded(end: int, known: Mapping[int, State], **fields: Any) -> JournalLoaded
     return msgspec.structs.replace(base, **fields)
 
 
-IN_FLIGHT = State(StoredState.IN_FLIGHT, 100, 1, 1)
+IN_FLIGHT = State(SnapshotState.IN_FLIGHT, 100, 1, 1)
 
 
 def test_who_knows_what_the_journal_says_is_right() -> None:

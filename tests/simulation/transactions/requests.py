@@ -3,7 +3,7 @@
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
 
-from tests.broker.asking import batch_of, submit
+from tests.broker.broker_requests import batch_of, submit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.server import Broker
 from tidelog.wire.errors import from_wire

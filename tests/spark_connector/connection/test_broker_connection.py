@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.client.cluster.address import Address, parse_addresses
 from tidelog.spark_connector.connection.broker_connection import BrokerConnection
 from tidelog.spark_connector.options import ConnectionOptions
@@ -47,7 +47,7 @@ def stranger(answer: bytes | None) -> Generator[Address, None, None]:
 
 
 @pytest.fixture
-def connection(town: Town) -> Iterator[BrokerConnection]:
+def connection(town: SparkFixture) -> Iterator[BrokerConnection]:
     (address,) = parse_addresses(town.address)
     connection = BrokerConnection(address, options())
     yield connection

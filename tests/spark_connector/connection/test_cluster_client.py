@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.client.cluster.address import Address
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
@@ -30,14 +30,14 @@ from tidelog.wire.protocol import api
 
 
 @pytest.fixture
-def cluster(town: Town) -> Iterator[BlockingClusterClient]:
+def cluster(town: SparkFixture) -> Iterator[BlockingClusterClient]:
     cluster = BlockingClusterClient(town.connection)
     yield cluster
     cluster.close()
 
 
 def test_one_call_tells_how_far_every_partition_goes(
-    town: Town, cluster: BlockingClusterClient
+    town: SparkFixture, cluster: BlockingClusterClient
 ) -> None:
     topic_id = town.create(3)
     town.write([b"a", b"b"], partition=1)
@@ -49,7 +49,9 @@ def test_one_call_tells_how_far_every_partition_goes(
     assert town.topic in [each.name for each in cluster.topic_offsets(None, with_sizes=False)]
 
 
-def test_leaders_are_asked_where_offsets_are(town: Town, cluster: BlockingClusterClient) -> None:
+def test_leaders_are_asked_where_offsets_are(
+    town: SparkFixture, cluster: BlockingClusterClient
+) -> None:
     topic_id = town.create()
     town.write_one(b"a", timestamp_ms=1000)
     town.write_one(b"b", timestamp_ms=3000)
@@ -64,7 +66,9 @@ def test_leaders_are_asked_where_offsets_are(town: Town, cluster: BlockingCluste
     assert [offset(time_ms) for time_ms in (1000, 2000, 4000)] == [0, 1, None]
 
 
-def test_the_leader_of_a_partition_is_found(town: Town, cluster: BlockingClusterClient) -> None:
+def test_the_leader_of_a_partition_is_found(
+    town: SparkFixture, cluster: BlockingClusterClient
+) -> None:
     topic_id = town.create()
 
     assert cluster.leader_of(TopicPartition(town.topic, 0))[0] == topic_id
@@ -109,7 +113,7 @@ def test_what_may_help_is_tried_again_and_what_may_not_is_not(
     assert len(tries) == 1
 
 
-def test_an_address_that_does_not_answer_is_passed_over(town: Town) -> None:
+def test_an_address_that_does_not_answer_is_passed_over(town: SparkFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = Address(*listener.getsockname())
     (somebody,) = town.connection.addresses
@@ -123,7 +127,7 @@ def test_an_address_that_does_not_answer_is_passed_over(town: Town) -> None:
         alone.topic_offsets(None, with_sizes=False)
 
 
-def test_the_next_task_gets_the_connection_of_the_last_one(town: Town) -> None:
+def test_the_next_task_gets_the_connection_of_the_last_one(town: SparkFixture) -> None:
     close_idle()
     with borrowed(town.connection) as first:
         link = first.any_connection()
@@ -132,13 +136,13 @@ def test_the_next_task_gets_the_connection_of_the_last_one(town: Town) -> None:
         assert second.any_connection() is link
 
 
-def test_two_at_a_time_get_one_each(town: Town) -> None:
+def test_two_at_a_time_get_one_each(town: SparkFixture) -> None:
     with borrowed(town.connection) as first, borrowed(town.connection) as second:
         assert first is not second
 
 
 @pytest.mark.statement("s38")
-def test_who_fails_with_an_answer_on_its_way_leaves_nothing_behind(town: Town) -> None:
+def test_who_fails_with_an_answer_on_its_way_leaves_nothing_behind(town: SparkFixture) -> None:
     close_idle()
 
     def fail() -> None:

@@ -2,25 +2,25 @@
 
 import pytest
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_plan import known_ranges, plan
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.wire.errors import ConfigError, UnknownTopicError
 
 
-def ranges(town: Town, **options: str) -> list[tuple[int, int, int]]:
+def ranges(town: SparkFixture, **options: str) -> list[tuple[int, int, int]]:
     with borrowed(town.connection) as cluster:
         slices = plan(cluster, town.options(**options))
     return [(part.partition, part.start, part.end) for part in slices]
 
 
-def offsets(town: Town, *numbers: int) -> str:
+def offsets(town: SparkFixture, *numbers: int) -> str:
     by_partition = ",".join(f'"{place}":{number}' for place, number in enumerate(numbers))
     return f'{{"{town.topic}":{{{by_partition}}}}}'
 
 
-def test_all_is_read_by_default_and_empty_partitions_cost_no_task(town: Town) -> None:
+def test_all_is_read_by_default_and_empty_partitions_cost_no_task(town: SparkFixture) -> None:
     town.create(3)
     town.write([b""] * 5, partition=0)
     town.write([b""] * 2, partition=2)
@@ -33,7 +33,7 @@ def test_all_is_read_by_default_and_empty_partitions_cost_no_task(town: Town) ->
 
 
 @pytest.mark.statement("s7")
-def test_a_start_at_its_end_is_nothing_and_behind_it_an_error(town: Town) -> None:
+def test_a_start_at_its_end_is_nothing_and_behind_it_an_error(town: SparkFixture) -> None:
     town.create()
     town.write([b""] * 5)
     three = offsets(town, 3)
@@ -43,7 +43,7 @@ def test_a_start_at_its_end_is_nothing_and_behind_it_an_error(town: Town) -> Non
         ranges(town, startingOffsets=three, endingOffsets=offsets(town, 2))
 
 
-def test_a_start_that_is_gone_fails_or_is_passed_over(town: Town) -> None:
+def test_a_start_that_is_gone_fails_or_is_passed_over(town: SparkFixture) -> None:
     town.create()
     for _ in range(5):
         town.write([b""])
@@ -56,7 +56,7 @@ def test_a_start_that_is_gone_fails_or_is_passed_over(town: Town) -> None:
     assert ranges(town, **given, endingOffsets=offsets(town, 1)) == []
 
 
-def test_what_is_not_there_is_named(town: Town) -> None:
+def test_what_is_not_there_is_named(town: SparkFixture) -> None:
     quick = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
     with borrowed(town.connection) as cluster:
         with pytest.raises(UnknownTopicError, match=town.topic):

@@ -9,11 +9,11 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.datasource import InputPartition
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.spark_connector.read.batch_reader import BatchReader, read_partition
 
 
-def test_the_tasks_together_read_all_rows_once(town: Town) -> None:
+def test_the_tasks_together_read_all_rows_once(town: SparkFixture) -> None:
     town.create(2)
     town.write([b"%d" % number for number in range(10)], partition=0)
     town.write([b"x"], partition=1)
@@ -33,7 +33,7 @@ def test_the_tasks_together_read_all_rows_once(town: Town) -> None:
     assert list(rows[0]) == ["value", "offset"]
 
 
-def test_the_plan_stays_what_it_was(town: Town) -> None:
+def test_the_plan_stays_what_it_was(town: SparkFixture) -> None:
     town.create()
     town.write([b"a"])
     reader = BatchReader(town.options(), ("value",))
@@ -44,7 +44,9 @@ def test_the_plan_stays_what_it_was(town: Town) -> None:
     assert len(reader.partitions()) == 1
 
 
-def test_nothing_to_read_is_no_partition_and_what_spark_asks_then_has_no_rows(town: Town) -> None:
+def test_nothing_to_read_is_no_partition_and_what_spark_asks_then_has_no_rows(
+    town: SparkFixture,
+) -> None:
     town.create()
     reader = BatchReader(town.options(), ("value",))
 

@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.spark_connector.read.fetcher import FETCH_BYTES, RangeFetcher
-from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.errors import CorruptRecordError, RequestTimedOutError
 
@@ -22,7 +22,7 @@ def fetcher(
     return RangeFetcher(cluster, wanted, fail_on_data_loss=fail, timeout_ms=timeout_ms)
 
 
-def read(town: Town, wanted: Slice, *, fail: bool = True) -> list[tuple[int, bytes | None]]:
+def read(town: SparkFixture, wanted: Slice, *, fail: bool = True) -> list[tuple[int, bytes | None]]:
     with borrowed(town.connection) as cluster:
         found = fetcher(cluster, wanted, fail=fail)
         try:
@@ -36,7 +36,7 @@ def read(town: Town, wanted: Slice, *, fail: bool = True) -> list[tuple[int, byt
 
 
 @pytest.mark.statement("s9")
-def test_every_range_within_batches_has_exactly_its_records(town: Town) -> None:
+def test_every_range_within_batches_has_exactly_its_records(town: SparkFixture) -> None:
     topic_id = town.create()
     expected: list[tuple[int, bytes]] = []
     for size in (3, 1, 4):
@@ -50,7 +50,7 @@ def test_every_range_within_batches_has_exactly_its_records(town: Town) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
 def test_more_than_one_answer_can_bring_is_read_with_any_compression(
-    town: Town, codec: Codec
+    town: SparkFixture, codec: Codec
 ) -> None:
     topic_id = town.create()
     values = [bytes([number]) * 700_000 for number in range(16)]
@@ -61,7 +61,7 @@ def test_more_than_one_answer_can_bring_is_read_with_any_compression(
 
 
 @pytest.mark.statement("s13")
-def test_the_first_records_are_gone(town: Town) -> None:
+def test_the_first_records_are_gone(town: SparkFixture) -> None:
     topic_id = town.create()
     for number in range(6):
         town.write([b"%d" % number])
@@ -73,7 +73,7 @@ def test_the_first_records_are_gone(town: Town) -> None:
 
 
 @pytest.mark.statement("s14")
-def test_all_records_are_gone(town: Town) -> None:
+def test_all_records_are_gone(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"a", b"b", b"c"])
     town.client.admin.delete_records(town.topic, 0, None)
@@ -83,7 +83,7 @@ def test_all_records_are_gone(town: Town) -> None:
         read(town, town.whole(topic_id, 2))
 
 
-def test_a_range_beyond_the_end_of_the_log_is_lost_too(town: Town) -> None:
+def test_a_range_beyond_the_end_of_the_log_is_lost_too(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"a"])
 
@@ -92,7 +92,7 @@ def test_a_range_beyond_the_end_of_the_log_is_lost_too(town: Town) -> None:
         read(town, town.whole(topic_id, 9, 5))
 
 
-def test_a_topic_that_was_made_anew_is_another_topic(town: Town) -> None:
+def test_a_topic_that_was_made_anew_is_another_topic(town: SparkFixture) -> None:
     old_id = town.create()
     town.write([b"old"])
     assert read(town, town.whole(old_id, 1)) == [(0, b"old")]
@@ -108,7 +108,7 @@ def test_a_topic_that_was_made_anew_is_another_topic(town: Town) -> None:
     assert read(town, town.whole(new_id, 2)) == [(0, b"new"), (1, b"newer")]
 
 
-def test_records_that_do_not_come_are_not_waited_for_for_ever(town: Town) -> None:
+def test_records_that_do_not_come_are_not_waited_for_for_ever(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"a"])
 
@@ -120,7 +120,7 @@ def test_records_that_do_not_come_are_not_waited_for_for_ever(town: Town) -> Non
 
 
 @pytest.mark.statement("s41")
-def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: Town) -> None:
+def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b"good"])
     town.write([b"bad-to-the-bone"])
@@ -137,7 +137,7 @@ def test_a_damaged_batch_is_named_by_topic_partition_and_offset(town: Town) -> N
 
 
 @pytest.mark.statement("s38")
-def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: Town) -> None:
+def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: SparkFixture) -> None:
     topic_id = town.create()
     for number in range(12):
         town.write([bytes([number]) * MB])
@@ -151,7 +151,7 @@ def test_who_stops_early_leaves_the_rest_and_the_connection_to_the_next(town: To
     assert len(read(town, town.whole(topic_id, 12))) == 12
 
 
-def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: Town) -> None:
+def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: SparkFixture) -> None:
     topic_id = town.create()
     values = [bytes([number]) * MB for number in range(12)]
     for value in values:
@@ -172,7 +172,7 @@ def test_a_connection_that_breaks_in_the_middle_costs_no_record(town: Town) -> N
 @pytest.mark.statement("s12")
 @pytest.mark.parametrize("size", [0, 1, 1_000_000, FETCH_BYTES + 1_000_000])
 def test_a_value_of_any_size_comes_even_if_one_answer_is_to_bring_less(
-    town: Town, size: int
+    town: SparkFixture, size: int
 ) -> None:
     topic_id = town.create(max_message_bytes=str(8 << 20))
     value = bytes(range(256)) * (size // 256) + bytes(size % 256)

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.queue_layer.state import snapshots
 from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.connection.pool import borrowed
@@ -14,8 +14,8 @@ from tidelog.spark_connector.read.batch_plan import plan
 from tidelog.spark_connector.read.columns import HISTORY_COLUMNS
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.spark_connector.read.history_reader import read_history
-from tidelog.spark_connector.read.offset_ranges import look
-from tidelog.spark_connector.read.offsets import Slice
+from tidelog.spark_connector.read.offset_ranges import Slice
+from tidelog.spark_connector.read.partition_bounds import look
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.wire.errors import ConfigError, UnknownQueueError
 
@@ -42,7 +42,7 @@ def events(found: list[Row]) -> list[tuple[str, int | None, int | None]]:
     return [(row["event"], row["offset"], row["receiveCount"]) for row in found]
 
 
-def test_every_receive_and_what_became_of_it_is_a_row(town: Town) -> None:
+def test_every_receive_and_what_became_of_it_is_a_row(town: SparkFixture) -> None:
     town.client.admin.create_queue(f"{town.topic}-dead")
     town.client.admin.create_queue(town.topic, dead_letter_queue=f"{town.topic}-dead")
     queue = town.client.queue(town.topic)
@@ -80,7 +80,7 @@ def test_every_receive_and_what_became_of_it_is_a_row(town: Town) -> None:
     assert [row["journalOffset"] for row in found] == sorted(row["journalOffset"] for row in found)
 
 
-def work_through(town: Town, count: int) -> None:
+def work_through(town: SparkFixture, count: int) -> None:
     """Receive and release each message once; then receive and delete it."""
     queue = town.client.queue(town.topic)
     with town.client.producer() as producer:
@@ -92,7 +92,7 @@ def work_through(town: Town, count: int) -> None:
 
 
 def test_each_part_of_a_history_says_what_the_whole_says(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: SparkFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 500)
     town.client.admin.create_queue(town.topic, receive_acks="all")
@@ -110,7 +110,7 @@ def test_each_part_of_a_history_says_what_the_whole_says(
 
 
 def test_what_is_too_old_ends_the_query_or_is_passed_over(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: SparkFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     town.client.admin.create_queue(town.topic)
     work_through(town, 10)
@@ -129,7 +129,7 @@ def test_what_is_too_old_ends_the_query_or_is_passed_over(
     assert rows(options, wanted) == rows(options, late)
 
 
-def test_where_to_begin_is_a_place_in_the_journal_or_a_time(town: Town) -> None:
+def test_where_to_begin_is_a_place_in_the_journal_or_a_time(town: SparkFixture) -> None:
     town.client.admin.create_queue(town.topic)
     work_through(town, 3)
     (whole,) = planned(town.history())
@@ -148,12 +148,12 @@ def test_where_to_begin_is_a_place_in_the_journal_or_a_time(town: Town) -> None:
         planned(late)
 
 
-def test_a_queue_that_is_not_there_is_named(town: Town) -> None:
+def test_a_queue_that_is_not_there_is_named(town: SparkFixture) -> None:
     with pytest.raises(UnknownQueueError, match=rf"there is no queue '{town.topic}'"):
         planned(town.history(**{"fetchOffset.numRetries": "0"}))
 
 
-def test_all_partitions_are_read(town: Town) -> None:
+def test_all_partitions_are_read(town: SparkFixture) -> None:
     town.client.admin.create_queue(town.topic, partitions=3)
     options = town.history()
     with borrowed(options.connection) as cluster:
@@ -165,7 +165,7 @@ def test_all_partitions_are_read(town: Town) -> None:
     assert all(bounds.is_known for bounds in ranges.values())
 
 
-def test_a_schema_of_some_columns_brings_those(town: Town) -> None:
+def test_a_schema_of_some_columns_brings_those(town: SparkFixture) -> None:
     town.client.admin.create_queue(town.topic)
     work_through(town, 1)
     schema = arrow_schema(["offset", "event"], ["bigint", "string"])

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.read.data_loss import DataLossError
 from tidelog.spark_connector.read.slice_reader import read_slice
@@ -14,7 +14,7 @@ LONG = bytes(range(256)) * 4096 * 3
 """3 MiB, which is more than one record may have."""
 
 
-def rows(town: Town, start: int, **options: str) -> list[tuple[int, bytes | None]]:
+def rows(town: SparkFixture, start: int, **options: str) -> list[tuple[int, bytes | None]]:
     """Return offset and value of all records from an offset on."""
     (topic,) = town.client.admin.describe_topics([town.topic])
     end = topic.partitions[0].high_watermark
@@ -27,7 +27,7 @@ def rows(town: Town, start: int, **options: str) -> list[tuple[int, bytes | None
     ]
 
 
-def with_a_large_one(town: Town) -> int:
+def with_a_large_one(town: SparkFixture) -> int:
     """Write a small message, a large one and a small one; return the offset of the large one."""
     town.client.admin.create_queue(town.topic, partitions=1)
     queue = town.client.queue(town.topic)
@@ -39,19 +39,19 @@ def with_a_large_one(town: Town) -> int:
 
 
 @pytest.mark.statement("s12")
-def test_a_large_message_is_one_row(town: Town) -> None:
+def test_a_large_message_is_one_row(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     assert rows(town, 0) == [(0, b"before"), (offset, LONG), (offset + 1, b"after")]
 
 
-def test_its_chunks_may_lie_before_what_is_read(town: Town) -> None:
+def test_its_chunks_may_lie_before_what_is_read(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     assert rows(town, offset) == [(offset, LONG), (offset + 1, b"after")]
 
 
-def test_its_parts_can_be_read_instead(town: Town) -> None:
+def test_its_parts_can_be_read_instead(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     parts = rows(town, 0, largeMessages="chunks")
@@ -60,14 +60,14 @@ def test_its_parts_can_be_read_instead(town: Town) -> None:
     assert b"".join(value or b"" for _, value in parts[1:offset]) == LONG
 
 
-def test_one_that_is_too_large_is_named(town: Town) -> None:
+def test_one_that_is_too_large_is_named(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
 
     with pytest.raises(RecordTooLargeError, match=f"offset {offset} has {len(LONG)} bytes"):
         rows(town, 0, largeMessageMaxBytes="1000")
 
 
-def test_one_whose_chunks_are_gone_is_lost(town: Town) -> None:
+def test_one_whose_chunks_are_gone_is_lost(town: SparkFixture) -> None:
     offset = with_a_large_one(town)
     town.client.admin.delete_records(town.topic, 0, offset)
 

@@ -1,87 +1,151 @@
-"""What a selection reads, and how far it goes."""
+"""Offsets and ranges: equal ones are equal texts, and cuts lose and repeat nothing."""
+
+import json
+import random
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.spark_connector.town import Town
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
-from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.data_loss import DataLossError, lost
 from tidelog.spark_connector.read.offset_ranges import (
-    PartitionRange,
-    dead_letter_topic,
-    look,
-    missing,
+    IDS,
+    Slice,
+    StreamOffset,
+    advance,
+    backlog,
+    describe,
+    split,
+    to_json,
 )
-from tidelog.spark_connector.read.read_options import Selection
-from tidelog.wire.errors import ConfigError, UnknownQueueError
+from tidelog.wire.errors import ConfigError
+
+ID = bytes(range(16))
+partitions = st.builds(TopicPartition, st.sampled_from(["a", "b-2", "c.x"]), st.integers(0, 30))
+offsets = st.dictionaries(partitions, st.integers(0, 1 << 40), min_size=1)
+slices = st.lists(
+    st.tuples(st.integers(0, 1 << 40), st.integers(0, 5000)), min_size=1, max_size=12
+).map(
+    lambda spans: [
+        Slice("a", ID, number, start, start + size) for number, (start, size) in enumerate(spans)
+    ]
+)
 
 
-def test_topics_are_found_by_name_and_by_pattern(town: Town) -> None:
-    topic_id = town.create(2)
-    town.write([b"a", b"b", b"c"], partition=1)
+@pytest.mark.statement("s24")
+@given(offsets, st.randoms(use_true_random=False))
+def test_equal_positions_are_equal_texts_whatever_the_order(
+    found: dict[TopicPartition, int], order: random.Random
+) -> None:
+    names = sorted({at.topic for at in found})
+    shuffled = list(found.items())
+    order.shuffle(shuffled)
 
-    with borrowed(town.connection) as cluster:
-        by_name = look(cluster, Selection(topics=(town.topic,)), with_sizes=True)
-        without_sizes = look(cluster, Selection(topics=(town.topic,)))
-        by_pattern = look(cluster, Selection(pattern=f"{town.topic[:-1]}[{town.topic[-1]}]"))
-        prefix_only = look(cluster, Selection(pattern="topi"))
+    one = StreamOffset(found, dict.fromkeys(names, ID))
+    other = StreamOffset(dict(shuffled), dict.fromkeys(reversed(names), ID))
 
-    assert list(by_name) == [TopicPartition(town.topic, 0), TopicPartition(town.topic, 1)]
-    bounds = by_name[TopicPartition(town.topic, 1)]
-    assert (
-        bounds.topic_id,
-        bounds.start,
-        bounds.end,
-        bounds.is_known,
-    ) == (topic_id, 0, 3, True)
-    assert bounds.size_bytes > 3
-    assert without_sizes == {at: each._replace(size_bytes=0) for at, each in by_name.items()}
-    assert by_pattern == without_sizes
-    assert prefix_only == {}
+    assert json.dumps(one.to_json()) == json.dumps(other.to_json())
+    assert StreamOffset.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
-def test_assigned_partitions_are_all_that_is_read(town: Town) -> None:
-    town.create(3)
-    one = TopicPartition(town.topic, 2)
+def test_partitions_are_sorted_by_number() -> None:
+    found = {TopicPartition("b", number): number for number in (10, 9, 100)}
 
-    with borrowed(town.connection) as cluster:
-        assert list(look(cluster, Selection(partitions=(one,)))) == [one]
-        with pytest.raises(ConfigError, match="3 partitions, 0 to 2; there is no 3"):
-            look(cluster, Selection(partitions=(TopicPartition(town.topic, 3),)))
+    text = json.dumps(to_json({**found, TopicPartition("a", 0): 1}))
+
+    assert text == '{"a": {"0": 1}, "b": {"9": 9, "10": 10, "100": 100}}'
 
 
-def test_a_topic_that_is_gone_is_missing_and_the_others_are_there(town: Town) -> None:
-    town.create()
-    selection = Selection(topics=(town.topic, "zz-not-there"))
-
-    with borrowed(town.connection) as cluster:
-        ranges = look(cluster, selection)
-
-    assert list(ranges) == [TopicPartition(town.topic, 0)]
-    assert missing(selection, ranges) == ["zz-not-there"]
-
-
-def test_the_dead_letters_of_a_queue_are_in_the_topic_of_another(town: Town) -> None:
-    admin = town.client.admin
-    admin.create_queue(f"{town.topic}-dead", partitions=1)
-    admin.create_queue(town.topic, dead_letter_queue=f"{town.topic}-dead", max_receive_count=2)
-
-    with borrowed(town.connection) as cluster:
-        assert dead_letter_topic(cluster, town.topic) == f"{town.topic}-dead"
-        (at,) = look(cluster, Selection(dead_letters_of=town.topic))
-        assert at.topic == f"{town.topic}-dead"
-        refuses(cluster, f"{town.topic}-dead", ConfigError)
-        refuses(cluster, "zz-not-there", UnknownQueueError)
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"a": {"0": 1}},
+        {"a": {"0": True}, IDS: {"a": ID.hex()}},
+        {"a": {"0": -1}, IDS: {"a": ID.hex()}},
+        {"a": {"x": 1}, IDS: {"a": ID.hex()}},
+        {"a": [1], IDS: {"a": ID.hex()}},
+        {"a": {"0": 1}, IDS: {"a": "zz"}},
+        {"a": {"0": 1}, IDS: {"a": "00"}},
+        {"a": {"0": 1}, IDS: {"b": ID.hex()}},
+        {"a": {"0": 1}, IDS: 5},
+    ],
+)
+def test_an_offset_that_another_source_wrote_is_refused(found: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="did not write"):
+        StreamOffset.from_json(found)
 
 
-def refuses(cluster: BlockingClusterClient, queue: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        dead_letter_topic(cluster, queue)
+@pytest.mark.statement("s8")
+@given(slices, st.none() | st.integers(1, 3000), st.none() | st.integers(1, 40))
+def test_all_parts_together_are_the_whole_once(
+    whole: list[Slice], records_max: int | None, min_partitions: int | None
+) -> None:
+    parts = split(whole, records_max=records_max, min_partitions=min_partitions)
+
+    assert all(part.size > 0 for part in parts)
+    for each in whole:
+        mine = [part for part in parts if part.partition == each.partition]
+        edges = [each.start, *(part.end for part in mine)]
+        assert [part.start for part in mine] == edges[:-1]
+        assert edges[-1] == (each.end if each.size else each.start)
+    if records_max is not None:
+        assert all(part.size <= records_max for part in parts)
 
 
-def test_a_range_knows_its_topic_by_its_id() -> None:
-    part = PartitionRange(b"i" * 16, 0, 9, 100).slice(TopicPartition("a", 4), 2, 5)
+@given(slices, st.integers(1, 40))
+def test_there_are_as_many_parts_as_wanted_if_there_are_offsets(
+    whole: list[Slice], min_partitions: int
+) -> None:
+    parts = split(whole, records_max=None, min_partitions=min_partitions)
+    total = sum(each.size for each in whole)
 
-    assert (part.topic, part.topic_id, part.partition, part.start, part.end) == (
-        "a", b"i" * 16, 4, 2, 5,
-    )  # fmt: skip
+    # A range below the mean is left whole, so a few may be missing where ranges are tiny.
+    if total > 40 * 40:
+        assert len(parts) >= min_partitions
+
+
+def test_small_ranges_are_left_whole_and_large_ones_cut() -> None:
+    whole = [Slice("a", ID, 0, 0, 10), Slice("a", ID, 1, 5, 1005)]
+
+    parts = split(whole, records_max=None, min_partitions=5)
+
+    assert [part.size for part in parts] == [10, 250, 250, 250, 250]
+    assert describe(parts).startswith("a/0 [0, 10), a/1 [5, 255)")
+    assert describe(parts * 2).endswith("and 5 more")
+
+
+@pytest.mark.statement("s19", "s20")
+@given(offsets, st.data(), st.integers(1, 1 << 20))
+def test_a_limited_batch_moves_every_backlog_and_exceeds_its_limit_by_one_each_at_most(
+    end: dict[TopicPartition, int], data: st.DataObject, limit: int
+) -> None:
+    start = {at: data.draw(st.integers(0, end[at]), label=str(at)) for at in end}
+    total = backlog(start, end)
+
+    reached = advance(start, end, numerator=limit, denominator=total)
+
+    assert reached.keys() == end.keys()
+    for at, offset in reached.items():
+        assert start[at] <= offset <= end[at]
+        assert offset > start[at] or start[at] == end[at]
+    assert backlog(start, reached) <= limit + len(end)
+
+
+def test_without_need_nothing_is_limited() -> None:
+    start, end = {TopicPartition("a", 0): 3}, {TopicPartition("a", 0): 9, TopicPartition("a", 1): 4}
+
+    assert backlog(start, end) == 10
+    assert advance(start, end, numerator=10, denominator=10) == end
+    assert advance(start, end, numerator=5, denominator=10) == {
+        TopicPartition("a", 0): 6,
+        TopicPartition("a", 1): 2,
+    }
+
+
+def test_a_loss_names_what_is_lost_and_the_option_that_allows_it() -> None:
+    error = lost("orders/0 [3, 9)")
+
+    assert isinstance(error, DataLossError)
+    assert str(error).startswith("orders/0 [3, 9); set failOnDataLoss to false")

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
 from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
 from tidelog.spark_connector.connection.pool import borrowed, close_idle
@@ -14,7 +14,7 @@ from tidelog.spark_connector.read.slice_reader import read_slice
 SCHEMA = arrow_schema(list(RECORD_COLUMNS), list(RECORD_COLUMNS.values()))
 
 
-def test_all_rows_come_once_in_batches_that_are_neither_tiny_nor_huge(town: Town) -> None:
+def test_all_rows_come_once_in_batches_that_are_neither_tiny_nor_huge(town: SparkFixture) -> None:
     topic_id = town.create()
     count = 40_000
     for first in range(0, count, 500):
@@ -31,14 +31,14 @@ def test_all_rows_come_once_in_batches_that_are_neither_tiny_nor_huge(town: Town
     assert all(ROWS_MAX <= batch.num_rows < 2 * ROWS_MAX for batch in batches[:-1])
 
 
-def test_an_empty_slice_has_no_batch(town: Town) -> None:
+def test_an_empty_slice_has_no_batch(town: SparkFixture) -> None:
     topic_id = town.create()
 
     assert list(read_slice(town.options(), SCHEMA, town.whole(topic_id, 0))) == []
 
 
 @pytest.mark.statement("s39")
-def test_who_wants_no_more_gets_no_more(town: Town) -> None:
+def test_who_wants_no_more_gets_no_more(town: SparkFixture) -> None:
     close_idle()
     topic_id = town.create()
     for _ in range(40):

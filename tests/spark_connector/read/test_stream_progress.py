@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.lag import lag
-from tidelog.spark_connector.read.offset_ranges import PartitionRange
-from tidelog.spark_connector.read.offsets import StreamOffset
+from tidelog.spark_connector.read.offset_ranges import StreamOffset
+from tidelog.spark_connector.read.partition_bounds import PartitionRange
 from tidelog.spark_connector.read.stream_progress import (
     available_offsets,
     bytes_between,

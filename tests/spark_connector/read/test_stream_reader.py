@@ -16,15 +16,17 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.spark_connector.read.stream_reader import StreamReader
 
 
-def reader(town: Town, **options: str) -> StreamReader:
+def reader(town: SparkFixture, **options: str) -> StreamReader:
     return StreamReader(town.options(True, startingOffsets="earliest", **options), ("value",))
 
 
-def test_a_batch_is_what_lies_between_two_offsets_and_is_read_by_another_reader(town: Town) -> None:
+def test_a_batch_is_what_lies_between_two_offsets_and_is_read_by_another_reader(
+    town: SparkFixture,
+) -> None:
     town.create()
     town.write([b"a", b"b", b"c"])
     planner = reader(town, maxOffsetsPerTrigger="2")
@@ -42,7 +44,7 @@ def test_a_batch_is_what_lies_between_two_offsets_and_is_read_by_another_reader(
     planner.stop()
 
 
-def test_what_is_there_now_is_the_end_of_a_query_that_asks_so(town: Town) -> None:
+def test_what_is_there_now_is_the_end_of_a_query_that_asks_so(town: SparkFixture) -> None:
     town.create()
     town.write([b"a"])
     planner = reader(town)
@@ -63,16 +65,16 @@ def test_what_is_there_now_is_the_end_of_a_query_that_asks_so(town: Town) -> Non
     ],
 )
 def test_options_are_the_limit_of_a_batch(
-    town: Town, options: dict[str, str], limit: ReadLimit
+    town: SparkFixture, options: dict[str, str], limit: ReadLimit
 ) -> None:
     assert reader(town, **options).getDefaultReadLimit() == limit
 
 
-def test_nothing_is_reported_before_anything_was_asked(town: Town) -> None:
+def test_nothing_is_reported_before_anything_was_asked(town: SparkFixture) -> None:
     assert reader(town).reportLatestOffset() is None
 
 
-def test_while_nothing_comes_the_answer_is_the_very_text_of_the_start(town: Town) -> None:
+def test_while_nothing_comes_the_answer_is_the_very_text_of_the_start(town: SparkFixture) -> None:
     town.create(12)
     town.write([b"a"], partition=10)
     planner = reader(town)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.data_loss import DataLossError
-from tidelog.spark_connector.read.group_commit import commit_group, group_of
-from tidelog.spark_connector.read.offsets import StreamOffset
+from tidelog.spark_connector.read.offset_commit import commit_group, group_of
+from tidelog.spark_connector.read.offset_ranges import StreamOffset
 from tidelog.spark_connector.read.read_options import ReadOptions
 from tidelog.spark_connector.read.stream_source import ALL, Limit, StreamSource
 from tidelog.wire.errors import UnknownPartitionError, UnknownTopicError, UnknownTopicIdError
@@ -15,7 +15,7 @@ from tidelog.wire.errors import UnknownPartitionError, UnknownTopicError, Unknow
 QUICK = {"fetchOffset.numRetries": "1", "fetchOffset.retryIntervalMs": "1"}
 
 
-def source(town: Town, **options: str) -> StreamSource:
+def source(town: SparkFixture, **options: str) -> StreamSource:
     return StreamSource(town.options(True, **{"startingOffsets": "earliest", **QUICK, **options}))
 
 
@@ -32,7 +32,7 @@ class Time:
         self.now_s += seconds
 
 
-def timed_source(town: Town, time: Time, **options: str) -> StreamSource:
+def timed_source(town: SparkFixture, time: Time, **options: str) -> StreamSource:
     given = town.options(True, startingOffsets="earliest", **QUICK, **options)
     return StreamSource(given, now=time.now, wait=time.wait)
 
@@ -41,7 +41,7 @@ def read(position: StreamOffset) -> list[int]:
     return list(position.offsets.values())
 
 
-def test_batch_after_batch_reaches_the_end(town: Town) -> None:
+def test_batch_after_batch_reaches_the_end(town: SparkFixture) -> None:
     town.create(2)
     town.write([b""] * 6, partition=0)
     town.write([b""] * 2, partition=1)
@@ -58,7 +58,7 @@ def test_batch_after_batch_reaches_the_end(town: Town) -> None:
     assert read(reported) == [6, 2]
 
 
-def test_new_records_are_seen_at_the_next_look(town: Town) -> None:
+def test_new_records_are_seen_at_the_next_look(town: SparkFixture) -> None:
     town.create()
     query = source(town)
     start = query.initial()
@@ -68,7 +68,7 @@ def test_new_records_are_seen_at_the_next_look(town: Town) -> None:
     assert read(query.latest(start, Limit())) == [1]
 
 
-def requests_sent(town: Town) -> int:
+def requests_sent(town: SparkFixture) -> int:
     """Return how many requests of any kind this process has sent to the broker."""
     with borrowed(town.connection) as cluster:
         return cluster.sent_count
@@ -76,7 +76,7 @@ def requests_sent(town: Town) -> int:
 
 @pytest.mark.statement("s40")
 def test_an_idle_query_sends_four_requests_a_second_however_often_it_is_asked(
-    town: Town,
+    town: SparkFixture,
 ) -> None:
     town.create(3)
     time = Time()
@@ -94,7 +94,7 @@ def test_an_idle_query_sends_four_requests_a_second_however_often_it_is_asked(
 
 @pytest.mark.parametrize("selection", ["queueDeadLetters", "queueHistory"])
 def test_an_idle_query_of_a_queue_sends_five_requests_a_second_at_most(
-    town: Town, selection: str
+    town: SparkFixture, selection: str
 ) -> None:
     admin = town.client.admin
     dead = f"{town.topic}-dead"
@@ -115,7 +115,7 @@ def test_an_idle_query_of_a_queue_sends_five_requests_a_second_at_most(
 
 @pytest.mark.statement("s25")
 def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_crash(
-    town: Town,
+    town: SparkFixture,
 ) -> None:
     town.create()
     town.write([b"before"])
@@ -131,7 +131,7 @@ def test_who_begins_at_the_end_has_an_empty_first_batch_and_loses_nothing_in_a_c
 
 
 @pytest.mark.statement("s21")
-def test_too_little_is_held_back_until_the_delay_is_over(town: Town) -> None:
+def test_too_little_is_held_back_until_the_delay_is_over(town: SparkFixture) -> None:
     town.create()
     town.write([b""] * 3)
     at_least_five = {"minOffsetsPerTrigger": "5"}
@@ -154,7 +154,7 @@ def test_too_little_is_held_back_until_the_delay_is_over(town: Town) -> None:
     assert read(once.latest(once.initial(), Limit())) == [5]
 
 
-def test_a_query_that_reads_what_is_there_now_ends_although_more_comes(town: Town) -> None:
+def test_a_query_that_reads_what_is_there_now_ends_although_more_comes(town: SparkFixture) -> None:
     town.create()
     town.write([b""] * 5)
     query = source(town)
@@ -171,7 +171,7 @@ def test_a_query_that_reads_what_is_there_now_ends_although_more_comes(town: Tow
 
 
 def test_lost_records_end_the_query_or_are_passed_over(
-    town: Town, caplog: pytest.LogCaptureFixture
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     town.create()
     for _ in range(4):
@@ -186,7 +186,7 @@ def test_lost_records_end_the_query_or_are_passed_over(
     assert "offsets [0, 3) are gone" in caplog.text
 
 
-def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: Town) -> None:
+def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: SparkFixture) -> None:
     town.create()
     town.write([b"old"])
     start = source(town).latest(source(town).initial(), ALL)
@@ -209,7 +209,7 @@ def test_a_topic_that_is_gone_or_made_anew_is_noticed(town: Town) -> None:
 
 
 def test_a_group_that_cannot_be_told_does_not_end_the_query(
-    town: Town, caplog: pytest.LogCaptureFixture
+    town: SparkFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     town.create()
     gone = StreamOffset({TopicPartition(town.topic, 9): 1}, {town.topic: b"x" * 16})
@@ -219,7 +219,7 @@ def test_a_group_that_cannot_be_told_does_not_end_the_query(
     assert "were not committed" in caplog.text
 
 
-def test_a_group_shows_how_far_the_stream_is(town: Town) -> None:
+def test_a_group_shows_how_far_the_stream_is(town: SparkFixture) -> None:
     topic_id = town.create()
     town.write([b""] * 5)
     at = town.whole(topic_id, 0).at
@@ -231,13 +231,13 @@ def test_a_group_shows_how_far_the_stream_is(town: Town) -> None:
     assert (partition.offset, partition.lag_records) == (3, 2)
 
 
-def test_without_a_group_nothing_is_committed(town: Town) -> None:
+def test_without_a_group_nothing_is_committed(town: SparkFixture) -> None:
     at = town.whole(b"x" * 16, 0).at
 
     commit_group(town.options(True), StreamOffset({at: 3}, {town.topic: b"x" * 16}))
 
 
-def test_a_refusal_is_raised(town: Town) -> None:
+def test_a_refusal_is_raised(town: SparkFixture) -> None:
     topic_id = town.create()
     at = town.whole(topic_id, 0).at._replace(partition=7)
     options = town.options(True, groupId=f"{town.topic}-lag")
@@ -246,7 +246,7 @@ def test_a_refusal_is_raised(town: Town) -> None:
         commit_group(options, StreamOffset({at: 3}, {town.topic: topic_id}))
 
 
-def test_a_prefix_gives_the_same_name_for_the_same_topics(town: Town) -> None:
+def test_a_prefix_gives_the_same_name_for_the_same_topics(town: SparkFixture) -> None:
     one = group_of(town.options(True, groupIdPrefix="spark"))
 
     assert one == group_of(town.options(True, groupIdPrefix="spark"))

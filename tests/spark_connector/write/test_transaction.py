@@ -2,34 +2,36 @@
 
 import pytest
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.write import transaction
 from tidelog.spark_connector.write.rows import RowBatch
-from tidelog.spark_connector.write.transaction import TransactionTask
+from tidelog.spark_connector.write.transaction import StagingTask
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Columns
 from tidelog.wire.errors import StaleTransactionError, TransactionGoneError, UnknownTopicError
 
 
-def task_of(town: Town, cluster: BlockingClusterClient, transaction_id: int = 0) -> TransactionTask:
-    return TransactionTask(
+def task_of(
+    town: SparkFixture, cluster: BlockingClusterClient, transaction_id: int = 0
+) -> StagingTask:
+    return StagingTask(
         cluster, town.topic, transaction_id, codec=Codec.ZSTD, stage_timeout_ms=30_000
     )
 
 
-def row_batch(town: Town, partition: int, *values: bytes) -> RowBatch:
+def row_batch(town: SparkFixture, partition: int, *values: bytes) -> RowBatch:
     return RowBatch(town.topic, partition, Columns(len(values), values=list(values)))
 
 
-def values(town: Town) -> list[bytes | None]:
+def values(town: SparkFixture) -> list[bytes | None]:
     with town.client.consumer(town.topic, auto_offset_reset="earliest") as consumer:
         records = list(consumer.records(consumer.end_offsets()))
     return [each.value for each in sorted(records, key=lambda each: (each.partition, each.offset))]
 
 
-def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
+def test_what_is_staged_is_there_after_the_commit_and_once(town: SparkFixture) -> None:
     town.create(2)
     with borrowed(town.options().connection) as cluster:
         task = task_of(town, cluster)
@@ -57,7 +59,7 @@ def test_what_is_staged_is_there_after_the_commit_and_once(town: Town) -> None:
             task.partition_counts([another])
 
 
-def test_a_batch_that_is_aborted_is_gone(town: Town) -> None:
+def test_a_batch_that_is_aborted_is_gone(town: SparkFixture) -> None:
     town.create()
     with borrowed(town.options().connection) as cluster:
         task = task_of(town, cluster, 3)
@@ -79,13 +81,13 @@ def test_a_batch_that_is_aborted_is_gone(town: Town) -> None:
         assert values(town) == []
 
 
-def test_a_topic_that_is_not_there_is_refused(town: Town) -> None:
+def test_a_topic_that_is_not_there_is_refused(town: SparkFixture) -> None:
     town.create()
     with borrowed(town.options().connection) as cluster, pytest.raises(UnknownTopicError):
         task_of(town, cluster).partition_counts(["nowhere"])
 
 
-def test_a_round_goes_on_after_a_lost_connection(town: Town) -> None:
+def test_a_round_goes_on_after_a_lost_connection(town: SparkFixture) -> None:
     town.create()
     with borrowed(town.options().connection) as cluster:
         task = task_of(town, cluster)
@@ -98,7 +100,7 @@ def test_a_round_goes_on_after_a_lost_connection(town: Town) -> None:
         assert values(town) == [b"a", b"b"]
 
 
-def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: Town) -> None:
+def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: SparkFixture) -> None:
     town.create(2)
     other = town.topic + "-other"
     town.client.admin.create_topic(other)
@@ -115,12 +117,12 @@ def test_another_topic_and_another_batch_wait_for_what_is_under_way(town: Town) 
         assert cluster.is_idle
 
 
-def test_small_batches_of_many_partitions_go_together_and_in_order(town: Town) -> None:
+def test_small_batches_of_many_partitions_go_together_and_in_order(town: SparkFixture) -> None:
     town.create(4)
     size = 300_000
     written = [b"%02d" % number + b"x" * size for number in range(16)]
     with borrowed(town.options().connection) as cluster:
-        task = TransactionTask(cluster, town.topic, 0, codec=Codec.NONE, stage_timeout_ms=30_000)
+        task = StagingTask(cluster, town.topic, 0, codec=Codec.NONE, stage_timeout_ms=30_000)
         task.partition_counts([town.topic])
         sent_before = cluster.sent_count
         for number, value in enumerate(written):

@@ -10,14 +10,14 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
-from tests.spark_connector.town import Town
+from tests.spark_connector.spark_fixture import SparkFixture
 from tests.spark_connector.write.test_transaction import values
 from tidelog.spark_connector.options import WriteOptions
 from tidelog.spark_connector.write.writer import BatchWriter, StreamWriter, abort, commit, stage
 from tidelog.wire.errors import ConfigError, StaleTransactionError, UnknownPartitionError
 
 
-def options(town: Town, **given: str) -> WriteOptions:
+def options(town: SparkFixture, **given: str) -> WriteOptions:
     return WriteOptions.parse({"bootstrap.servers": town.address, "topic": town.topic, **given})
 
 
@@ -26,7 +26,7 @@ def batches(*rows: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.statement("s28", "s30")
-def test_a_job_writes_what_its_winning_tasks_have_once(town: Town) -> None:
+def test_a_job_writes_what_its_winning_tasks_have_once(town: SparkFixture) -> None:
     town.create()
     writer = BatchWriter(options(town))
     first, second = (pickle.loads(pickle.dumps(writer)) for _ in range(2))
@@ -46,7 +46,7 @@ def test_a_job_writes_what_its_winning_tasks_have_once(town: Town) -> None:
     assert [message.row_count for message in messages if message] == [3, 1]
 
 
-def test_another_job_is_another_batch_unless_it_has_the_same_name(town: Town) -> None:
+def test_another_job_is_another_batch_unless_it_has_the_same_name(town: SparkFixture) -> None:
     town.create()
     for _ in range(2):
         writer = BatchWriter(options(town))
@@ -58,7 +58,9 @@ def test_another_job_is_another_batch_unless_it_has_the_same_name(town: Town) ->
     assert values(town) == [b"x", b"x", b"once"]
 
 
-def test_a_micro_batch_that_is_run_again_after_its_commit_changes_nothing(town: Town) -> None:
+def test_a_micro_batch_that_is_run_again_after_its_commit_changes_nothing(
+    town: SparkFixture,
+) -> None:
     town.create()
     sink = options(town)
     for value in ("first", "second"):
@@ -69,7 +71,7 @@ def test_a_micro_batch_that_is_run_again_after_its_commit_changes_nothing(town: 
     assert values(town) == [b"first"]
 
 
-def test_a_job_that_fails_leaves_nothing(town: Town) -> None:
+def test_a_job_that_fails_leaves_nothing(town: SparkFixture) -> None:
     town.create()
     sink = options(town)
     message = stage(sink, town.topic, 0, batches=batches(["a"]))
@@ -83,6 +85,6 @@ def test_a_job_that_fails_leaves_nothing(town: Town) -> None:
     assert values(town) == []
 
 
-def test_a_stream_is_written_only_where_spark_says_which_batch_it_is(town: Town) -> None:
+def test_a_stream_is_written_only_where_spark_says_which_batch_it_is(town: SparkFixture) -> None:
     with pytest.raises(ConfigError, match="which query and batch"):
         StreamWriter(options(town)).write(batches(["a"]))

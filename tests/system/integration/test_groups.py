@@ -26,11 +26,11 @@ from tidelog.wire.messages.groups import (
     CommitOffsetsReply,
     CommitOffsetsRequest,
     DeleteGroupRequest,
+    DescribedGroup,
     DescribeGroupsRequest,
     FetchOffsetsRequest,
-    GroupDescription,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     ListGroupsRequest,
     PartitionCommit,
     PartitionReset,
@@ -66,10 +66,12 @@ class Wire:
     async def ask(self, asked: Api[Request, Reply], request: Request) -> Reply:
         return await self._connection.ask(asked, request)
 
-    async def heartbeat(self, member_id: str, epoch: int = 0, revision: int = 0) -> HeartbeatReply:
+    async def heartbeat(
+        self, member_id: str, epoch: int = 0, revision: int = 0
+    ) -> GroupHeartbeatReply:
         subscription = Subscription([TOPIC]) if epoch == 0 else None
         owned: list[TopicPartitions] | None = [] if epoch == 0 else None
-        request = HeartbeatRequest(GROUP, member_id, epoch, revision, owned, subscription)
+        request = GroupHeartbeatRequest(GROUP, member_id, epoch, revision, owned, subscription)
         return await self.ask(api.GROUP_HEARTBEAT, request)
 
     async def commit(
@@ -84,7 +86,7 @@ class Wire:
         reply = await self.ask(api.FETCH_OFFSETS, FetchOffsetsRequest(GROUP, wanted))
         return [one.offset for one in reply.offsets]
 
-    async def described(self) -> GroupDescription:
+    async def described(self) -> DescribedGroup:
         return (await self.ask(api.DESCRIBE_GROUPS, DescribeGroupsRequest([GROUP]))).groups[0]
 
     async def reset(

@@ -13,7 +13,7 @@ from tidelog.wire.errors import WireFormatError
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     BackgroundWork,
-    Frame,
+    JournalFrame,
     Received,
     Seeked,
     SnapshotStarted,
@@ -25,13 +25,13 @@ PAGE: Final = ROOT.joinpath("docs", "formats", "queue_journal.md").read_text("ut
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame.entries[0]).__name__)
-def test_a_frame_is_read_as_it_was_written(frame: Frame) -> None:
+def test_a_frame_is_read_as_it_was_written(frame: JournalFrame) -> None:
     assert decode(encode(frame)) == frame
     assert decode(memoryview(encode(frame))) == frame
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame.entries[0]).__name__)
-def test_a_frame_that_was_cut_is_refused(frame: Frame) -> None:
+def test_a_frame_that_was_cut_is_refused(frame: JournalFrame) -> None:
     data = encode(frame)
 
     for length in range(len(data)):
@@ -72,24 +72,28 @@ def test_a_snapshot_of_an_older_version_knows_of_no_purge() -> None:
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
     data = msgpack.packb([1, [[1, 5, 0, "more"]], 2, None, "more"])
-    assert decode(data) == Frame(1, [Seeked(5)], BackgroundWork.MOVES)
+    assert decode(data) == JournalFrame(1, [Seeked(5)], BackgroundWork.MOVES)
 
 
 def test_a_frame_may_say_what_is_left_to_do() -> None:
-    frame = Frame(1, [Seeked(5)], BackgroundWork.NOTHING)
+    frame = JournalFrame(1, [Seeked(5)], BackgroundWork.NOTHING)
     assert decode(encode(frame)) == frame
-    assert encode(Frame(1, [Seeked(5)])) == msgpack.packb([1, [[1, 5, 0]]])
+    assert encode(JournalFrame(1, [Seeked(5)])) == msgpack.packb([1, [[1, 5, 0]]])
 
 
 def test_a_frame_may_say_where_the_last_snapshot_begins() -> None:
-    frame = Frame(1, [Seeked(5)], BackgroundWork.NOTHING, 70)
+    frame = JournalFrame(1, [Seeked(5)], BackgroundWork.NOTHING, 70)
     assert decode(encode(frame)) == frame
-    assert encode(Frame(1, [Seeked(5)], None, 70)) == msgpack.packb([1, [[1, 5, 0]], None, 70])
-    assert encode(Frame(1, [Seeked(5)], BackgroundWork.KEPT)) == msgpack.packb([1, [[1, 5, 0]], 1])
+    assert encode(JournalFrame(1, [Seeked(5)], None, 70)) == msgpack.packb(
+        [1, [[1, 5, 0]], None, 70]
+    )
+    assert encode(JournalFrame(1, [Seeked(5)], BackgroundWork.KEPT)) == msgpack.packb(
+        [1, [[1, 5, 0]], 1]
+    )
 
 
 def test_fields_that_an_older_version_did_not_write_have_their_defaults() -> None:
-    assert decode(msgpack.packb([1, [[2, 9, [[3, 4]], 5]]])) == Frame(
+    assert decode(msgpack.packb([1, [[2, 9, [[3, 4]], 5]]])) == JournalFrame(
         1, [Received(9, [(3, 4)], 5, "", None)]
     )
 
@@ -101,7 +105,7 @@ def test_what_is_no_journal_is_refused(value: bytes) -> None:
 
 
 def test_a_receive_of_ten_messages_costs_few_bytes() -> None:
-    frame = Frame(
+    frame = JournalFrame(
         1_700_000_000_000, [Received((3 << 40) + 70_000, [(5_000_000, 10)], 1_700_000_030_000)]
     )
 

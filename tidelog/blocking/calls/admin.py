@@ -10,7 +10,7 @@ from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.queues import Setting as QueueSetting
 from tidelog.client.admin.topics import Setting
-from tidelog.client.cluster.list_offsets import OffsetPlace, PartitionOffset
+from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.messages.cluster_admin import (
     DescribeClusterReply,
@@ -152,7 +152,7 @@ class Admin(Forwarding[AsyncAdmin]):
         )
 
     def list_offsets(
-        self, topic: str, at: OffsetPlace, *, partitions: Iterable[int] | None = None
+        self, topic: str, at: OffsetSpec, *, partitions: Iterable[int] | None = None
     ) -> dict[int, PartitionOffset]:
         """Return an offset of each partition: `"earliest"`, `"latest"`, or that of a time.
 
@@ -176,7 +176,7 @@ class Admin(Forwarding[AsyncAdmin]):
         *,
         topic: str | None = None,
         partitions: int | None = None,
-        start: OffsetPlace = "earliest",
+        start: OffsetSpec = "earliest",
         fifo: bool = False,
         topic_config: Mapping[str, Setting] | None = None,
         **settings: QueueSetting,
@@ -248,20 +248,24 @@ class Admin(Forwarding[AsyncAdmin]):
         """
         return self._thread.call(partial(self._inner.alter_queue, name, set=set, reset=list(reset)))
 
-    def delete_queue(self, name: str, *, with_topic: bool = False, cut_ties: bool = False) -> None:
+    def delete_queue(
+        self, name: str, *, with_topic: bool = False, detach_sources: bool = False
+    ) -> None:
         """Delete a queue, and who has which of its messages; the messages stay in the topic.
 
         Args:
             name: Which queue.
             with_topic: Delete the topic and all of its records, too, if no other queue uses it.
-            cut_ties: Queues that send their dead letters there have no dead-letter queue then.
+            detach_sources: Remove this queue as the dead-letter queue of its source queues.
 
         Raises:
             UnknownQueueError: There is no such queue.
             InvalidRequestError: It is a dead-letter queue in use, or the topic has other queues.
         """
         self._thread.call(
-            partial(self._inner.delete_queue, name, with_topic=with_topic, cut_ties=cut_ties)
+            partial(
+                self._inner.delete_queue, name, with_topic=with_topic, detach_sources=detach_sources
+            )
         )
 
     def list_groups(self, states: Iterable[str] | None = None) -> list[GroupListing]:
@@ -378,13 +382,13 @@ class Admin(Forwarding[AsyncAdmin]):
         return self._thread.call(partial(self._inner.reassign, list(moves), plan_only=plan_only))
 
     def balance(
-        self, *, leaving: Iterable[int] = (), replicas_max: int = 100, plan_only: bool = False
+        self, *, leaving: Iterable[int] = (), max_replicas: int = 100, plan_only: bool = False
     ) -> list[PartitionMoved]:
         """Have replicas moved so that brokers have as much to do as others; see `reassign`.
 
         Args:
             leaving: Brokers that shall have no replicas any more, such as one that is to go.
-            replicas_max: How many replicas may move now; ask again for more.
+            max_replicas: How many replicas may move now; ask again for more.
             plan_only: Say what would be done, and change nothing.
 
         Raises:
@@ -394,7 +398,7 @@ class Admin(Forwarding[AsyncAdmin]):
             partial(
                 self._inner.balance,
                 leaving=list(leaving),
-                replicas_max=replicas_max,
+                max_replicas=max_replicas,
                 plan_only=plan_only,
             )
         )
@@ -423,22 +427,22 @@ class Admin(Forwarding[AsyncAdmin]):
         self._thread.call(partial(self._inner.end_drain, node_id))
 
     def replace_broker(
-        self, lost: int, heir: int, *, plan_only: bool = False
+        self, lost: int, replacement: int, *, plan_only: bool = False
     ) -> list[PartitionMoved]:
         """Have one broker get the replicas of another one that is gone; see `reassign`.
 
-        Partitions of which the heir has a replica already go to other brokers.
+        Partitions of which the replacement has a replica already go to other brokers.
 
         Args:
             lost: Who is gone. When it has no replicas any more, `unregister_broker` forgets it.
-            heir: Who gets them; it is alive.
+            replacement: Who gets them; it is alive.
             plan_only: Say what would be moved, and change nothing.
 
         Raises:
-            InvalidRequestError: The lost broker is alive, the heir is not, or one of them unknown.
+            InvalidRequestError: `lost` is alive, `replacement` is not, or one of them is unknown.
         """
         return self._thread.call(
-            partial(self._inner.replace_broker, lost, heir, plan_only=plan_only)
+            partial(self._inner.replace_broker, lost, replacement, plan_only=plan_only)
         )
 
     def unregister_broker(self, node_id: int) -> bool:
@@ -451,13 +455,13 @@ class Admin(Forwarding[AsyncAdmin]):
         """
         return self._thread.call(partial(self._inner.unregister_broker, node_id))
 
-    def describe_moves(self) -> list[MovingReplica]:
+    def list_reassignments(self) -> list[MovingReplica]:
         """Return the replicas that reassignments add now, and how far each of them is.
 
         Empty when nothing is being copied. Leaders are asked; of those that do not answer within
         two seconds, what they would have said is missing.
         """
-        return self._thread.call(self._inner.describe_moves)
+        return self._thread.call(self._inner.list_reassignments)
 
     def alter_cluster(
         self, *, set: Mapping[str, Setting] | None = None, reset: Iterable[str] = ()

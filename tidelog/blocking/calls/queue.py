@@ -7,7 +7,7 @@ from typing import Unpack
 from tidelog.blocking.forwarding import Forwarding
 from tidelog.blocking.message import Message, Received, unwrapped
 from tidelog.client.admin.redrive_status import RedriveReport
-from tidelog.client.cluster.list_offsets import OffsetPlace
+from tidelog.client.cluster.list_offsets import OffsetSpec
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.inspect.history import HistoryEvent
 from tidelog.client.queue.inspect.peek import PeekedMessage
@@ -216,7 +216,7 @@ class QueueCalls(Forwarding[AsyncQueue]):
         """
         return self._thread.call(self._inner.purge)
 
-    def seek(self, to: OffsetPlace) -> int:
+    def seek(self, to: OffsetSpec) -> int:
         """Hand out again everything from a place on; return how many messages there are then.
 
         What was received before cannot be settled any more. Other queues do not notice.

@@ -15,7 +15,7 @@ from tidelog.cli.cluster.view import (
 from tidelog.cli.errors import CommandError
 from tidelog.cli.lazy_group import OrderedGroup
 from tidelog.cli.options import change_options, examples, json_option
-from tidelog.cli.output.tables import counted, print_facts, print_json
+from tidelog.cli.output.tables import counted, print_fields, print_json
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.client import Client
 from tidelog.wire.messages.cluster_admin import DescribeClusterReply
@@ -43,7 +43,7 @@ def status(with_partitions: bool, broker: str, as_json: bool) -> None:
 
     async def call(client: Client) -> tuple[DescribeClusterReply, list[MovingReplica]]:
         found = await client.admin.describe_cluster(with_partitions=with_partitions)
-        return found, await client.admin.describe_moves() if found.reassigning_count else []
+        return found, await client.admin.list_reassignments() if found.reassigning_count else []
 
     found, moves = ask(broker, call)
     if as_json:
@@ -77,7 +77,7 @@ def alter(
     if as_json:
         print_json(settings)
     else:
-        print_facts(settings)
+        print_fields(settings)
 
 
 @cluster.command(
@@ -163,7 +163,7 @@ def elect_leaders(
 @click.option("--balance", is_flag=True, help="Let nodes have as much to do as others.")
 @click.option(
     "--max",
-    "replicas_max",
+    "max_replicas",
     type=click.IntRange(1, 10_000),
     default=100,
     show_default=True,

@@ -8,7 +8,7 @@ from msgspec.structs import asdict, replace
 from rich.console import Console
 
 from tidelog.cli.client import ask
-from tidelog.cli.cluster.move_progress import wait_for_moves
+from tidelog.cli.cluster.reassignment_progress import wait_for_moves
 from tidelog.cli.errors import CommandError
 from tidelog.cli.output.tables import counted, print_json, print_table
 from tidelog.client.client import Client
@@ -27,7 +27,7 @@ wait_option = click.option(
 def reassignment(
     *,
     dry_run: bool,
-    replicas_max: int,
+    max_replicas: int,
     drain: Sequence[int],
     balance: bool,
     **named: Any,  # noqa: ANN401  (what click has read)
@@ -45,7 +45,7 @@ def reassignment(
         )
     if not is_named:
         return lambda client: client.admin.balance(
-            leaving=drain, replicas_max=replicas_max, plan_only=dry_run
+            leaving=drain, max_replicas=max_replicas, plan_only=dry_run
         )
     move = _move(**named)
     return lambda client: client.admin.reassign([move], plan_only=dry_run)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import click
 from msgspec.structs import asdict
 
-from tidelog.cli.output.tables import print_facts, print_table, size_text
+from tidelog.cli.output.tables import print_fields, print_table, size_text
 from tidelog.client.admin.cluster import MovingReplica
 from tidelog.wire.messages.cluster_admin import (
     AcceptedLoss,
@@ -50,7 +50,7 @@ def print_cluster(
     if cluster.controller_id is not None:
         leader = f"node {cluster.controller_id} in term {cluster.term}"
     voters = [node for node in cluster.nodes if node.role == "voter"]
-    print_facts(
+    print_fields(
         {
             "cluster": cluster.cluster_id,
             "controller": leader,

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from tidelog.cli.output.tables import print_facts, print_table
+from tidelog.cli.output.tables import print_fields, print_table
 from tidelog.client.admin.groups import (
     GroupDescription,
     GroupProgress,
@@ -62,7 +62,7 @@ def print_groups(groups: Sequence[GroupListing]) -> None:
 def print_group(group: GroupDescription) -> None:
     """Print the state, the members and the partitions of a group."""
     lags = [each.lag_records for each in group.partitions if each.lag_records is not None]
-    print_facts(
+    print_fields(
         {
             "group": group.group_id,
             "state": group.state,

@@ -30,7 +30,7 @@ def print_table(
     _print(table)
 
 
-def print_facts(facts: Mapping[str, object]) -> None:
+def print_fields(facts: Mapping[str, object]) -> None:
     """Print names and values below each other."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold")

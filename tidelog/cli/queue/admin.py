@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tidelog.cli.client import ask, broker_option, confirm
 from tidelog.cli.errors import CommandError
-from tidelog.cli.options import examples, json_option, read_place
+from tidelog.cli.options import examples, json_option, read_offset_spec
 from tidelog.cli.output.tables import counted, print_json
 from tidelog.cli.queue.redrive_progress import print_report, report_as_json, wait_for_redrive
 from tidelog.cli.queue.view import (
@@ -19,7 +19,7 @@ from tidelog.cli.queue.view import (
 )
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.client import Client
-from tidelog.client.cluster.list_offsets import OffsetPlace
+from tidelog.client.cluster.list_offsets import OffsetSpec
 from tidelog.client.queue.inspect.peek import PeekedMessage
 from tidelog.wire.errors import BatchError
 from tidelog.wire.messages.queues import MessageState
@@ -173,7 +173,7 @@ def cancel_scheduled(
 @click.argument("name", metavar="QUEUE")
 @click.option(
     "--to",
-    callback=read_place,
+    callback=read_offset_spec,
     required=True,
     metavar="earliest|latest|TIME",
     help="Where to go on; a time such as 2025-01-31T12:00 or 1h (ago).",
@@ -181,7 +181,7 @@ def cancel_scheduled(
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @broker_option
 @json_option
-def seek(name: str, to: OffsetPlace, is_sure: bool, *, broker: str, as_json: bool) -> None:
+def seek(name: str, to: OffsetSpec, is_sure: bool, *, broker: str, as_json: bool) -> None:
     """Reset a queue to an offset or a time.
 
     Messages from there on are delivered again; other queues on the topic do not change.

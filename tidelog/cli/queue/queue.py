@@ -11,11 +11,11 @@ from tidelog.cli.options import (
     change_options,
     examples,
     json_option,
-    read_place,
+    read_offset_spec,
     require_changes,
 )
 from tidelog.cli.output.tables import counted, print_json, print_settings
-from tidelog.cli.queue import admin as queue_care
+from tidelog.cli.queue import admin
 from tidelog.cli.queue import messages as queue_messages
 from tidelog.cli.queue.history import history
 from tidelog.cli.queue.send import send
@@ -42,7 +42,7 @@ def queue() -> None:
 @click.option("--partitions", type=int, help="How many the topic has, if it is made.  [1]")
 @click.option(
     "--start",
-    callback=read_place,
+    callback=read_offset_spec,
     default="earliest",
     show_default=True,
     metavar="earliest|latest|TIME",
@@ -180,7 +180,7 @@ def alter(
 @click.argument("name")
 @click.option("--with-topic", is_flag=True, help="Delete its topic and all records, too.")
 @click.option(
-    "--cut-ties",
+    "--detach-sources",
     is_flag=True,
     help="Even if it takes dead letters of other queues, which have no place for them then.",
 )
@@ -188,7 +188,7 @@ def alter(
 @broker_option
 @json_option
 def delete(
-    name: str, with_topic: bool, cut_ties: bool, *, is_sure: bool, broker: str, as_json: bool
+    name: str, with_topic: bool, detach_sources: bool, *, is_sure: bool, broker: str, as_json: bool
 ) -> None:
     """Delete a queue.
 
@@ -201,7 +201,9 @@ def delete(
 
     ask(
         broker,
-        lambda client: client.admin.delete_queue(name, with_topic=with_topic, cut_ties=cut_ties),
+        lambda client: client.admin.delete_queue(
+            name, with_topic=with_topic, detach_sources=detach_sources
+        ),
     )
     if as_json:
         print_json({"deleted": name})
@@ -209,5 +211,5 @@ def delete(
         click.echo(f"deleted queue {name}")
 
 
-for _command in (send, history, *queue_messages.COMMANDS, *queue_care.COMMANDS):
+for _command in (send, history, *queue_messages.COMMANDS, *admin.COMMANDS):
     queue.add_command(_command)

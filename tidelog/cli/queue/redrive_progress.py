@@ -14,7 +14,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from tidelog.cli.output.tables import counted, print_facts
+from tidelog.cli.output.tables import counted, print_fields
 from tidelog.cli.output.times import moment_text
 from tidelog.client.admin.redrive_status import RedriveReport
 from tidelog.client.queue.queue import Queue
@@ -80,7 +80,7 @@ def report_as_json(report: RedriveReport) -> dict[str, object]:
 def print_report(report: RedriveReport) -> None:
     """Print how far a redrive is."""
     if report.status is None:
-        print_facts({"status": "there never was a redrive of this queue"})
+        print_fields({"status": "there never was a redrive of this queue"})
         return
     facts: dict[str, object] = {
         "status": _status_text(report),
@@ -105,7 +105,7 @@ def print_report(report: RedriveReport) -> None:
         facts["failed"] = f"{report.failed:,} refused there, and in this queue again"
     if report.reason:
         facts["reason"] = report.reason
-    print_facts(facts)
+    print_fields(facts)
 
 
 def _status_text(report: RedriveReport) -> str:

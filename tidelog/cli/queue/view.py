@@ -7,7 +7,7 @@ import click
 from tidelog.cli.output.record_format import text_of
 from tidelog.cli.output.tables import (
     nodes_text,
-    print_facts,
+    print_fields,
     print_settings,
     print_table,
     size_text,
@@ -95,7 +95,7 @@ def _counts(counts: MessageCounts | None) -> dict[str, object]:
 
 def print_queue(queue: DescribedQueue) -> None:
     """Print identity, messages, settings and partitions of a queue."""
-    print_facts(
+    print_fields(
         {
             "queue": queue.name,
             "id": queue.queue_id.hex(),
@@ -106,7 +106,7 @@ def print_queue(queue: DescribedQueue) -> None:
         }
     )
     click.echo()
-    print_facts(_counts(queue.counts))
+    print_fields(_counts(queue.counts))
     click.echo()
     print_settings(queue.config, queue.config_overrides, "queue")
     click.echo()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from tidelog.cli.output.tables import print_facts, print_table, size_text
+from tidelog.cli.output.tables import print_fields, print_table, size_text
 from tidelog.cli.output.times import moment_text
 from tidelog.wire.messages.topic_usage import PartitionUsage, TopicUsage
 
@@ -42,7 +42,7 @@ def print_usage(topic: TopicUsage) -> None:
     missing = topic.partition_count - len(topic.partitions)
     if missing:
         facts["no answer"] = f"from the leaders of {missing:,} partitions"
-    print_facts(facts)
+    print_fields(facts)
     rows: list[tuple[object, ...]] = [
         (
             each.partition,

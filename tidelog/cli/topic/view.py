@@ -7,7 +7,7 @@ import click
 from tidelog.cli.output.tables import (
     counted,
     nodes_text,
-    print_facts,
+    print_fields,
     print_settings,
     print_table,
     size_text,
@@ -60,7 +60,7 @@ def print_topics(topics: Sequence[TopicDescription]) -> None:
 
 def print_topic(topic: TopicDescription) -> None:
     """Print identity, settings and partitions of a topic."""
-    print_facts({"topic": topic.name, "id": topic.topic_id.hex()})
+    print_fields({"topic": topic.name, "id": topic.topic_id.hex()})
     click.echo()
     print_topic_settings(topic)
     click.echo()

@@ -5,8 +5,14 @@ import errno
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, delete_records, fetch_all, list_offset, produce
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import batch_of, delete_records, fetch_all, list_offset, produce
+from tests.broker.queues.chunks import BODY, LENGTH, PARTS, chunk, message
+from tests.broker.queues.dead_letters.dead_letter_fixture import (
+    dead_letter_queue,
+    headers_at,
+    let_move,
+)
+from tests.broker.queues.queue_requests import (
     receive,
     received,
     settle,
@@ -14,8 +20,6 @@ from tests.broker.queues.asking import (
     submit_receive,
     topic_of,
 )
-from tests.broker.queues.chunks import BODY, LENGTH, PARTS, chunk, message
-from tests.broker.queues.dead_letters.moving import dead_letter_queue, headers_at, let_move
 from tidelog.wire.batch.large_messages import ChunkMap, chunks_of
 from tidelog.wire.messages.queues import SettleAction
 

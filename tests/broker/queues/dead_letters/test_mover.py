@@ -8,7 +8,7 @@ from trio.testing import MockClock
 
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
-from tests.broker.asking import (
+from tests.broker.broker_requests import (
     batch_of,
     create_topic,
     delete_records,
@@ -18,7 +18,13 @@ from tests.broker.asking import (
     raise_if,
     submit,
 )
-from tests.broker.queues.asking import (
+from tests.broker.queues.dead_letters.dead_letter_fixture import (
+    dead_letter_queue,
+    headers_at,
+    let_move,
+    reject,
+)
+from tests.broker.queues.queue_requests import (
     create_queue,
     peek,
     receive,
@@ -29,7 +35,6 @@ from tests.broker.queues.asking import (
     submit_settle,
     topic_of,
 )
-from tests.broker.queues.dead_letters.moving import dead_letter_queue, headers_at, let_move, reject
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload

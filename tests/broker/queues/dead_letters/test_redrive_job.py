@@ -3,14 +3,21 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, create_topic, fetch_all, produce, raise_if, submit
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import (
+    batch_of,
+    create_topic,
+    fetch_all,
+    produce,
+    raise_if,
+    submit,
+)
+from tests.broker.queues.dead_letters.dead_letter_fixture import dead_letter_queue, let_move, reject
+from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
     states,
     topic_of,
 )
-from tests.broker.queues.dead_letters.moving import dead_letter_queue, let_move, reject
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tests.wire.batches import with_payload

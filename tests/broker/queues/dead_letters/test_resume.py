@@ -8,8 +8,14 @@ import errno
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce, submit
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import batch_of, produce, submit
+from tests.broker.queues.dead_letters.dead_letter_fixture import (
+    dead_letter_queue,
+    let_move,
+    reject,
+    values_of,
+)
+from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
     settle,
@@ -17,7 +23,6 @@ from tests.broker.queues.asking import (
     submit_settle,
     topic_of,
 )
-from tests.broker.queues.dead_letters.moving import dead_letter_queue, let_move, reject, values_of
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tidelog.broker.partitions.partition import Partition

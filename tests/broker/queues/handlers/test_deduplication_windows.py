@@ -3,8 +3,8 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, delete_records, produce, submit
-from tests.broker.queues.asking import create_queue, outgoing, purge, send, topic_of
+from tests.broker.broker_requests import batch_of, delete_records, produce, submit
+from tests.broker.queues.queue_requests import create_queue, outgoing, purge, send, topic_of
 from tests.broker.world import World
 from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.messages.queues import GetPurgeOffsetRequest

@@ -9,7 +9,7 @@ from tidelog.queue_layer.commands.receive import ReceiveCommand
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.queue_layer.receipts import Receipts
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.messages.queue_journal import Frame
+from tidelog.wire.messages.queue_journal import JournalFrame
 
 
 def unheard(event: str, **fields: object) -> None:
@@ -142,7 +142,7 @@ def queue_with_a_lease() -> QueuePartition:
     return queue
 
 
-def _carry_out(queue: QueuePartition, frames: list[Frame]) -> None:
+def _carry_out(queue: QueuePartition, frames: list[JournalFrame]) -> None:
     (frame,) = frames
     queue.state.apply(frame)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, delete_records, produce
-from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
+from tests.broker.broker_requests import batch_of, delete_records, produce
+from tests.broker.queues.queue_requests import create_queue, receive, settle, states, topic_of
 from tests.broker.world import START_MS, World
 from tests.queue_layer.driver import TARGET, Driver
 from tidelog.broker.queues.partition import expiry
-from tidelog.queue_layer.commands import remove as removing
+from tidelog.queue_layer.commands import remove
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import SettleAction
 
@@ -57,7 +57,7 @@ async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something
     *,
     decisions: int,
 ) -> None:
-    monkeypatch.setattr(removing, "MESSAGES_AT_ONCE", 10)
+    monkeypatch.setattr(remove, "MESSAGES_AT_ONCE", 10)
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, retention_ms="1min", **settings)
@@ -79,7 +79,7 @@ async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something
 async def test_what_the_log_has_lost_goes_in_slices_and_nothing_is_handed_out_meanwhile(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removing, "PIECES_AT_ONCE", 2)
+    monkeypatch.setattr(remove, "PIECES_AT_ONCE", 2)
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, visibility_timeout_ms="1s")

@@ -3,8 +3,8 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, delete_records, produce, submit
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import batch_of, delete_records, produce, submit
+from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
     received,

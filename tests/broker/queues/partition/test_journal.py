@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce
-from tests.broker.queues.asking import (
+from tests.broker.broker_requests import batch_of, produce
+from tests.broker.queues.queue_requests import (
     create_queue,
     receive,
     settle,
@@ -23,7 +23,7 @@ from tests.broker.world import settle as let_happen
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.server import Broker
 from tidelog.queue_layer import frames
-from tidelog.queue_layer.commands import unreceived_entries as passing
+from tidelog.queue_layer.commands import unreceived_entries
 from tidelog.queue_layer.state import snapshots
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import DiskFullError
@@ -142,7 +142,7 @@ async def test_what_one_receive_writes_may_be_more_than_a_journal_takes_at_once(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frames, "FRAME_BYTES_MAX", 200)
-    monkeypatch.setattr(passing, "RUNS_PER_ENTRY", 10)
+    monkeypatch.setattr(unreceived_entries, "RUNS_PER_ENTRY", 10)
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker)

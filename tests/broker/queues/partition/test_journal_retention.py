@@ -6,8 +6,8 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, produce, submit
-from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
+from tests.broker.broker_requests import batch_of, produce, submit
+from tests.broker.queues.queue_requests import create_queue, receive, settle, states, topic_of
 from tests.broker.world import World
 from tests.broker.world import settle as let_happen
 from tidelog.broker.partitions.log_reader import SliceReader
@@ -22,7 +22,7 @@ from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.queue_journal import (
     BackgroundWork,
-    Frame,
+    JournalFrame,
     Received,
     Seeked,
     SnapshotStarted,
@@ -47,21 +47,21 @@ async def work_through(client: RpcConnection, queue: bytes, count: int) -> None:
         await settle(client, queue, messages)
 
 
-async def frames_from(broker: Broker, partition: Partition, offset: int) -> list[Frame]:
+async def frames_from(broker: Broker, partition: Partition, offset: int) -> list[JournalFrame]:
     """Return what the journal says, whole."""
     assert broker._group_commit is not None
     journal = Journal(broker._env, broker._group_commit, partition)
-    frames: list[Frame] = []
+    frames: list[JournalFrame] = []
     offsets = range(offset, partition.log.log_end_offset)
     reader = SliceReader(broker._env)
     await journal._read(reader, offsets, lambda frame, _: frames.append(frame))
     return frames
 
 
-async def loaded(broker: Broker, partition: Partition) -> list[Frame]:
+async def loaded(broker: Broker, partition: Partition) -> list[JournalFrame]:
     """Return what of a journal is read to serve the queue."""
     assert broker._group_commit is not None
-    frames: list[Frame] = []
+    frames: list[JournalFrame] = []
     journal = Journal(broker._env, broker._group_commit, partition)
     await journal.load(SliceReader(broker._env), frames.append)
     return frames
@@ -138,9 +138,11 @@ async def test_a_snapshot_that_was_not_written_whole_is_not_begun_with(
         await work_through(client, queue, 40)
         partition = journal(broker, queue)
         whole = (await loaded(broker, partition))[0]
-        cut_off = Frame(whole.now_ms, whole.entries, BackgroundWork.NOTHING, None)
+        cut_off = JournalFrame(whole.now_ms, whole.entries, BackgroundWork.NOTHING, None)
         (last,) = await frames_from(broker, partition, partition.log.log_end_offset - 1)
-        append(partition, encode(Frame(whole.now_ms, cut_off.entries, 0, last.snapshot_offset)))
+        append(
+            partition, encode(JournalFrame(whole.now_ms, cut_off.entries, 0, last.snapshot_offset))
+        )
 
         frames = await loaded(broker, partition)
 
@@ -157,7 +159,7 @@ async def test_a_journal_that_has_no_snapshot_where_it_says_is_refused(
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         await work_through(client, queue, 1)
         partition = journal(broker, queue)
-        append(partition, encode(Frame(1, [Seeked(0)], BackgroundWork.NOTHING, 1)))
+        append(partition, encode(JournalFrame(1, [Seeked(0)], BackgroundWork.NOTHING, 1)))
 
         with pytest.raises(WireFormatError, match="it has no snapshot at offset 1"):
             await loaded(broker, partition)

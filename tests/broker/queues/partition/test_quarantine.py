@@ -6,8 +6,8 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.broker.asking import batch_of, delete_records, produce
-from tests.broker.queues.asking import create_queue, receive, settle, states, topic_of
+from tests.broker.broker_requests import batch_of, delete_records, produce
+from tests.broker.queues.queue_requests import create_queue, receive, settle, states, topic_of
 from tests.broker.world import START_MS, World
 from tidelog.broker.server import Broker
 from tidelog.wire.batch.record_batch import SYNC_MARKER, Columns, encode_batch, parse_header

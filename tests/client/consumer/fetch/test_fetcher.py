@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.worlds import orders_client
+from tests.client.clients import orders_client
 from tidelog.client.config import ConsumerConfig
 from tidelog.client.consumer.fetch.fetcher import Fetcher
 from tidelog.client.topic_partition import TopicPartition

@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.fronts import fronted_client
-from tests.client.town import EARLIEST, consumer_of, every, town_of
+from tests.client.fake_cluster import fronted_client
+from tests.client.group_fixture import EARLIEST, consumer_of, every, town_of
 from tidelog.client.consumer.consumer import Consumer
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.coordinator.groups.config import GroupConfig

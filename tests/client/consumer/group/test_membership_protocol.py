@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.client.consumer.group.membership_protocol import (
     GroupPartition,
-    Heartbeat,
+    HeartbeatDue,
     MemberSettings,
     MembershipEnded,
     MembershipEvent,
@@ -32,8 +32,8 @@ from tidelog.wire.messages.groups import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     AssignedTopic,
-    HeartbeatReply,
-    HeartbeatRequest,
+    GroupHeartbeatReply,
+    GroupHeartbeatRequest,
     Subscription,
     TopicPartitions,
 )
@@ -56,7 +56,7 @@ class Conversation:
         self.revision = 0
         self.epoch = 0
 
-    def heartbeat(self) -> Heartbeat:
+    def heartbeat(self) -> HeartbeatDue:
         """Wait until the member sends a heartbeat."""
         self.now = max(self.now, self.member.next_heartbeat_at())
         heartbeat = self.member.next_heartbeat(self.now)
@@ -64,18 +64,18 @@ class Conversation:
         return heartbeat
 
     def answer(
-        self, heartbeat: Heartbeat, assigned: Sequence[int] | None = None, *, epoch: int = 1
+        self, heartbeat: HeartbeatDue, assigned: Sequence[int] | None = None, *, epoch: int = 1
     ) -> list[MembershipEvent]:
         assignment = None
         if assigned is not None:
             self.revision += 1
             assignment = [AssignedTopic("orders", ORDERS, list(assigned))]
-        reply = HeartbeatReply(epoch, self.revision, 5_000, 40_000, assignment)
+        reply = GroupHeartbeatReply(epoch, self.revision, 5_000, 40_000, assignment)
         return self.member.answered(heartbeat.number, reply, self.now)
 
     def exchange(
         self, assigned: Sequence[int] | None = None, *, epoch: int = 1
-    ) -> tuple[HeartbeatRequest, list[MembershipEvent]]:
+    ) -> tuple[GroupHeartbeatRequest, list[MembershipEvent]]:
         heartbeat = self.heartbeat()
         return heartbeat.request, self.answer(heartbeat, assigned, epoch=epoch)
 

@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.client.queue_world import drain, queue_of, values, work_queue
+from tests.client.queue_fixture import drain, queue_of, values, work_queue
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import (
     BatchError,
@@ -71,12 +71,12 @@ async def test_that_it_is_cancelled_already_is_success_when_the_answer_was_lost(
         async def lose(node_id: int, request: object) -> object:
             nonlocal answers
             answers += 1
-            done, _ = await cluster.pass_on(api.CANCEL, request, b"")  # type: ignore[arg-type]
+            done, _ = await cluster.pass_on(api.CANCEL_SCHEDULED, request, b"")  # type: ignore[arg-type]
             if answers == 1:
                 cluster.fronts[node_id].break_connections()
             return done
 
-        cluster.answers[api.CANCEL] = lose  # type: ignore[index]
+        cluster.answers[api.CANCEL_SCHEDULED] = lose  # type: ignore[index]
         await queue.cancel(receipt.message_id)
 
         assert answers == 2

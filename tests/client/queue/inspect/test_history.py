@@ -11,7 +11,7 @@ from tidelog.wire.messages.queue_journal import (
     Deleted,
     Expired,
     Extended,
-    Frame,
+    JournalFrame,
     LogStartAdvanced,
     Moved,
     MoveFailed,
@@ -38,7 +38,7 @@ DEAD = (b"a topic", 2)
 
 
 def told(history: QueueHistory, *entries: AnyEntry, at: int = 0) -> list[HistoryEvent]:
-    return list(history.events(at, Frame(NOW_MS + at, list(entries))))
+    return list(history.events(at, JournalFrame(NOW_MS + at, list(entries))))
 
 
 def shown(events: list[HistoryEvent]) -> list[tuple[str, int | None, int, str]]:

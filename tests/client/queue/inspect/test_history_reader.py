@@ -3,7 +3,7 @@
 import pytest
 from trio.testing import MockClock
 
-from tests.client.queue_world import fill, queue_of, work_queue
+from tests.client.queue_fixture import fill, queue_of, work_queue
 from tidelog.client.queue.inspect.history import EventKind, HistoryEvent
 from tidelog.queue_layer.state import snapshots
 from tidelog.wire.errors import UnknownQueueError

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.queue_world import fill, lead, made, queue_of, work_queue
+from tests.client.queue_fixture import fill, lead, made, queue_of, work_queue
 from tidelog.client.queue.inspect.peek import PeekedMessage, PeekQuery, QueuePeeker
 from tidelog.wire.errors import UnknownQueueError, UnknownTopicError
 from tidelog.wire.messages.queues import MessageState

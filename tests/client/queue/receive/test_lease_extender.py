@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.fronts import FrontedCluster
-from tests.client.queue_world import fill, left, queue_of, work_queue
+from tests.client.fake_cluster import FakeCluster
+from tests.client.queue_fixture import fill, left, queue_of, work_queue
 from tests.coordinator.raft_clients import until
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
@@ -16,7 +16,7 @@ from tidelog.wire.protocol import api
 class Settling:
     """What brokers are asked to settle."""
 
-    def __init__(self, cluster: FrontedCluster) -> None:
+    def __init__(self, cluster: FakeCluster) -> None:
         self.hanging: set[int] = set()
         """Nodes that do not answer."""
         self.extensions: list[tuple[int, int | None]] = []

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import pytest
 
 from tidelog.client.queue.receive.message import (
+    Disposition,
     Lease,
     Message,
-    Verdict,
     extension,
     giving_up,
     messages_of,
@@ -54,9 +54,9 @@ def test_an_origin_that_somebody_else_wrote_does_no_harm() -> None:
 
 
 async def test_what_is_done_with_a_message_is_told_by_its_lease() -> None:
-    asked: list[tuple[Sequence[ReceivedPlace], Verdict]] = []
+    asked: list[tuple[Sequence[ReceivedPlace], Disposition]] = []
 
-    async def settle(places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
+    async def settle(places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
         asked.append((places, verdict))
 
     lease = Lease(b"receipt", 10.0, settle)
@@ -67,8 +67,8 @@ async def test_what_is_done_with_a_message_is_told_by_its_lease() -> None:
     await message.extend(1.5)
     await message.release(2, reason="busy")
     assert [verdict for _, verdict in asked] == [
-        Verdict(SettleAction.EXTEND, 1500),
-        Verdict(SettleAction.RELEASE, 2000, "busy"),
+        Disposition(SettleAction.EXTEND, 1500),
+        Disposition(SettleAction.RELEASE, 2000, "busy"),
     ]
 
 
@@ -118,7 +118,7 @@ def test_a_changed_character_is_refused_or_means_something_else() -> None:
 AT = TopicPartition("orders", 2)
 
 
-async def settle(places: object, verdict: Verdict) -> None:
+async def settle(places: object, verdict: Disposition) -> None:
     """Settle nothing."""
 
 

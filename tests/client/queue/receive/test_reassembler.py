@@ -6,8 +6,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.large import LONG, KiB, MiB, parts
-from tests.client.queue_world import left, values, work_queue
+from tests.client.large_messages import LONG, KiB, MiB, parts
+from tests.client.queue_fixture import left, values, work_queue
 from tidelog.client.queue.receive.chunk_reader import ChunkReader
 from tidelog.client.queue.receive.settler import QueueSettler
 from tidelog.wire.errors import (

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.queue_world import drain, fill, left, queue_of, values
+from tests.client.queue_fixture import drain, fill, left, queue_of, values
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.receive.receiver import QueueReceiver

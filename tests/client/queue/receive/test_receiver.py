@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.queue_world import drain, fill, lead, queue_of
+from tests.client.queue_fixture import drain, fill, lead, queue_of
 from tests.coordinator.raft_clients import until
 from tidelog.client.producer.partitioner import partition_for_key
 from tidelog.client.queue.receive.message import Message

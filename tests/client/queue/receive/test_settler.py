@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.queue_world import drain, fill, lead, queue_of
+from tests.client.queue_fixture import drain, fill, lead, queue_of
 from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive import settler as queue_settler

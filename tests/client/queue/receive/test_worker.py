@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.queue_world import fill, left, work_queue
+from tests.client.queue_fixture import fill, left, work_queue
 from tests.coordinator.raft_clients import until
 from tidelog.client.queue.receive.message import Message
 from tidelog.client.queue.receive.worker import Handler, WorkerConfig, reason_of

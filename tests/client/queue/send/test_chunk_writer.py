@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.client.large import LONG, KiB, MiB
-from tests.client.queue_world import left, queue_of, values, work_queue
+from tests.client.large_messages import LONG, KiB, MiB
+from tests.client.queue_fixture import left, queue_of, values, work_queue
 from tidelog.client.queue.send.message_fields import OutgoingMessage
 from tidelog.wire.errors import BatchError, DeliveryTimeoutError, RecordTooLargeError
 

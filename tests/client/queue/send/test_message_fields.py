@@ -5,8 +5,8 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.client.queue_world import values, work_queue
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
+from tests.client.queue_fixture import values, work_queue
 from tidelog.client.producer.producer import Producer
 from tidelog.client.queue.context import QueueContext
 from tidelog.client.queue.send.message_fields import (

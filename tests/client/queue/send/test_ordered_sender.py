@@ -11,9 +11,9 @@ import trio
 from trio.testing import MockClock
 
 from tests.broker.world import World
-from tests.client.fronts import fronted_client
-from tests.client.queue_world import drain, lead, made, queue_of, values, work_queue
-from tests.client.worlds import client_of
+from tests.client.clients import client_of
+from tests.client.fake_cluster import fronted_client
+from tests.client.queue_fixture import drain, lead, made, queue_of, values, work_queue
 from tidelog.client.client import Client
 from tidelog.client.queue.queue import Queue
 from tidelog.client.queue.receive.message import Message

@@ -85,7 +85,7 @@ def test_brokers_are_drained_replaced_and_taken_out(client: blocking.Client) -> 
     with pytest.raises(InvalidRequestError, match="a replacement is of one broker by another"):
         client.admin.replace_broker(1, 1)
     assert not client.admin.unregister_broker(9)
-    assert client.admin.describe_moves() == []
+    assert client.admin.list_reassignments() == []
 
 
 def test_names_of_transactions_are_listed(client: blocking.Client) -> None:

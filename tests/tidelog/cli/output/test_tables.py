@@ -7,7 +7,7 @@ import pytest
 from tidelog.cli.output.tables import (
     counted,
     nodes_text,
-    print_facts,
+    print_fields,
     print_json,
     print_settings,
     print_table,
@@ -41,7 +41,7 @@ def test_brackets_and_colons_mean_themselves(capsys: pytest.CaptureFixture[str])
 
 
 def test_facts_stand_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
-    print_facts({"topic": "orders", "records": 1200})
+    print_fields({"topic": "orders", "records": 1200})
 
     assert capsys.readouterr().out == "topic    orders\nrecords  1,200\n"
 

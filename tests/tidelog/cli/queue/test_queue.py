@@ -21,7 +21,7 @@ def queue(at_broker: None, capsys: Printed) -> Iterator[str]:
     assert main.run(["queue", "create", name]) == 0
     capsys.readouterr()
     yield name
-    main.run(["queue", "delete", name, "--yes", "--with-topic", "--cut-ties"])
+    main.run(["queue", "delete", name, "--yes", "--with-topic", "--detach-sources"])
 
 
 def test_a_queue_is_created_described_altered_and_deleted(at_broker: None, capsys: Printed) -> None:

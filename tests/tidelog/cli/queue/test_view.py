@@ -19,7 +19,7 @@ from tidelog.cli.queue.view import (
 from tidelog.client.admin.queue_counts import DescribedQueue, MessageCounts
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.queue.inspect.peek import PeekedMessage
-from tidelog.client.queue.receive.message import Lease, Message, Verdict
+from tidelog.client.queue.receive.message import Disposition, Lease, Message
 from tidelog.client.queue.receive.receipt_handle import ReceivedPlace
 from tidelog.wire.messages.queue_admin import QueuePartitionDescription
 from tidelog.wire.messages.queues import MessageState
@@ -131,7 +131,7 @@ ORIGIN = (
 )
 
 
-async def settle(places: Sequence[ReceivedPlace], verdict: Verdict) -> None:
+async def settle(places: Sequence[ReceivedPlace], verdict: Disposition) -> None:
     """Settle nothing."""
 
 

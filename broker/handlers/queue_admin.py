@@ -1,0 +1,199 @@
+"""Creating, describing, altering and deleting queues."""
+
+from collections.abc import Iterable
+from typing import Final, final
+
+from tidelog.broker.config.broker_config import BrokerConfig
+from tidelog.broker.metadata_applier import MetadataApplier
+from tidelog.coordinator.metadata.catalog import RECEIPT_KEY_SIZE, TOPIC_ID_SIZE, Catalog, Topic
+from tidelog.coordinator.metadata.commands import (
+    AlterQueue,
+    CreateQueue,
+    DeleteQueue,
+    QueueAnswer,
+    QueueCommand,
+)
+from tidelog.coordinator.metadata.dead_letter_graph import dead_letter_source_queues
+from tidelog.coordinator.metadata.topic_config import topic_config
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.config.queue_config import effective_queue_settings
+from tidelog.wire.env.env import Env
+from tidelog.wire.errors import InvalidConfigError, UnknownQueueError
+from tidelog.wire.messages.queue_admin import (
+    AlterQueueReply,
+    AlterQueueRequest,
+    CreateQueueReply,
+    CreateQueueRequest,
+    DeleteQueueReply,
+    DeleteQueueRequest,
+    DescribeQueuesReply,
+    DescribeQueuesRequest,
+    QueueDescription,
+    QueuePartitionDescription,
+)
+
+_DECIDE_TIMEOUT_S: Final = 10.0
+
+
+@final
+class QueueAdminHandler:
+    """Administration of queues.
+
+    A change that is cancelled may be carried out, or not.
+    """
+
+    def __init__(
+        self, env: Env, config: BrokerConfig, cluster: ClusterNode, *, applier: MetadataApplier
+    ) -> None:
+        """Have queues changed by the cluster; `applier` opens and removes their journals."""
+        self._env = env
+        self._config = config
+        self._cluster = cluster
+        self._applier = applier
+
+    async def create(self, request: CreateQueueRequest) -> CreateQueueReply:
+        """Create a queue; the logs that this broker has of it are open when this returns.
+
+        Raises:
+            QueueExistsError: There is another one of this name.
+            TopicExistsError: The topic has come into being meanwhile.
+            UnknownTopicError: It has gone meanwhile, or is not to be made.
+            RequestTimedOutError: No majority of the voters is there.
+            BrokerError: The name or a setting is not legal, or the topic cannot be made.
+        """
+        topic_overrides = {**self._config.topic_defaults, **request.topic_config}
+        self._check_batch_limit(topic_overrides)
+        random = self._env.random
+        command = CreateQueue(
+            request.name,
+            random.randbytes(TOPIC_ID_SIZE),
+            random.randbytes(RECEIPT_KEY_SIZE),
+            random.randbytes(TOPIC_ID_SIZE),
+            self._env.clock.now_ms(),
+            request.topic,
+            request.topic_id,
+            request.start_offsets,
+            request.is_fifo,
+            request.config,
+            request.partition_count,
+            topic_overrides,
+        )
+        answer = await self._decide(command)
+        is_new = answer.queue_id == command.queue_id
+        if not is_new:
+            self._applier.retry()  # It may have been made when there was no room for it here.
+        await self._applier.settle(answer.topic_id)
+        await self._applier.settle(answer.queue_id)
+        if is_new:
+            self._env.probe("queue_created", queue=request.name, topic=request.topic)
+        return CreateQueueReply(answer.queue_id, answer.topic_id)
+
+    async def describe(self, request: DescribeQueuesRequest) -> DescribeQueuesReply:
+        """Describe queues by name, or all.
+
+        Raises:
+            UnknownQueueError: There is no such queue, as far as the cluster could be asked.
+        """
+        if request.queues is None:
+            journals = self._catalog.journals
+        else:
+            if not all(map(self._catalog.has_queue, request.queues)):
+                # Another broker may have been asked to create it, a moment ago.
+                await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+            journals = [self._catalog.journal(name) for name in request.queues]
+        users = dead_letter_source_queues(self._cluster.metadata.state)
+        return DescribeQueuesReply(
+            [self._describe(each, users.get(each.queue_name, [])) for each in journals]
+        )
+
+    async def alter(self, request: AlterQueueRequest) -> AlterQueueReply:
+        """Change settings of a queue.
+
+        Raises:
+            UnknownQueueError: There is no such queue, or no such dead-letter queue.
+            InvalidConfigError: A setting is unknown, not legal or cannot be changed.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        answer = await self._decide(
+            AlterQueue(request.name, request.set_config, request.reset_config)
+        )
+        journal = self._catalog.topic_by_id(answer.queue_id)
+        if journal is None:
+            raise UnknownQueueError(f"queue {request.name!r} was deleted meanwhile")
+        self._env.probe("queue_altered", queue=request.name, config=_overrides(journal))
+        return AlterQueueReply(_settings(journal))
+
+    async def delete(self, request: DeleteQueueRequest) -> DeleteQueueReply:
+        """Delete a queue, and the files that this broker has of it.
+
+        Raises:
+            UnknownQueueError: There is no such queue.
+            InvalidRequestError: It takes the dead letters of others, or its topic has other queues.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        # The name may be another queue's by now, or known to others only.
+        await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
+        journal = self._catalog.journal(request.name)
+        answer = await self._decide(
+            DeleteQueue(request.name, journal.topic_id, request.with_topic, request.detach_sources)
+        )
+        await self._applier.settle(answer.queue_id)
+        if request.with_topic:
+            await self._applier.settle(journal.source_id)
+        self._env.probe("queue_deleted", queue=request.name)
+        return DeleteQueueReply(answer.queue_id)
+
+    def _check_batch_limit(self, overrides: dict[str, str]) -> None:
+        limit = self._config.max_message_bytes_limit
+        if topic_config(overrides).log.max_message_bytes > limit:
+            raise InvalidConfigError(
+                "max_message_bytes is larger than this broker's socket_request_max_bytes"
+                f" allows, {limit}"
+            )
+
+    def _describe(self, journal: Topic, users: Iterable[Topic]) -> QueueDescription:
+        state = self._cluster.metadata.state
+        spec, source = journal.queue, self._catalog.topic_by_id(journal.source_id)
+        assert spec is not None, "it is a journal"
+        assert source is not None, "a topic with queues is not deleted"
+        return QueueDescription(
+            journal.queue_name,
+            journal.topic_id,
+            source.name,
+            source.topic_id,
+            spec.is_fifo,
+            spec.created_at_ms,
+            _settings(journal),
+            sorted(_overrides(journal)),
+            sorted(user.queue_name for user in users),
+            [
+                QueuePartitionDescription(
+                    number,
+                    partition.leader,
+                    partition.leader_epoch,
+                    spec.start_offsets[number],
+                    list(partition.replicas),
+                    list(partition.in_sync_replicas),
+                )
+                for number, partition in enumerate(state.partitions(journal.topic_id))
+            ],
+        )
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._cluster.metadata.state.catalog
+
+    async def _decide(self, command: QueueCommand) -> QueueAnswer:
+        reply = await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
+        assert isinstance(reply, QueueAnswer)
+        return reply
+
+
+def _overrides(journal: Topic) -> dict[str, str]:
+    assert journal.queue is not None, "it is a journal"
+    return journal.queue.settings
+
+
+def _settings(journal: Topic) -> dict[str, str]:
+    assert journal.queue is not None, "it is a journal"
+    return effective_queue_settings(_overrides(journal), is_fifo=journal.queue.is_fifo)

@@ -1,0 +1,257 @@
+"""What people ask of queues: how many messages there are, to do away with them, to go back."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from operator import gt
+from typing import final
+
+import trio
+
+from tidelog.broker.queues.handlers.deduplication_windows import DeduplicationWindows
+from tidelog.broker.queues.partition.hosted_partition import HostedPartition
+from tidelog.broker.queues.queue_server import QueueServer
+from tidelog.broker.requests.commit_wait import DECISION_TIMEOUT_S, deciding_until
+from tidelog.queue_layer.commands.redrive import RedriveCommand
+from tidelog.queue_layer.commands.remove import removal_end
+from tidelog.wire.errors import (
+    BrokerError,
+    CorruptRecordError,
+    InvalidRequestError,
+    LeaderNotAvailableError,
+    OffsetOutOfRangeError,
+    UnknownQueueError,
+)
+from tidelog.wire.messages.queues import (
+    CancelScheduledReply,
+    CancelScheduledRequest,
+    CountMessagesReply,
+    CountMessagesRequest,
+    GetPurgeOffsetReply,
+    GetPurgeOffsetRequest,
+    PurgeRequest,
+    QueueCounts,
+    QueueDoneReply,
+    QueuePartitionDone,
+    QueueSeekRequest,
+    RedriveRequest,
+    Refused,
+)
+from tidelog.wire.messages.redrives import (
+    DescribeRedriveReply,
+    DescribeRedriveRequest,
+    RedriveDescription,
+    RedriveStatus,
+)
+
+
+@final
+class WholeQueueHandler:
+    """Looks after messages of queues that this broker serves.
+
+    A change that is cancelled may be carried out, or not.
+    """
+
+    def __init__(self, server: QueueServer, windows: DeduplicationWindows) -> None:
+        """Look after the queues of `server`."""
+        self._server = server
+        self._windows = windows
+
+    async def count(self, request: CountMessagesRequest) -> CountMessagesReply:
+        """Count messages by state."""
+        self._server.check_partition_count(request.queue_id, request.partitions)
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
+        counts: list[QueueCounts] = []
+        for number in request.partitions:
+            try:
+                was_here = self._server.loaded(request.queue_id, number) is not None
+                hosted = self._server.find(request.queue_id, number)
+                with deciding_until(deadline):
+                    await hosted.catch_up()
+                counts.append(await self._count(hosted))
+                if not was_here:
+                    self._server.unload_soon(hosted)
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                counts.append(QueueCounts(number, 0, 0, 0, 0, 0, error=error.to_wire()))
+        return CountMessagesReply(counts)
+
+    async def _count(self, hosted: HostedPartition) -> QueueCounts:
+        core = hosted.core
+        visible, leased, delayed, dead = core.state.counts()
+        low_water_mark = core.state.low_water_mark
+        oldest_ms: int | None = None
+        if visible or leased or delayed or dead:
+            source = hosted.records.partition()
+            with suppress(CorruptRecordError):  # Then nobody knows its time.
+                oldest_ms = await self._server.search.time_at(source, low_water_mark)
+        return QueueCounts(
+            hosted.number,
+            visible,
+            leased,
+            delayed,
+            dead,
+            low_water_mark,
+            oldest_ms,
+            oldest_age_ms=None if oldest_ms is None else max(0, hosted.now_ms() - oldest_ms),
+        )
+
+    async def purge(self, request: PurgeRequest) -> QueueDoneReply:
+        """Do away with every message that is there now, and with none that is sent later."""
+        self._server.check_partition_count(request.queue_id, request.partitions)
+        ends: dict[HostedPartition, int] = {}
+        for number in request.partitions:
+            with suppress(BrokerError):  # It is told below.
+                hosted = self._server.find(request.queue_id, number)
+                ends[hosted] = hosted.records.partition().high_watermark
+
+        async def purge(hosted: HostedPartition) -> int:
+            if hosted not in ends:
+                raise LeaderNotAvailableError("nobody knew what there was; ask again")
+            core, count = hosted.core, 0
+            # Whoever has just taken over may not have heard yet that so much is committed.
+            end = max(ends[hosted], hosted.loaded_to)
+            while True:
+                stop = removal_end(core.state, core.state.low_water_mark, end)
+                count += hosted.decide(core.purge(stop, now_ms=hosted.now_ms()))
+                self._windows.doubt(*hosted.key)
+                if stop >= end:
+                    return count
+                await trio.lowlevel.checkpoint()
+                hosted.require()
+
+        return await self._do(request.queue_id, request.partitions, purge)
+
+    async def get_purge_offset(self, request: GetPurgeOffsetRequest) -> GetPurgeOffsetReply:
+        """Tell whoever leads the records below which of them nothing was sent, as it were."""
+        hosted = self._server.find(request.queue_id, request.partition)
+        below, _ = await self._server.purged_below(*hosted.key)
+        return GetPurgeOffsetReply(below)
+
+    async def cancel(self, request: CancelScheduledRequest) -> CancelScheduledReply:
+        """Do not deliver messages that are delayed still.
+
+        Raises:
+            BrokerError: Nobody serves the partition here, or it is not known what became of it.
+        """
+        ends = [first + count for first, count in request.runs]
+        starts = [first for first, _ in request.runs]
+        if any(count < 1 for _, count in request.runs) or any(map(gt, [0, *ends], starts)):
+            raise InvalidRequestError("runs are of at least one message, and in order")
+        hosted = self._server.find(request.queue_id, request.partition)
+        with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
+            await hosted.catch_up()
+        refused: list[Refused] = []
+        rest = request.runs
+        while rest:
+            done = hosted.decide(hosted.core.cancel(rest, now_ms=hosted.now_ms()))
+            refused, rest = refused + done.refused, done.rest
+            if rest:
+                await trio.lowlevel.checkpoint()
+                await hosted.catch_up()
+        await hosted.wait_committed()
+        return CancelScheduledReply(refused)
+
+    async def seek(self, request: QueueSeekRequest) -> QueueDoneReply:
+        """Hand out again everything from an offset on."""
+
+        async def seek(hosted: HostedPartition) -> int:
+            source = hosted.records.partition()
+            start, end = source.log.log_start_offset, source.high_watermark
+            if not start <= request.offset <= end:
+                raise OffsetOutOfRangeError(
+                    f"offset {request.offset} is not among those of the messages, {start} to {end}"
+                    " (exclusive)",
+                    log_start_offset=start,
+                    log_end_offset=end,
+                )
+            hosted.decide(hosted.core.seek(request.offset, now_ms=hosted.now_ms()))
+            await hosted.catch_up()
+            return sum(hosted.core.state.counts())
+
+        return await self._do(request.queue_id, [request.partition], seek)
+
+    async def redrive(self, request: RedriveRequest) -> QueueDoneReply:
+        """Begin to bring dead letters back, or stop doing so."""
+        command = RedriveCommand(
+            destination=request.destination,
+            messages_per_s=request.messages_per_s,
+            origin_queue=request.origin_queue,
+        )
+        if command.messages_per_s is not None and command.messages_per_s < 1:
+            raise InvalidRequestError("messages_per_s is at least 1, or not given")
+
+        async def redrive(hosted: HostedPartition) -> int:
+            core, now_ms = hosted.core, hosted.now_ms()
+            if not request.is_cancelled:
+                return hosted.decide(core.start_redrive(command, now_ms=now_ms))
+            hosted.decide(core.end_redrive(RedriveStatus.CANCELLED, now_ms=now_ms))
+            return 0 if core.state.redrive is None else core.state.redrive.taken
+
+        return await self._do(request.queue_id, request.partitions, redrive)
+
+    async def describe_redrive(self, request: DescribeRedriveRequest) -> DescribeRedriveReply:
+        """Say how far redrives are."""
+        self._server.check_partition_count(request.queue_id, request.partitions)
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
+        redrives: list[RedriveDescription] = []
+        for number in request.partitions:
+            try:
+                hosted = self._server.find(request.queue_id, number)
+                with deciding_until(deadline):
+                    await hosted.wait_loaded()
+                redrives.append(_described(hosted))
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                redrives.append(RedriveDescription(number, error=error.to_wire()))
+        return DescribeRedriveReply(redrives, self._server.env.clock.now_ms())
+
+    async def _do(
+        self,
+        queue_id: bytes,
+        numbers: list[int],
+        do: Callable[[HostedPartition], Awaitable[int]],
+    ) -> QueueDoneReply:
+        """Do something at partitions, each of which succeeds or fails on its own.
+
+        Where not all messages are known in time, nothing is done: it would be something else.
+        """
+        self._server.check_partition_count(queue_id, numbers)
+        deadline = trio.current_time() + DECISION_TIMEOUT_S
+        results: list[QueuePartitionDone] = []
+        for number in numbers:
+            try:
+                hosted = self._server.find(queue_id, number)
+                with deciding_until(deadline):
+                    await hosted.catch_up()
+                count = await do(hosted)
+                await hosted.wait_committed()
+                results.append(QueuePartitionDone(number, count))
+            except UnknownQueueError:
+                raise
+            except BrokerError as error:
+                results.append(QueuePartitionDone(number, error=error.to_wire()))
+        return QueueDoneReply(results)
+
+
+def _described(hosted: HostedPartition) -> RedriveDescription:
+    redrive = hosted.core.state.redrive
+    if redrive is None:
+        return RedriveDescription(hosted.number)
+    return RedriveDescription(
+        hosted.number,
+        redrive.status,
+        redrive.started_ms,
+        redrive.ended_ms,
+        redrive.to_move,
+        redrive.moved,
+        hosted.core.state.redriven_on_the_way,
+        redrive.left,
+        redrive.skipped,
+        redrive.failed,
+        redrive.destination,
+        redrive.messages_per_s,
+        redrive.origin_queue,
+        redrive.reason,
+    )

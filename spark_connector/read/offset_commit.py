@@ -1,0 +1,46 @@
+"""Offsets of a stream, committed to a consumer group, so that its lag can be seen there.
+
+Shell: asks the node that decides for the cluster. A stream never reads them: where it is stands in
+its checkpoint. It is no member of the group, so the group must have none.
+"""
+
+from crc32c import crc32c
+
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.offset_ranges import StreamOffset
+from tidelog.spark_connector.read.read_options import ReadOptions
+from tidelog.wire.errors import from_wire
+from tidelog.wire.messages.groups import NO_MEMBER_EPOCH, CommitOffsetsRequest, PartitionCommit
+from tidelog.wire.protocol import api
+
+
+def group_of(options: ReadOptions) -> str | None:
+    """Return the group to which a stream commits, `None` for none.
+
+    With a prefix, its name ends with digits that are always the same for what is read.
+    """
+    if options.group_id_prefix is not None:
+        read = str(options.selection).encode()
+        return f"{options.group_id_prefix}-{crc32c(read):08x}"
+    return options.group_id
+
+
+def commit_group(options: ReadOptions, position: StreamOffset) -> None:
+    """Commit how far a stream is; nothing without a group.
+
+    Raises:
+        TidelogError: It was refused, or nobody could be asked.
+    """
+    group_id = group_of(options)
+    if group_id is None:
+        return
+    commits = [
+        PartitionCommit(position.topic_ids[at.topic], at.partition, offset, metadata="spark")
+        for at, offset in position.offsets.items()
+    ]
+    request = CommitOffsetsRequest(group_id, "", NO_MEMBER_EPOCH, 0, commits)
+    with borrowed(options.connection) as cluster:
+        reply = cluster.call_controller(api.COMMIT_OFFSETS, request)
+    for result in reply.results:
+        if result.error is not None:
+            raise from_wire(result.error)

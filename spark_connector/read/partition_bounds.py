@@ -1,0 +1,144 @@
+"""Which partitions there are and how far each goes.
+
+Shell: asks brokers, in one call for all partitions if it can.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from itertools import repeat
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
+from tidelog.spark_connector.connection.journals import journal_of
+from tidelog.spark_connector.read.offset_ranges import Slice
+from tidelog.spark_connector.read.read_options import Selection
+from tidelog.wire.errors import ConfigError, WireFormatError
+from tidelog.wire.messages.offset_ranges import TopicOffsets
+from tidelog.wire.messages.queue_admin import DescribeQueuesRequest, QueueDescription
+from tidelog.wire.protocol import api
+
+_NO_QUEUE: Final = "none"
+"""As the name of a dead-letter queue."""
+_TOPICS_KEPT: Final = 16
+"""The names of their partitions are not made anew for each look."""
+
+
+class PartitionRange(NamedTuple):
+    """How far one partition goes."""
+
+    topic_id: bytes
+    start: int
+    """The first offset that can be read."""
+    end: int
+    """Up to where it can be read (exclusive)."""
+    size_bytes: int = 0
+    """On disk; 0 if it was not asked for."""
+    is_known: bool = True
+    """Whether its leader has said so just now; if not, the numbers mean nothing."""
+
+    def slice(self, at: TopicPartition, start: int, end: int) -> Slice:
+        """Return a range of it."""
+        return Slice(at.topic, self.topic_id, at.partition, start, end)
+
+
+PartitionRanges = Mapping[TopicPartition, PartitionRange]
+"""By partition, in order."""
+
+
+def look(
+    cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool = False
+) -> PartitionRanges:
+    """Return what a selection reads now; topics that are not there any more are missing.
+
+    Without `with_sizes` all sizes are 0, and the answer takes less time.
+
+    Raises:
+        ConfigError: An assigned partition is not one of its topic, or a queue has no dead letters.
+        UnknownQueueError: There is no such queue.
+        TidelogError: Nobody could be asked.
+    """
+    ranges = _ranges(_topics(cluster, selection, with_sizes=with_sizes))
+    if not selection.partitions:
+        return ranges
+    names = {at.topic for at in ranges}
+    for at in selection.partitions:
+        if at not in ranges and at.topic in names:
+            count = sum(each.topic == at.topic for each in ranges)
+            raise ConfigError(
+                f"assign: topic {at.topic!r} has {count} partitions, 0 to {count - 1};"
+                f" there is no {at.partition}"
+            )
+    return {at: ranges[at] for at in selection.partitions if at in ranges}
+
+
+def missing(selection: Selection, ranges: PartitionRanges) -> list[str]:
+    """Return the topics that are named and were not found."""
+    named = {*selection.topics, *(at.topic for at in selection.partitions)}
+    if selection.history_of is not None:
+        named.add(journal_of(selection.history_of))
+    return sorted(named - {at.topic for at in ranges})
+
+
+def dead_letter_topic(cluster: BlockingClusterClient, queue: str) -> str:
+    """Return the topic in which dead letters of a queue are.
+
+    Raises:
+        UnknownQueueError: There is no such queue.
+        ConfigError: It has no dead-letter queue.
+    """
+    described = _queue(cluster, queue)
+    name = described.config.get("dead_letter_queue", _NO_QUEUE)
+    if name == _NO_QUEUE:
+        raise ConfigError(f"queue {queue!r} has no dead-letter queue")
+    return _queue(cluster, name).topic
+
+
+def _queue(cluster: BlockingClusterClient, name: str) -> QueueDescription:
+    request = DescribeQueuesRequest([name])
+    (found,) = cluster.call_any(api.DESCRIBE_QUEUES, request).queues
+    return found
+
+
+def _topics(
+    cluster: BlockingClusterClient, selection: Selection, *, with_sizes: bool
+) -> list[TopicOffsets]:
+    if selection.history_of is not None:
+        journals = cluster.topic_offsets([selection.history_of], from_journals=True)
+        return [msgspec.structs.replace(each, name=journal_of(each.name)) for each in journals]
+    if selection.pattern is not None:
+        matches = re.compile(selection.pattern).fullmatch
+        found = cluster.topic_offsets(None, with_sizes=with_sizes)
+        return [topic for topic in found if matches(topic.name)]
+    if selection.dead_letters_of is not None:
+        names = [dead_letter_topic(cluster, selection.dead_letters_of)]
+    else:
+        names = sorted({*selection.topics, *(at.topic for at in selection.partitions)})
+    return cluster.topic_offsets(names, with_sizes=with_sizes)
+
+
+def _ranges(topics: Iterable[TopicOffsets]) -> dict[TopicPartition, PartitionRange]:
+    """Return them by partition; topics are sorted by name."""
+    found: dict[TopicPartition, PartitionRange] = {}
+    for topic in topics:
+        count = len(topic.high_watermarks)
+        known = [True] * count
+        for number in topic.unknown_partitions:
+            known[number] = False
+        sizes = topic.sizes_bytes or [0] * count
+        columns = (topic.log_start_offsets, topic.high_watermarks, sizes, known)
+        if any(len(column) != count for column in columns):
+            raise WireFormatError(f"the offsets of topic {topic.name!r} are not equally many")
+        # Without a step of Python for each of them: a stream asks several times a second.
+        ranges = map(PartitionRange._make, zip(repeat(topic.topic_id), *columns, strict=False))
+        found.update(zip(_places(topic.name, count), ranges, strict=True))
+    return found
+
+
+@lru_cache(maxsize=_TOPICS_KEPT)
+def _places(topic: str, count: int) -> tuple[TopicPartition, ...]:
+    """Return the partitions of a topic; the same objects each time, which are fast to compare."""
+    return tuple(TopicPartition(topic, number) for number in range(count))

@@ -1,0 +1,110 @@
+"""From places as people give them to an offset of each partition.
+
+Shell: asks the leaders for offsets of times; the rest decides. All places are made offsets when a
+query is planned, never by its tasks, so a failure names the range, and a task that is run again
+reads the same.
+"""
+
+from collections.abc import Mapping
+
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
+from tidelog.spark_connector.read.offset_ranges import Offsets
+from tidelog.spark_connector.read.partition_bounds import PartitionRanges
+from tidelog.spark_connector.read.read_options import EARLIEST, LATEST, OffsetLimit, Strategy
+from tidelog.wire.errors import ConfigError
+from tidelog.wire.messages.offset_ranges import OffsetQuery
+
+
+def starting_offsets(
+    cluster: BlockingClusterClient,
+    place: OffsetLimit,
+    ranges: PartitionRanges,
+    *,
+    strategy: Strategy,
+) -> Offsets:
+    """Return where to begin.
+
+    Raises:
+        ConfigError: The place does not name exactly the partitions that are read, or no record is
+            as young as a time and the strategy is to fail.
+        TidelogError: Nobody could be asked.
+    """
+    offsets = _resolved(cluster, place, ranges)
+    late = [at for at, offset in offsets.items() if offset is None]
+    if late and strategy == "error":
+        raise ConfigError(
+            f"{place.option}: {_names(late)} has no record as young as that; give an earlier time,"
+            " or set startingOffsetsByTimestampStrategy to latest"
+        )
+    return {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
+
+
+def ending_offsets(
+    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
+) -> Offsets:
+    """Return where to end; where no record is as young as a time, at the end of the partition.
+
+    Raises:
+        ConfigError: The place does not name exactly the partitions that are read, or lies beyond
+            the end of one.
+        TidelogError: Nobody could be asked.
+    """
+    offsets = _resolved(cluster, place, ranges)
+    found = {at: ranges[at].end if offset is None else offset for at, offset in offsets.items()}
+    for at, offset in found.items():
+        if offset > ranges[at].end:
+            raise ConfigError(
+                f"{place.option}: {at.topic}/{at.partition} ends at {ranges[at].end}, before"
+                f" {offset}"
+            )
+    return found
+
+
+def _resolved(
+    cluster: BlockingClusterClient, place: OffsetLimit, ranges: PartitionRanges
+) -> dict[TopicPartition, int | None]:
+    """Return an offset of each partition; `None` where no record is as young as a time."""
+    if place.at == "earliest":
+        return {at: bounds.start for at, bounds in ranges.items()}
+    if place.at == "latest":
+        return {at: bounds.end for at, bounds in ranges.items()}
+    if place.at == "time":
+        return _at_times(cluster, dict.fromkeys(ranges, place.time_ms), ranges)
+    _check_names(place, ranges)
+    if place.at == "times":
+        return _at_times(cluster, place.by_partition, ranges)
+    by_word = {
+        EARLIEST: {at: bounds.start for at, bounds in ranges.items()},
+        LATEST: {at: bounds.end for at, bounds in ranges.items()},
+    }
+    return {
+        at: by_word[offset][at] if offset in by_word else offset
+        for at, offset in sorted(place.by_partition.items())
+    }
+
+
+def _at_times(
+    cluster: BlockingClusterClient, times: Mapping[TopicPartition, int], ranges: PartitionRanges
+) -> dict[TopicPartition, int | None]:
+    queries = {
+        at: OffsetQuery(ranges[at].topic_id, at.partition, at_timestamp_ms=times[at])
+        for at in ranges
+    }
+    answers = cluster.list_offsets(queries)
+    return {at: answers[at].offset for at in ranges}
+
+
+def _check_names(place: OffsetLimit, ranges: PartitionRanges) -> None:
+    strange = sorted(place.by_partition.keys() - ranges.keys())
+    if strange:
+        raise ConfigError(f"{place.option} names {_names(strange)}, which is not read")
+    unnamed = sorted(ranges.keys() - place.by_partition.keys())
+    if unnamed:
+        raise ConfigError(
+            f"{place.option} must name every partition that is read; {_names(unnamed)} is missing"
+        )
+
+
+def _names(partitions: list[TopicPartition]) -> str:
+    return ", ".join(f"{at.topic}/{at.partition}" for at in partitions[:5])

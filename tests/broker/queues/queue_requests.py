@@ -1,0 +1,285 @@
+"""What tests ask of queues, in few words."""
+
+# Looks into brokers, which nobody else has to.
+# pyright: reportPrivateUsage=false
+
+from typing import Any, NamedTuple
+
+from tests.broker.broker_requests import Pending, raise_if, submit
+from tests.broker.world import START_MS
+from tests.broker.world import settle as let_happen
+from tidelog.broker.server import Broker
+from tidelog.coordinator.metadata.commands import CreateQueue, QueueAnswer
+from tidelog.wire.batch.batch_columns import decode_columns
+from tidelog.wire.batch.compression import Codec
+from tidelog.wire.batch.record_batch import Columns, encode_batch, has_valid_payload, parse_header
+from tidelog.wire.errors import from_wire
+from tidelog.wire.messages.queues import (
+    DEDUPLICATION_ID_HEADER,
+    SENT_TO_HEADER,
+    CountMessagesRequest,
+    MessageState,
+    PartitionReceived,
+    PeekReply,
+    PeekRequest,
+    PurgeRequest,
+    QueueCounts,
+    QueueSeekRequest,
+    ReceiveReply,
+    ReceiveRequest,
+    Run,
+    SendReply,
+    SendRequest,
+    SettleAction,
+    Settled,
+    Settlement,
+    SettleReply,
+    SettleRequest,
+)
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+class Message(NamedTuple):
+    """One message that was received."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    receive_count: int
+    receipt: bytes
+
+
+async def create_queue(
+    broker: Broker,
+    name: str = "orders",
+    *,
+    topic: str = "orders",
+    partitions: int | None = None,
+    is_fifo: bool = False,
+    **settings: str,
+) -> bytes:
+    """Create a queue, and its topic if there is none; return its id."""
+    assert broker._cluster is not None
+    catalog = broker._cluster.metadata.state.catalog
+    source = catalog.topic(topic) if catalog.has_topic(topic) else None
+    command = CreateQueue(
+        name,
+        (b"queue " + name.encode()).ljust(16, b".")[:16],
+        b"k" * 32,
+        (b"topic " + topic.encode()).ljust(16, b".")[:16],
+        START_MS,
+        topic,
+        None if source is None else source.topic_id,
+        [] if source is None else [0] * source.partition_count,
+        is_fifo,
+        settings,
+        partitions,
+    )
+    answer = await broker._cluster.command_client.submit(command, timeout_s=5)
+    assert isinstance(answer, QueueAnswer)
+    await let_happen()
+    return answer.queue_id
+
+
+def topic_of(broker: Broker, name: str = "orders") -> bytes:
+    """Return the id of a topic."""
+    assert broker._cluster is not None
+    return broker._cluster.metadata.state.catalog.topic(name).topic_id
+
+
+class PendingMessages(NamedTuple):
+    """A receive whose reply may not be there yet."""
+
+    reply: Pending[ReceiveReply]
+
+    @property
+    def is_answered(self) -> bool:
+        return self.reply.is_answered
+
+
+def submit_receive(
+    client: RpcConnection,
+    queue_id: bytes,
+    max_messages: int = 10,
+    *,
+    partitions: tuple[int, ...] = (0,),
+    max_wait_ms: int = 0,
+    **more: Any,  # noqa: ANN401 (fields of various types)
+) -> PendingMessages:
+    """Ask for messages; `more` are fields of the request."""
+    how: dict[str, Any] = {"bytes_max": 1 << 20, "holder": "a test", **more}
+    request = ReceiveRequest(
+        queue_id, list(partitions), max_messages, max_wait_ms=max_wait_ms, **how
+    )
+    return PendingMessages(submit(client, api.RECEIVE, request))
+
+
+async def received(pending: PendingMessages) -> list[Message]:
+    """Wait for messages; raise what went wrong at any partition."""
+    reply, attachment = await pending.reply.reply_and_attachment()
+    messages: list[Message] = []
+    position = 0
+    for result in reply.results:
+        end = position + result.batch_bytes
+        messages += _decode(result, attachment[position:end])
+        position = end
+    assert position == len(attachment)
+    return messages
+
+
+async def receive(
+    client: RpcConnection,
+    queue_id: bytes,
+    *args: int,
+    **how: Any,  # noqa: ANN401 (fields of various types)
+) -> list[Message]:
+    """Receive messages; see `submit_receive`."""
+    return await received(submit_receive(client, queue_id, *args, **how))
+
+
+def _decode(result: PartitionReceived, data: bytes) -> list[Message]:
+    raise_if(result.error)
+    values: dict[int, bytes | None] = {}
+    while data:
+        header = parse_header(data)
+        assert header is not None
+        batch, data = data[: header.size], data[header.size :]
+        assert has_valid_payload(header, batch)
+        columns = decode_columns(header, batch, uncompressed_length_max=1 << 24)
+        of_batch = columns.values or [None] * columns.record_count
+        deltas = columns.offset_deltas or range(columns.record_count)
+        values |= {header.base_offset + at: of_batch[place] for place, at in enumerate(deltas)}
+    return [
+        Message(result.partition, offset, values[offset], run.receive_count, result.receipt)
+        for run in result.runs
+        for offset in range(run.first_offset, run.first_offset + run.count)
+    ]
+
+
+def submit_settle(
+    client: RpcConnection,
+    queue_id: bytes,
+    messages: list[Message],
+    *,
+    action: SettleAction = SettleAction.DELETE,
+    delay_ms: int | None = None,
+) -> Pending[SettleReply]:
+    """Settle messages, all of one receipt and partition in one settlement."""
+    by_receipt: dict[tuple[int, bytes], list[Run]] = {}
+    for message in messages:
+        runs = by_receipt.setdefault((message.partition, message.receipt), [])
+        runs.append((message.offset, 1))
+    settlements = [
+        Settlement(partition, receipt, runs, action, delay_ms)
+        for (partition, receipt), runs in by_receipt.items()
+    ]
+    return submit(client, api.SETTLE, SettleRequest(queue_id, settlements))
+
+
+async def settle(
+    client: RpcConnection,
+    queue_id: bytes,
+    messages: list[Message],
+    *,
+    action: SettleAction = SettleAction.DELETE,
+    delay_ms: int | None = None,
+) -> None:
+    """Settle messages; raise what went wrong with any."""
+    reply = await submit_settle(
+        client, queue_id, messages, action=action, delay_ms=delay_ms
+    ).reply()
+    for result in reply.results:
+        raise_if(result.error)
+        for refused in result.refused:
+            raise from_wire(refused.error)
+
+
+def refused(results: list[Settled]) -> list[Run]:
+    """Return what was refused."""
+    return [run for result in results for each in result.refused for run in each.runs]
+
+
+async def count(client: RpcConnection, queue_id: bytes, partition: int = 0) -> QueueCounts:
+    reply = await submit(
+        client, api.COUNT_MESSAGES, CountMessagesRequest(queue_id, [partition])
+    ).reply()
+    raise_if(reply.counts[0].error)
+    return reply.counts[0]
+
+
+async def states(client: RpcConnection, queue_id: bytes) -> tuple[int, int, int, int]:
+    """Return how many are visible, leased, delayed and dead."""
+    counts = await count(client, queue_id)
+    return counts.visible, counts.in_flight, counts.delayed, counts.dead
+
+
+async def purge(client: RpcConnection, queue_id: bytes, partition: int = 0) -> int:
+    reply = await submit(client, api.PURGE, PurgeRequest(queue_id, [partition])).reply()
+    raise_if(reply.results[0].error)
+    return reply.results[0].count
+
+
+async def seek(client: RpcConnection, queue_id: bytes, offset: int, *, partition: int = 0) -> int:
+    reply = await submit(
+        client, api.QUEUE_SEEK, QueueSeekRequest(queue_id, partition, offset)
+    ).reply()
+    raise_if(reply.results[0].error)
+    return reply.results[0].count
+
+
+async def peek(
+    client: RpcConnection, queue_id: bytes, *states: MessageState, bytes_max: int = 0
+) -> PeekReply:
+    """Look at the messages of partition 0."""
+    request = PeekRequest(queue_id, 0, list(map(int, states)), 0, 1000, bytes_max)
+    return await submit(client, api.PEEK, request).reply()
+
+
+def outgoing(
+    queue_id: bytes,
+    *messages: tuple[bytes, str | None],
+    group: bytes | None = b"g",
+    producer_id: int = 0,
+    sequence: int = 0,
+) -> bytearray:
+    """Return a batch of values with deduplication ids, as a client sends it to a FIFO queue."""
+    headers = [
+        (
+            (SENT_TO_HEADER, queue_id),
+            *([] if sent_id is None else [(DEDUPLICATION_ID_HEADER, sent_id.encode())]),
+        )
+        for _, sent_id in messages
+    ]
+    columns = Columns(
+        len(messages),
+        keys=[group] * len(messages),
+        values=[value for value, _ in messages],
+        headers=headers,
+    )
+    return encode_batch(
+        columns,
+        first_timestamp_ms=1,
+        producer_id=producer_id,
+        base_sequence=sequence,
+        codec=Codec.LZ4,
+    )
+
+
+def submit_send(
+    client: RpcConnection,
+    queue_id: bytes,
+    batch: bytes | bytearray,
+    *,
+    partition: int = 0,
+    timeout_ms: int = 60_000,
+) -> Pending[SendReply]:
+    """Send a batch."""
+    return submit(client, api.SEND, SendRequest(queue_id, partition, timeout_ms), batch)
+
+
+async def send(
+    client: RpcConnection, queue_id: bytes, *messages: tuple[bytes, str | None]
+) -> SendReply:
+    """Send values with deduplication ids, and wait until they are committed."""
+    return await submit_send(client, queue_id, outgoing(queue_id, *messages)).reply()

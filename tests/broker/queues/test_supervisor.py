@@ -1,0 +1,173 @@
+"""Tests of defects: whatever happens to one partition of a queue, the broker goes on."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+from trio.testing import MockClock
+
+from tests.broker.broker_requests import batch_of, fetch_all, produce, submit
+from tests.broker.queues.queue_requests import (
+    create_queue,
+    receive,
+    send,
+    settle,
+    states,
+    topic_of,
+)
+from tests.broker.world import START_MS, World
+from tests.broker.world import settle as let_happen
+from tidelog.broker.queues.handlers.deduplication_windows import PartitionWindow
+from tidelog.broker.queues.partition.journal import Journal
+from tidelog.wire.errors import UnexpectedServerError
+from tidelog.wire.messages.queue_admin import AlterQueueRequest
+from tidelog.wire.messages.queues import RedriveRequest, SettleAction
+from tidelog.wire.messages.redrives import DescribeRedriveRequest
+from tidelog.wire.protocol import api
+from tidelog.wire.protocol.rpc import RpcConnection
+
+
+@asynccontextmanager
+async def restarted(mock_clock: MockClock) -> AsyncGenerator[tuple[World, RpcConnection, bytes]]:
+    """Yield a broker to which the messages of a queue are cold: two are dead, two are not."""
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        await create_queue(broker, "dead", topic="dead")
+        queue = await create_queue(broker, retention_ms="1h")
+        for value in (b"a", b"b", b"c", b"d"):
+            await produce(client, topic_of(broker), batch_of(value))
+        await settle(client, queue, await receive(client, queue, 2), action=SettleAction.REJECT)
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        yield world, client, queue
+
+
+async def mend(world: World, defects: list[str]) -> None:
+    """Let there be no defect any more, and what was dropped be loaded."""
+    assert defects
+    assert all("partition 0 of queue 'orders' failed unexpectedly" in each for each in defects)
+    assert "Traceback" in defects[0]
+    assert "LookupError: planted" in defects[0]
+    defects.clear()
+    world.work.read_defect = None
+    for _ in range(10):
+        await world.pass_time(2)
+
+
+async def test_a_queue_that_failed_to_load_is_loaded_again(
+    mock_clock: MockClock, defects: list[str]
+) -> None:
+    async with restarted(mock_clock) as (world, client, queue):
+        world.work.read_defect = LookupError("planted")
+
+        with pytest.raises(UnexpectedServerError, match="LookupError"):
+            await receive(client, queue)
+
+        await mend(world, defects)
+        assert [each.value for each in await receive(client, queue)] == [b"c", b"d"]
+
+
+async def test_a_queue_that_failed_to_find_what_is_too_old_is_loaded_again(
+    mock_clock: MockClock, defects: list[str]
+) -> None:
+    world = World(mock_clock)
+    async with world.doomed_broker() as broker, world.client() as client:
+        queue = await create_queue(broker, retention_ms="1h")
+        long_ago_ms = START_MS - 2 * 3600 * 1000
+        await produce(client, topic_of(broker), batch_of(b"old", at_ms=long_ago_ms))
+        await produce(client, topic_of(broker), batch_of(b"new"))
+
+    world = world.after_crash()
+    async with world.broker(), world.client() as client:
+        # Loads it, and looks at no message.
+        await submit(client, api.DESCRIBE_REDRIVE, DescribeRedriveRequest(queue, [0])).reply()
+        world.work.read_defect = LookupError("planted")
+
+        with pytest.raises(UnexpectedServerError, match="LookupError"):
+            await receive(client, queue)
+
+        await mend(world, defects)
+        assert [each.value for each in await receive(client, queue)] == [b"new"]
+
+
+async def test_a_queue_that_failed_to_read_messages_is_loaded_again(
+    mock_clock: MockClock, defects: list[str]
+) -> None:
+    async with restarted(mock_clock) as (world, client, queue):
+        await receive(client, queue, 1, visibility_timeout_ms=0)  # What is too old is known.
+        world.work.read_defect = LookupError("planted")
+
+        with pytest.raises(UnexpectedServerError, match="LookupError"):
+            await receive(client, queue)
+
+        await mend(world, defects)
+        values = {each.value for each in await receive(client, queue)}
+        assert values == {b"c", b"d"}
+
+
+async def test_letters_are_moved_when_the_defect_is_gone(
+    mock_clock: MockClock, defects: list[str]
+) -> None:
+    async with restarted(mock_clock) as (world, client, queue):
+        assert await states(client, queue) == (2, 0, 0, 2)
+        world.work.read_defect = LookupError("planted")
+        settings = {"dead_letter_queue": "dead"}
+        await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
+        await let_happen()
+
+        await mend(world, defects)
+        assert await states(client, queue) == (2, 0, 0, 0)
+
+
+async def test_a_redrive_goes_on_when_the_defect_is_gone(
+    mock_clock: MockClock, defects: list[str]
+) -> None:
+    async with restarted(mock_clock) as (world, client, queue):
+        assert await states(client, queue) == (2, 0, 0, 2)
+        topic = b"topic orders".ljust(16, b".")
+        world.work.read_defect = LookupError("planted")
+        await submit(client, api.REDRIVE, RedriveRequest(queue, [0], topic)).reply()
+        await let_happen()
+
+        await mend(world, defects)
+        values = [record.value for record in await fetch_all(client, topic)]
+        assert values == [b"a", b"b", b"c", b"d", b"c", b"d"]
+
+
+async def test_a_defect_in_looking_for_what_is_to_be_done_ends_no_broker(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, defects: list[str]
+) -> None:
+    async with restarted(mock_clock) as (world, client, queue):
+
+        async def fail(_self: Journal, _reader: object) -> None:
+            raise RuntimeError("a defect")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Journal, "read_last", fail)
+            settings = AlterQueueRequest("orders", {"dead_letter_queue": "dead"}, [])
+            await submit(client, api.ALTER_QUEUE, settings).reply()
+            await let_happen()
+        assert "looking for what is to be done in 'orders' failed" in defects.pop()
+
+        await world.pass_time(5.1)
+
+        assert await states(client, queue) == (2, 0, 0, 0), "the dead letters went where they go"
+
+
+async def test_a_defect_in_forgetting_what_nobody_sends_to_ends_no_broker(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, defects: list[str]
+) -> None:
+    world = World(mock_clock)
+    async with world.broker() as broker, world.client() as client:
+        queue = await create_queue(broker, is_fifo=True)
+        await send(client, queue, (b"a", "1"))
+
+        def fail(_: PartitionWindow) -> float:
+            raise RuntimeError("a defect")
+
+        monkeypatch.setattr(PartitionWindow, "idle_s", property(fail))
+        await world.pass_time(601)
+
+        assert "forgetting what nobody sends to failed" in defects.pop()
+        assert (await send(client, queue, (b"b", "2"))).offsets == [1]

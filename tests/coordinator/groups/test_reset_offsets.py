@@ -1,0 +1,92 @@
+"""Where resets lead."""
+
+import pytest
+
+from tests.coordinator.groups.conversation import ORDERS, Conversation
+from tidelog.coordinator.groups.commits import OffsetRange
+from tidelog.coordinator.groups.reset_offsets import ResetLog, plan_resets, reset_offset
+from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import (
+    InvalidRequestError,
+    LeaderNotAvailableError,
+)
+from tidelog.wire.messages.groups import PartitionReset, ResetTo
+
+LOG = OffsetRange(10, 100)
+
+
+@pytest.mark.parametrize(
+    ("to", "value", "found", "offset"),
+    [
+        (ResetTo.OFFSET, 42, None, 42),
+        (ResetTo.EARLIEST, 0, None, 10),
+        (ResetTo.LATEST, 0, None, 100),
+        (ResetTo.TIMESTAMP, 1_700_000_000_000, 55, 55),
+        (ResetTo.TIMESTAMP, 1_700_000_000_000, None, 100),
+        (ResetTo.SHIFT, -20, None, 30),
+        (ResetTo.SHIFT, 20, None, 70),
+        (ResetTo.SHIFT, -999, None, 10),
+        (ResetTo.SHIFT, 999, None, 100),
+    ],
+)
+def test_a_reset_leads_to_an_offset(
+    to: ResetTo, value: int, found: int | None, *, offset: int
+) -> None:
+    reset = PartitionReset(b"t" * 16, 0, int(to), value)
+
+    assert reset_offset(reset, committed=50, log=LOG, found=found) == offset
+
+
+def test_without_an_offset_there_is_nothing_to_shift() -> None:
+    reset = PartitionReset(b"t" * 16, 3, int(ResetTo.SHIFT), -5)
+
+    with pytest.raises(InvalidRequestError, match="partition 3 has no committed offset to shift"):
+        reset_offset(reset, committed=None, log=LOG, found=None)
+
+
+def test_a_place_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="9 is no place to reset to; 0 to 4 are"):
+        reset_offset(PartitionReset(b"t" * 16, 0, 9), committed=50, log=LOG, found=None)
+
+
+def reset(partition: int, to: ResetTo, value: int = 0) -> PartitionReset:
+    return PartitionReset(ORDERS, partition, int(to), value)
+
+
+def test_every_partition_is_told_where_it_would_be_or_why_not() -> None:
+    talk = Conversation(4)
+    talk.join("a")
+    talk.settle()
+    talk.commit("a", (0, 50))
+    asked = [
+        reset(0, ResetTo.SHIFT, -20),
+        reset(1, ResetTo.SHIFT, -20),
+        reset(2, ResetTo.OFFSET, 101),
+        reset(3, ResetTo.EARLIEST),
+    ]
+    unknown = LeaderNotAvailableError("partition 3 has no leader")
+    logs = {(ORDERS, number): ResetLog(LOG) for number in range(3)}
+
+    planned = plan_resets(talk.group, asked, {**logs, (ORDERS, 3): unknown})
+
+    assert [(one.previous_offset, one.offset) for one in planned] == [(50, 30), *[(None, None)] * 3]
+    assert [one.error.code for one in planned if one.error is not None] == [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    ]
+
+
+def test_a_group_that_is_not_there_can_be_given_a_place_to_begin() -> None:
+    (planned,) = plan_resets(None, [reset(0, ResetTo.LATEST)], {(ORDERS, 0): ResetLog(LOG)})
+
+    assert (planned.previous_offset, planned.offset) == (None, 100)
+
+
+def test_a_partition_is_reset_once_and_not_too_many_are() -> None:
+    logs = {(ORDERS, number): ResetLog(LOG) for number in range(10_001)}
+
+    with pytest.raises(InvalidRequestError, match="partition 0 is to be reset twice"):
+        plan_resets(None, [reset(0, ResetTo.LATEST), reset(0, ResetTo.EARLIEST)], logs)
+    with pytest.raises(InvalidRequestError, match="10001 partitions are too many"):
+        plan_resets(None, [reset(number, ResetTo.LATEST) for number in range(10_001)], logs)

@@ -1,0 +1,101 @@
+"""Places become offsets as Spark's Kafka source makes them."""
+
+import pytest
+
+from tests.spark_connector.spark_fixture import SparkFixture
+from tidelog.client.topic_partition import TopicPartition
+from tidelog.spark_connector.connection.pool import borrowed
+from tidelog.spark_connector.read.offset_ranges import Offsets
+from tidelog.spark_connector.read.partition_bounds import look
+from tidelog.spark_connector.read.starting_offsets import ending_offsets, starting_offsets
+from tidelog.wire.errors import ConfigError
+
+
+def starts(town: SparkFixture, **options: str) -> Offsets:
+    given = town.options(True, **options)
+    with borrowed(town.connection) as cluster:
+        ranges = look(cluster, given.selection)
+        return starting_offsets(cluster, given.starting, ranges, strategy=given.starting_strategy)
+
+
+def ends(town: SparkFixture, **options: str) -> Offsets:
+    given = town.options(**options)
+    with borrowed(town.connection) as cluster:
+        return ending_offsets(cluster, given.ending, look(cluster, given.selection))
+
+
+@pytest.fixture
+def timed(town: SparkFixture) -> SparkFixture:
+    """Return a topic with records of the times 1000, 3000, 2000 and 3000."""
+    town.create()
+    for time_ms in (1000, 3000, 2000, 3000):
+        town.write_one(b"", timestamp_ms=time_ms)
+    return town
+
+
+@pytest.mark.statement("s10")
+@pytest.mark.parametrize(
+    ("time_ms", "offset"), [(0, 0), (1000, 0), (1001, 1), (2500, 1), (3000, 1)]
+)
+def test_a_time_is_the_first_record_of_that_time_or_later(
+    timed: SparkFixture, time_ms: int, offset: int
+) -> None:
+    at = TopicPartition(timed.topic, 0)
+    by_name = f'{{"{timed.topic}":{{"0":{time_ms}}}}}'
+
+    assert starts(timed, startingTimestamp=str(time_ms)) == {at: offset}
+    assert starts(timed, startingOffsetsByTimestamp=by_name) == {at: offset}
+    assert ends(timed, endingTimestamp=str(time_ms)) == {at: offset}
+
+
+@pytest.mark.statement("s10")
+def test_a_time_that_no_record_has_reached(timed: SparkFixture) -> None:
+    at = TopicPartition(timed.topic, 0)
+
+    with pytest.raises(ConfigError, match=r"startingTimestamp.*startingOffsetsByTimestampStrategy"):
+        starts(timed, startingTimestamp="3001")
+    assert starts(timed, startingTimestamp="3001", startingOffsetsByTimestampStrategy="latest") == {
+        at: 4
+    }
+    assert ends(timed, endingTimestamp="3001") == {at: 4}
+
+
+def test_words_and_numbers(timed: SparkFixture) -> None:
+    at = TopicPartition(timed.topic, 0)
+    timed.client.admin.delete_records(timed.topic, 0, 1)
+
+    assert starts(timed, startingOffsets="earliest") == {at: 1}
+    assert starts(timed, startingOffsets="latest") == {at: 4}
+    for text, offset in ((-2, 1), (-1, 4), (3, 3)):
+        given = f'{{"{timed.topic}":{{"0":{text}}}}}'
+        assert starts(timed, startingOffsets=given) == {at: offset}
+    assert ends(timed) == {at: 4}
+
+
+@pytest.mark.statement("s5")
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ('{"zz":{"0":1}}', "names zz/0, which is not read"),
+        ('{"TOPIC":{"0":1,"7":1}}', "TOPIC/7, which is not read"),
+        ('{"TOPIC":{"1":1}}', "which is not read|is missing"),
+    ],
+)
+def test_offsets_name_exactly_the_partitions_that_are_read(
+    timed: SparkFixture, offsets: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message.replace("TOPIC", timed.topic)):
+        starts(timed, startingOffsets=offsets.replace("TOPIC", timed.topic))
+
+
+@pytest.mark.statement("s5")
+def test_a_partition_without_an_offset_is_named(town: SparkFixture) -> None:
+    town.create(2)
+
+    with pytest.raises(ConfigError, match=f"{town.topic}/1 is missing"):
+        ends(town, endingOffsets=f'{{"{town.topic}":{{"0":-1}}}}')
+
+
+def test_an_end_beyond_the_end_is_refused(timed: SparkFixture) -> None:
+    with pytest.raises(ConfigError, match="ends at 4, before 9"):
+        ends(timed, endingOffsets=f'{{"{timed.topic}":{{"0":9}}}}')

@@ -1,0 +1,183 @@
+"""`tidelog broker`: the settings of a broker, and how it leaves the cluster."""
+
+from typing import Final
+
+import click
+import trio
+
+from tidelog.cli.client import ask, broker_option
+from tidelog.cli.cluster.reassign import run_moves, wait_option
+from tidelog.cli.errors import CommandError
+from tidelog.cli.lazy_group import OrderedGroup
+from tidelog.cli.options import examples, json_option
+from tidelog.cli.output.tables import counted, print_json, print_table
+from tidelog.client.client import Client
+from tidelog.wire.messages.cluster_admin import DescribeClusterReply, NodeDescription
+
+_LOOKS: Final = 5
+_INTERVAL_S: Final = 0.2
+
+_dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
+)
+
+
+@click.group(cls=OrderedGroup)
+def broker() -> None:
+    """Show broker settings; drain, replace, unregister brokers."""
+
+
+@broker.command(
+    epilog=examples("tidelog broker config", "tidelog broker config 3 --json"),
+)
+@click.argument("node", type=click.IntRange(min=1), required=False)
+@broker_option
+@json_option
+def config(node: int | None, broker: str, as_json: bool) -> None:
+    """Show the settings of a running broker, and the source of each.
+
+    Without NODE, the contacted broker. `cluster` and `broker` in the column SOURCE mean `tidelog
+    cluster alter`, for all brokers and for this one; DYNAMIC are those that it can set. All others
+    take a restart: see `tidelog serve --print-config`.
+    """
+    found = ask(broker, lambda client: client.admin.broker_config(node))
+    if as_json:
+        settings = {
+            each.name: {
+                "value": each.value,
+                "source": each.source,
+                "is_dynamic": each.is_dynamic,
+            }
+            for each in found.settings
+        }
+        print_json({"node_id": found.node_id, "settings": settings})
+        return
+    print_table(
+        ["SETTING", "VALUE", "SOURCE", "DYNAMIC"],
+        [
+            (each.name, each.value, each.source, "yes" if each.is_dynamic else "")
+            for each in found.settings
+        ],
+    )
+
+
+@broker.command(
+    epilog=examples(
+        "tidelog broker drain 3 --wait",
+        "tidelog broker drain 3 --dry-run",
+        "tidelog broker drain 3 --cancel",
+    )
+)
+@click.argument("node", type=click.IntRange(min=1))
+@click.option("--cancel", is_flag=True, help="Assign replicas to it again; moves under way go on.")
+@_dry_run_option
+@wait_option
+@broker_option
+@json_option
+def drain(
+    node: int, cancel: bool, dry_run: bool, *, waits: bool, broker: str, as_json: bool
+) -> None:
+    """Move all replicas of a broker to the other brokers.
+
+    It gets no new replicas. They are spread over the other nodes and their racks. The node serves
+    its replicas until they are moved; then it can be stopped and unregistered.
+    """
+    if cancel:
+        if dry_run or waits:
+            raise click.UsageError("--cancel goes alone")
+        ask(broker, lambda client: client.admin.end_drain(node))
+        if as_json:
+            print_json({"node_id": node, "is_drained": False})
+        else:
+            click.echo(
+                f"node {node} gets replicas again; tidelog cluster reassign --balance moves some"
+            )
+        return
+    run_moves(
+        broker,
+        lambda client: client.admin.drain(node, plan_only=dry_run),
+        waits=waits,
+        as_json=as_json,
+    )
+    if not dry_run:
+        _check_rest(broker, node)
+
+
+@broker.command(
+    epilog=examples("tidelog broker replace 3 4 --wait", "tidelog broker replace 3 4 --dry-run")
+)
+@click.argument("lost", type=click.IntRange(min=1))
+@click.argument("replacement", type=click.IntRange(min=1))
+@_dry_run_option
+@wait_option
+@broker_option
+@json_option
+def replace(
+    lost: int, replacement: int, dry_run: bool, *, waits: bool, broker: str, as_json: bool
+) -> None:
+    """Move the replicas of a lost broker to another one.
+
+    REPLACEMENT is alive; it may be new. Where it has a replica already, another node gets the
+    one of LOST.
+    A node that comes back with an empty disk needs nothing of this: see docs/operations.md.
+    """
+    run_moves(
+        broker,
+        lambda client: client.admin.replace_broker(lost, replacement, plan_only=dry_run),
+        waits=waits,
+        as_json=as_json,
+    )
+    if not dry_run:
+        _check_rest(broker, lost)
+
+
+@broker.command(epilog=examples("tidelog broker unregister 3"))
+@click.argument("node", type=click.IntRange(min=1))
+@broker_option
+@json_option
+def unregister(node: int, broker: str, as_json: bool) -> None:
+    """Remove a lost broker from the cluster.
+
+    It is fenced and has no replicas. It counts as a voter no more, so that another node may become
+    one in its place.
+    """
+    was_member = ask(broker, lambda client: client.admin.unregister_broker(node))
+    if as_json:
+        print_json({"node_id": node, "was_member": was_member})
+    elif was_member:
+        click.echo(f"node {node} does not belong to the cluster any more")
+    else:
+        click.echo(f"node {node} does not belong to the cluster")
+
+
+def _check_rest(broker: str, node_id: int) -> None:
+    """Say so if a node has replicas that are not on their way to others.
+
+    Raises:
+        CommandError: It has.
+    """
+
+    async def call(client: Client) -> int:
+        stuck = 0
+        for _ in range(_LOOKS):
+            described = await client.admin.describe_cluster(with_partitions=True)
+            stuck = replicas_that_stay(described, node_id)
+            if not stuck:
+                break
+            await trio.sleep(_INTERVAL_S)  # Whoever was asked may not have heard of it yet.
+        return stuck
+
+    stuck = ask(broker, call)
+    if stuck:
+        raise CommandError(
+            f"{counted(stuck, 'replica')} of node {node_id} cannot go to another node: each node"
+            " that is alive and not drained has one of the same partition already, or the"
+            " partition is being moved; add a node, or wait, and say it again"
+        )
+
+
+def replicas_that_stay(described: DescribeClusterReply, node_id: int) -> int:
+    """Return how many replicas a node has that are not about to leave it."""
+    nodes: list[NodeDescription] = [each for each in described.nodes if each.node_id == node_id]
+    leaving = sum(node_id in each.removing_replicas for each in described.partitions)
+    return sum(each.replica_count for each in nodes) - leaving
