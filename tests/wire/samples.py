@@ -352,7 +352,9 @@ IN_OLDER_VERSIONS: dict[str, object] = {
         is_caught_up=True,
         wants_to_stop=True,
     ),
-    "broker_heartbeat_reply_v1": BrokerHeartbeatReply(is_fenced=True, may_stop=True, metadata_index=300),
+    "broker_heartbeat_reply_v1": BrokerHeartbeatReply(
+        is_fenced=True, may_stop=True, metadata_index=300
+    ),
     "raft_request_v1": RaftRequest(
         cluster_id="5f3a9c1e7b2d4f60a8c1e3d5", messages=[b"first", b"second"]
     ),
