@@ -1,5 +1,5 @@
-"""Cluster metadata: topics and their settings, producer ids.
+"""The coordinator: Raft, cluster metadata, leadership, consumer groups and committed offsets.
 
-A single node decides alone and keeps the catalog in a log of its own. Agreement by Raft,
-leadership, consumer groups and committed offsets come with the second broker.
+`raft/`, `metadata/` and `groups/` are cores. `raft_node/`, `controller/` and `group_coordinator/` are
+their shells, `bootstrap/` opens a node, and `node.py` puts all of them together.
 """

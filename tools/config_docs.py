@@ -2,9 +2,9 @@
 
 `python -m tools.config_docs > docs/configuration.md` writes the page.
 
-All it says is taken from where it holds: the fields of `broker.config.broker_config` with the
-docstrings below
-them, and the tables of `coordinator.metadata.topic_config`, `queue_config` and `cluster.settings`.
+Its sources are the fields of `broker.config.broker_config` with the docstrings below them, and the
+tables of `coordinator.metadata.topic_config`, `wire.config.queue_config` and
+`coordinator.metadata.cluster_config`.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Leases of which whoever leads now does not know: `lazy` queues lose some with their leaders."""
+"""Leases that a new leader does not know: queues with `receive_acks = leader` may lose some."""
 
 import pytest
 
