@@ -339,7 +339,14 @@ class _Run:
             values = [(offset, value.decode()) for offset, value in sorted(log.values.items())]
             history.append(Operation("last reader", Outcome.OK, [Poll({str(number): values})]))
             if number in self.superseded.partitions:
-                gone = self.book.checker(OnlySupersededGoes).gone[number]
+                # The replica from which a consumer read may have been cleaned further than the one
+                # that was read last.
+                superseded = {
+                    offset
+                    for offset, value in log.values.items()
+                    if self.superseded.covers((number, offset), value)
+                }
+                gone = self.book.checker(OnlySupersededGoes).gone[number] | superseded
                 void = [range(log.log_start_offset), *ranges_of(gone)]
                 self._void.setdefault(str(number), []).extend(void)
         found = HistoryChecker(
