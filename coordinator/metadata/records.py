@@ -7,7 +7,8 @@ something else gets another tag; a field is only ever appended, with a default. 
 
 import msgspec
 
-from tidelog.coordinator.metadata import catalog
+from tidelog.coordinator.metadata.catalog import CatalogSnapshot
+from tidelog.coordinator.metadata.catalog import Record as CatalogRecord
 from tidelog.coordinator.metadata.transactions import TransactionRecord, TransactionsSnapshot
 
 
@@ -166,7 +167,7 @@ class ClusterConfigSet(msgspec.Struct, frozen=True, array_like=True, tag="cluste
 
 
 Record = (
-    catalog.Record
+    CatalogRecord
     | BrokerRegistered
     | BrokerChanged
     | BrokerUnregistered
@@ -191,7 +192,7 @@ class TopicSnapshot(msgspec.Struct, frozen=True, array_like=True):
 class ClusterSnapshot(msgspec.Struct, frozen=True, array_like=True, tag="cluster-snapshot"):
     """All of the state, as of one record."""
 
-    catalog: catalog.CatalogSnapshot
+    catalog: CatalogSnapshot
     brokers: list[BrokerRegistration]
     topics: list[TopicSnapshot]
     overrides: dict[str, str]

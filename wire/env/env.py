@@ -5,9 +5,9 @@ declared in `logstore.disk.disk`. Monotonic time and timeouts are trio's, whose 
 Nothing else may reach clocks, sockets, entropy or threads.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Protocol, TypeVar
 
 Result = TypeVar("Result")
@@ -168,7 +168,7 @@ class Env:
 
     clock: Clock
     network: Network
-    random: random.Random
+    random: Random
     """The only entropy: identities, jitter, shuffles."""
     run_in_thread: ThreadPool
     probe: Probe
