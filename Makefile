@@ -66,6 +66,27 @@ wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 	@$(BIN)/python -m hatchling build --target wheel --directory build/wheel
 	@$(BIN)/check-wheel-contents build/wheel
 
+.PHONY: dist
+DIST := build/dist
+dist: $(VENV)/installed-release ## Build what is released, twice, and check it: build/dist
+	@rm -rf $(DIST) $(DIST)-again
+	@for folder in $(DIST) $(DIST)-again; do \
+		SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build \
+			--target sdist --target wheel --directory $$folder || exit 1; done
+	@for built in $(DIST)/*; do cmp $$built $(DIST)-again/$${built##*/} || exit 1; done
+	@echo "both builds are equal"
+	@$(BIN)/python -m twine check --strict $(DIST)/*
+	@$(BIN)/check-wheel-contents $(DIST)
+
+.PHONY: test-pythons
+PYTHONS := python3.11 python3.12 python3.13 python3.14
+test-pythons: $(VENV)/installed-dev ## Run the installed wheel on other Pythons: make test-pythons PYTHONS="python3.14"
+	@for python in $(PYTHONS); do \
+		"$$python" -c 'import sys; print(sys.version)' 2>/dev/null || { \
+			echo "$$python: not on this machine"; continue; }; \
+		TIDELOG_TEST_PYTHON="$$python" $(BIN)/python -m pytest --quiet \
+			tests/system/integration/test_installed.py $(ARGS) || exit 1; done
+
 .PHONY: matrices
 matrices: $(VENV)/installed-dev ## Write into docs/ which tests show which invariant or statement
 	@$(BIN)/python -m tests.matrices
@@ -135,6 +156,11 @@ $(VENV)/installed-dev: $(VENV)/made pyproject.toml
 	@echo "installing tidelog and the tools of its developers into $(VENV)"
 	@$(PIP) --editable '.[dev]'
 	@touch $(VENV)/installed $@
+
+$(VENV)/installed-release: $(VENV)/installed-dev
+	@echo "installing what checks a release into $(VENV)"
+	@$(PIP) --editable '.[dev,release]'
+	@touch $@
 
 $(VENV)/installed-peers: $(VENV)/installed
 	@echo "installing clients of peers into $(VENV)"

@@ -1,7 +1,8 @@
 """The built wheel in a virtual environment of its own, and a user's project that shares our names.
 
 The environment holds the wheel alone. What the wheel depends on is found in the environment that
-runs the tests, behind it on the path.
+runs the tests, behind it on the path. With `TIDELOG_TEST_PYTHON`, the environment is of that
+interpreter and has the dependencies installed.
 """
 
 import os
@@ -48,22 +49,28 @@ class Installation:
 def install_wheel(folder: Path) -> Installation:
     """Build the wheel, install it into a fresh environment, and write a user's project."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
-    subprocess.run([*build, str(folder / "wheel")], cwd=ROOT, capture_output=True, check=True)
+    _run(*build, str(folder / "wheel"))
     (wheel,) = (folder / "wheel").glob("*.whl")
     home = folder / "environment"
-    venv.create(home, with_pip=False, symlinks=True)
     python = home / "bin" / "python"
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
-    subprocess.run(
-        [*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
-        capture_output=True,
-        check=True,
-    )
-    (site,) = home.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    other = os.environ.get("TIDELOG_TEST_PYTHON")
+    if other:
+        _run(other, "-m", "venv", str(home))
+        _run(str(python), "-m", "pip", "install", "--quiet", str(wheel))
+    else:
+        venv.create(home, with_pip=False, symlinks=True)
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+        _run(*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel))
+        (site,) = home.glob("lib/python*/site-packages")
+        own = sysconfig.get_path("purelib")
+        (site / "dependencies.pth").write_text(own + "\n", encoding="utf-8")
     project = folder / "project"
     for own in USERS_OWN:
         path = project / own
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('OWNER = "user"\n', encoding="utf-8")
     return Installation(python, project)
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
