@@ -102,10 +102,11 @@ class ReplicaSession:
     Invariant: at most one fetch waits.
     """
 
-    def __init__(self, server: "FetchServer", connection: RequestContext) -> None:
-        """Begin with nothing followed; ends with the connection."""
+    def __init__(self, server: "FetchServer", connection: RequestContext, node_id: int) -> None:
+        """Begin with nothing followed; end with the connection, or with a newer session."""
         self._server = server
         self._connection = connection
+        self.node_id = node_id
         self.core = LeaderSession()
         self.watches: dict[int, _Watch] = {}
         self.is_held_up = False
@@ -167,9 +168,25 @@ class ReplicaSession:
             _, response = self._waiting
             self._end_wait()
             response.nothing()
+        self._end()
+
+    def supersede(self) -> None:
+        """End, because the follower has begun a newer session on another connection."""
+        if self._waiting is not None:
+            _, response = self._waiting
+            self._end_wait()
+            response.fail(
+                InvalidRequestError(
+                    f"broker {self.node_id} began a newer fetch session on another connection;"
+                    " begin one"
+                )
+            )
+        self._end()
+
+    def _end(self) -> None:
         self._connection.delayed.pop(self, None)
         self.unwatch(list(self.watches))
-        self._server.forget(self._connection)
+        self._server.forget(self, self._connection)
 
     def unwatch(self, numbers: list[int]) -> None:
         """Hear no more of partitions."""
@@ -205,6 +222,9 @@ class FetchServer:
         self.throttle = CatchUpThrottle(context)
         self.reader = RepairReader(context, self.led)
         self._sessions: dict[RequestContext, ReplicaSession] = {}
+        self._newest: dict[int, ReplicaSession] = {}
+        """By node id: the only session of a follower. A request that the network delayed would
+        report an old position, and an idle follower never corrects it."""
         self._woken: dict[ReplicaSession, None] = {}
         self._has_woken = trio.Event()
 
@@ -222,9 +242,11 @@ class FetchServer:
         self._woken[session] = None
         self._has_woken.set()
 
-    def forget(self, connection: RequestContext) -> None:
-        """Forget the session of a connection that has ended."""
+    def forget(self, session: ReplicaSession, connection: RequestContext) -> None:
+        """Remove a session that has ended."""
         self._sessions.pop(connection, None)
+        if self._newest.get(session.node_id) is session:
+            del self._newest[session.node_id]
 
     def fetch(self, request: ReplicaFetchRequest, response: ResponseHandle) -> None:
         """Take note of what a follower reports, and reply now or when there is something.
@@ -238,7 +260,7 @@ class FetchServer:
         if session is None:
             if not request.begins_session:
                 raise InvalidRequestError("there is no session on this connection; begin one")
-            session = self._sessions[connection] = ReplicaSession(self, connection)
+            session = self._begin_session(connection, request.identity.node_id)
         session.look_again(is_last=True)
         session.unwatch(session.core.take(request))
         found = self.collect(session, request)
@@ -246,6 +268,14 @@ class FetchServer:
             self.answer(session, found, response)
         else:
             session.wait(request, response)
+
+    def _begin_session(self, connection: RequestContext, node_id: int) -> ReplicaSession:
+        older = self._newest.get(node_id)
+        if older is not None:
+            older.supersede()
+        session = self._newest[node_id] = ReplicaSession(self, connection, node_id)
+        self._sessions[connection] = session
+        return session
 
     def durable(self, request: ReplicaDurableRequest, response: ResponseHandle) -> None:
         """Take note of what is on a follower's disk.

@@ -145,6 +145,60 @@ def test_a_position_beyond_the_log_of_the_leader_moves_nothing() -> None:
     live(2, main)
 
 
+def test_a_newer_session_of_a_follower_ends_the_older_one() -> None:
+    """A request that the network delayed must not take a follower back to an old position.
+
+    An idle follower reports nothing, so the leader would keep it out of the ISR for ever.
+    """
+
+    async def main(brokers: ThreeBrokers) -> None:
+        await brokers.with_client(make_topic)
+        await brokers.with_client(lambda client: produce(client, 2))
+        await brokers.all_in_sync()
+        leader, follower = await brokers.leads(), brokers.followers()[0]
+        partition = brokers.partition(leader)
+        assert partition is not None
+        known = brokers.state(leader).brokers[follower]
+        identity = ReplicaIdentity(
+            brokers.brokers[leader].cluster_id, follower, known.broker_epoch, known.incarnation_id
+        )
+        topic_id = brokers.state(leader).catalog.topic(TOPIC).topic_id
+
+        def fetch(*, begins_session: bool) -> ReplicaFetchRequest:
+            state = partition.leader
+            assert state is not None
+            followed = [FollowedPartition(0, topic_id, 0, state.leader_epoch)]
+            begun = followed if begins_session else []
+            return ReplicaFetchRequest(
+                identity, begins_session, 0, 1, begun, [ReplicaPosition(0, 0, 0, 0)], []
+            )
+
+        def end_of_follower() -> int | None:
+            state = partition.leader
+            assert state is not None
+            return state.follower_end_offset(follower)
+
+        refusals: list[type[Exception] | None] = []
+        done = trio.Event()
+
+        async def delay(process: Process) -> None:
+            async with connected(process, leader) as connection:
+                await connection.ask(api.REPLICA_FETCH, fetch(begins_session=True))
+                assert end_of_follower() == 0
+                await until(lambda: end_of_follower() == partition.log.log_end_offset)
+                late = fetch(begins_session=False)
+                refusals.append(await refusal(connection, api.REPLICA_FETCH, late))
+            done.set()
+
+        brokers.world.add_node("network").start(delay)
+        await done.wait()
+
+        assert refusals == [InvalidRequestError]
+        assert end_of_follower() == partition.log.log_end_offset
+
+    live(3, main)
+
+
 def test_a_leader_looks_at_busy_partitions_and_not_at_idle_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
