@@ -59,7 +59,8 @@ contracts: $(VENV)/installed-dev ## Who may import whom
 	@$(BIN)/lint-imports --no-logo
 
 limits: $(VENV)/installed-dev ## Limits on the size and shape of the code
-	@$(BIN)/python -m pytest --quiet tests/test_style.py tests/test_architecture.py
+	@$(BIN)/python -m pytest --quiet tests/test_style.py tests/test_architecture.py \
+		tests/test_commits.py
 
 wheel: $(VENV)/installed-dev ## Build the wheel and check what is in it
 	@rm -rf build/wheel
