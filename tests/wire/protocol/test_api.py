@@ -177,7 +177,7 @@ NOT_MESSAGES = {
     "an extension": b"\xc7\x03\x05abc",
     "arrays in arrays in arrays": b"\x91" * 2_000_000,
     "a new field of arrays in arrays": b"\x93\xa1a\xa1a" + b"\x91" * 2_000_000 + b"\x00",
-    "a new field of maps in maps": b"\x93\xa1a\xa1a" + b"\x81\x00" * 100_000 + b"\x00",
+    "a new field of maps in maps": b"\x93\xa1a\xa1a" + b"\x81\x00" * 1_000_000 + b"\x00",
     "a new field of 4 billion": b"\x93\xa1a\xa1a\xdd\xff\xff\xff\xff",
     "something behind the message": b"\x92\xa1a\xa1a\x00",
 }
