@@ -1,6 +1,6 @@
 # Every command of this project; `make` alone lists them. The only requirements are make and
 # Python 3.11 or newer: everything else is installed into .venv, and again whenever
-# pyproject.toml changes.
+# pyproject.toml or the version in tidelog/__init__.py changes.
 
 # The first interpreter that is new enough; name another one with `make PYTHON=/path/to/python3`.
 PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13 python3.14 python; do \
@@ -148,12 +148,12 @@ $(VENV)/made:
 	@"$(PYTHON)" -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/installed: $(VENV)/made pyproject.toml
+$(VENV)/installed: $(VENV)/made pyproject.toml tidelog/__init__.py
 	@echo "installing tidelog into $(VENV)"
 	@$(PIP) --editable .
 	@touch $@
 
-$(VENV)/installed-dev: $(VENV)/made pyproject.toml
+$(VENV)/installed-dev: $(VENV)/made pyproject.toml tidelog/__init__.py
 	@echo "installing tidelog and the tools of its developers into $(VENV)"
 	@$(PIP) --editable '.[dev]'
 	@touch $(VENV)/installed $@

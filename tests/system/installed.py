@@ -25,6 +25,7 @@ class Installation:
 
     python: Path
     project: Path
+    wheel: Path
 
     def run(self, *arguments: str, **variables: str) -> str:
         """Run Python in the user's project; return what it printed."""
@@ -46,11 +47,17 @@ class Installation:
         return name
 
 
+def build(target: str, source: Path, folder: Path) -> Path:
+    """Build the wheel or the source distribution (`sdist`) of a source tree; return its file."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory"]
+    subprocess.run([*command, str(folder)], cwd=source, capture_output=True, check=True)
+    (built,) = folder.iterdir()
+    return built
+
+
 def install_wheel(folder: Path) -> Installation:
     """Build the wheel, install it into a fresh environment, and write a user's project."""
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
-    _run(*build, str(folder / "wheel"))
-    (wheel,) = (folder / "wheel").glob("*.whl")
+    wheel = build("wheel", ROOT, folder / "wheel")
     home = folder / "environment"
     python = home / "bin" / "python"
     other = os.environ.get("TIDELOG_TEST_PYTHON")
@@ -69,7 +76,7 @@ def install_wheel(folder: Path) -> Installation:
         path = project / own
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('OWNER = "user"\n', encoding="utf-8")
-    return Installation(python, project)
+    return Installation(python, project, wheel)
 
 
 def _run(*command: str) -> None:

@@ -1,11 +1,15 @@
 """The wheel in a project whose modules have the names of our rooms; `../spark` has Spark's part."""
 
+import tarfile
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from tests.system.installed import Installation, install_wheel
+import tidelog
+from tests.paths import ROOT
+from tests.system.installed import Installation, build, install_wheel
 
 OWN_MODULES = """
 import broker, client, isr, logstore, wire
@@ -67,13 +71,29 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
 
 
 def test_the_wheel_holds_two_packages(installation: Installation) -> None:
-    (wheel,) = (installation.project.parent / "wheel").glob("*.whl")
-    tops = {name.split("/")[0] for name in zipfile.ZipFile(wheel).namelist()}
+    tops = {name.split("/")[0] for name in _names(installation.wheel)}
 
     assert {top for top in tops if not top.endswith(".dist-info")} == {
         "pyspark_tidelog",
         "tidelog",
     }
+
+
+def test_the_source_distribution_makes_the_wheel_of_the_checkout(
+    installation: Installation, tmp_path: Path
+) -> None:
+    with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as sdist:
+        sdist.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+
+    wheel = build("wheel", source, tmp_path / "wheel")
+
+    assert _names(wheel) == _names(installation.wheel)
+
+
+def test_package_metadata_and_command_show_one_version(installation: Installation) -> None:
+    assert version("tidelog") == tidelog.__version__
+    assert installation.run("-m", "tidelog", "--version") == f"tidelog {tidelog.__version__}\n"
 
 
 def test_an_embedded_broker_runs_beside_modules_of_the_same_names(
@@ -94,4 +114,8 @@ def test_commands_and_the_blocking_client_run_beside_modules_of_the_same_names(
 
     assert output.splitlines()[0] == "paint"
     assert "jobs" in output
-    assert installation.run("-m", "tidelog", "--version").startswith("tidelog")
+
+
+def _names(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as files:
+        return sorted(files.namelist())
