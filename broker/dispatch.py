@@ -75,11 +75,6 @@ class Dispatcher:
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
 
-    @property
-    def served_keys(self) -> frozenset[int]:
-        """The numbers of the APIs that have a handler."""
-        return frozenset((*self._of_brokers, *self._of_clients))
-
     def serve_brokers(self, routes: Routes) -> None:
         """Serve these, too, from now on, also on connections beyond `max_connections`."""
         self._of_brokers |= self._runs(routes)

@@ -93,11 +93,6 @@ class Compactor:
             if not await self._clean(*found):
                 failed.add(found[0].key)
 
-    async def run_round(self) -> bool:
-        """Clean the dirtiest log; return whether one came to its end."""
-        found = self._dirtiest(())
-        return found is not None and await self._clean(*found)
-
     def _dirtiest(
         self, passed_over: Collection[tuple[bytes, int]]
     ) -> tuple[Partition, CompactionConfig] | None:

@@ -81,7 +81,3 @@ class InMemoryGroupLinks:
             for number in [number for number in self._blocks if number < end]:
                 del self._blocks[number]
         self._first_block = max(end, self._first_block)
-
-    def block_count(self) -> int:
-        """Return how many blocks are kept."""
-        return len(self._blocks)

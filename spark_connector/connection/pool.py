@@ -35,10 +35,3 @@ def borrowed(options: ConnectionOptions) -> Generator[BlockingClusterClient, Non
             free.append(cluster)
         else:
             cluster.close()
-
-
-def close_idle() -> None:
-    """Close what nobody uses now."""
-    for free in _idle.values():
-        while free:
-            free.pop().close()

@@ -68,11 +68,6 @@ class MemoryStream:
         self._outgoing = outgoing
 
     @property
-    def unread_bytes(self) -> int:
-        """Bytes that have arrived here and were not received."""
-        return len(self._incoming.data)
-
-    @property
     def peer_receive_count(self) -> int:
         """How often the other side has asked for bytes."""
         return self._outgoing.receive_count

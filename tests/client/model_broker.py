@@ -77,10 +77,6 @@ class ModelPartition:
         self.values.extend(value for value in values if value is not None)
         return base_offset
 
-    def forget_producers(self) -> None:
-        """Lose what is known of producers, as after a long silence."""
-        self._streams.clear()
-
 
 class _Request(NamedTuple):
     drained: DrainedBatch

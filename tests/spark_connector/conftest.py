@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_connector.spark_fixture import SparkFixture
+from tests.spark_connector.spark_fixture import SparkFixture, close_idle
 from tests.tidelog.brokers import broker_in_a_thread
 from tidelog import blocking
-from tidelog.spark_connector.connection.pool import close_idle
 
 _numbers = itertools.count()
 

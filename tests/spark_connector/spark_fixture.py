@@ -6,11 +6,19 @@ from pathlib import Path
 from typing import final
 
 from tidelog import blocking
+from tidelog.spark_connector.connection import pool
 from tidelog.spark_connector.options import ConnectionOptions, GivenOptions
 from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.spark_connector.read.read_options import READ_NAMES, ReadOptions
 from tidelog.wire.batch.compression import Codec
 from tidelog.wire.batch.record_batch import Headers
+
+
+def close_idle() -> None:
+    """Close the connections that no task uses now."""
+    for free in pool._idle.values():
+        while free:
+            free.pop().close()
 
 
 @final

@@ -16,7 +16,7 @@ from tidelog.client.producer.partition_batches import (
     PartitionBatches,
     ProducerIdentity,
 )
-from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES, Fate
+from tidelog.client.producer.producer_batch import RECORD_OVERHEAD_BYTES
 from tidelog.client.producer.producer_record import ManyRecords, ProducerRecord
 from tidelog.client.producer.record_accumulator import AppendResult, Limits, RecordAccumulator
 from tidelog.wire.batch.compression import Codec
@@ -178,11 +178,6 @@ def may_be_in_the_log(failure: Exception | None) -> bool:
     return any(
         "may or may not be in the log" in line or "may be in the log" in line for line in told
     )
-
-
-def fate_of(appended: AppendResult) -> Fate:
-    (fate,) = appended.batch.fates(appended.place, appended.place + appended.count)
-    return fate
 
 
 STEPS = st.sampled_from(

@@ -95,11 +95,11 @@ def test_a_block_is_dropped_when_the_low_water_mark_has_passed_it() -> None:
         links.put(offset, 1)
 
     links.drop_below(2 * BLOCK_OFFSETS - 1)
-    assert links.block_count() == 3
+    assert len(links._blocks) == 3
     links.drop_below(2 * BLOCK_OFFSETS)
-    assert links.block_count() == 2
+    assert len(links._blocks) == 2
     links.drop_below(10**15)
-    assert links.block_count() == 0
+    assert len(links._blocks) == 0
 
 
 def test_what_was_dropped_is_not_kept_again() -> None:
@@ -108,7 +108,7 @@ def test_what_was_dropped_is_not_kept_again() -> None:
     links.put(1, 1)
 
     assert links.get(1) == NO_LINK
-    assert links.block_count() == 0
+    assert len(links._blocks) == 0
 
 
 def test_the_low_water_mark_may_be_far_from_where_it_was() -> None:

@@ -274,14 +274,14 @@ def test_links_of_what_is_done_are_dropped_up_to_the_first_message_that_is_left(
     links = InMemoryGroupLinks()
     order = FifoOrder(0, links)
     come(order, 0, "ab" * (2 * BLOCK_OFFSETS))
-    assert links.block_count() == 4
+    assert len(links._blocks) == 4
 
     order.on_deleted(1, 3 * BLOCK_OFFSETS)
-    assert links.block_count() == 4
+    assert len(links._blocks) == 4
     assert deliverable(order, 2) == [0, 3 * BLOCK_OFFSETS]
 
     delete(order, 0)
-    assert links.block_count() == 1
+    assert len(links._blocks) == 1
     assert links.get(0) == NO_LINK
     assert deliverable(order, 2) == [3 * BLOCK_OFFSETS, 3 * BLOCK_OFFSETS + 2]
 

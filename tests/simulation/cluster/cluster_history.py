@@ -232,8 +232,6 @@ class ClusterHistory:
         self.groups = ConsumerGroups()
         """The same of consumer groups."""
         self.end_index = 0
-        self.entry_count = 0
-        """Entries with commands so far."""
         self.nodes: dict[int, RaftNode] = {}
         """By node id: the process that was started last."""
         self.on_began: list[Callable[[int], None]] = []
@@ -388,7 +386,6 @@ class ClusterHistory:
     def _commit(self, entry: Entry) -> None:
         self.end_index = entry.index
         if entry.kind is EntryKind.COMMAND:
-            self.entry_count += 1
             records = decode_entry(entry.payload)
             for group_record in records.groups:
                 self.groups.apply(group_record)

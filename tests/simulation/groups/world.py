@@ -88,8 +88,6 @@ class Process:
         self.working: set[GroupPartition] = set()
         """What the application reads, whatever its core believes."""
         self.positions: dict[GroupPartition, int] = {}
-        self.fetched_by: str = ""
-        self.commit_under_way: CommitOffsetsRequest | None = None
         self.old_heartbeat: HeartbeatDue | None = None
         """The last one that said what is owned."""
         self.old_commits: dict[GroupPartition, tuple[CommitOffsetsRequest, int]] = {}

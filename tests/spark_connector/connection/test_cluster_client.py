@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.spark_connector.spark_fixture import SparkFixture
+from tests.spark_connector.spark_fixture import SparkFixture, close_idle
 from tidelog.client.cluster.address import Address
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
@@ -15,7 +15,7 @@ from tidelog.spark_connector.connection.journals import (
     not_there,
     queue_of,
 )
-from tidelog.spark_connector.connection.pool import borrowed, close_idle
+from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.options import ConnectionOptions
 from tidelog.wire.errors import (
     ConnectError,

@@ -4,10 +4,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from tests.spark_connector.spark_fixture import SparkFixture
+from tests.spark_connector.spark_fixture import SparkFixture, close_idle
 from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
 from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
-from tidelog.spark_connector.connection.pool import borrowed, close_idle
+from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.columns import RECORD_COLUMNS
 from tidelog.spark_connector.read.slice_reader import read_slice
 
