@@ -9,7 +9,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -28,12 +28,14 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(frozen=True)
 class Face:
-    """A class that is written, and those whose methods it gets."""
+    """A class that is written, and the one whose methods it gets."""
 
     file: str
     name: str
-    sources: Sequence[tuple[str, str]]
-    """Module and class; the last one is what calls are forwarded to."""
+    module: str
+    """The module of the client with the class to which calls are forwarded,"""
+    source: str
+    """and the name of that class."""
     left_out: frozenset[str] = frozenset()
     own: dict[str, str] = field(default_factory=dict[str, str])
     base: str = "Forwarding[{inner}]"
@@ -42,38 +44,38 @@ class Face:
     @property
     def inner(self) -> str:
         """The alias of the class to which calls are forwarded."""
-        return f"Async{self.sources[-1][1]}"
+        return f"Async{self.source}"
 
 
 FACES: Final = (
-    Face(
-        "admin",
-        "Admin",
-        (("client.admin.topics", "TopicAdmin"), ("client.admin.admin", "Admin")),
-    ),
+    Face("admin", "Admin", "client.admin.admin", "Admin"),
     Face(
         "consumer",
         "ConsumerCalls",
-        (("client.consumer.consumer", "Consumer"),),
+        "client.consumer.consumer",
+        "Consumer",
         frozenset({"records", "batches"}),
     ),
     Face(
         "message",
         "MessageCalls",
-        (("client.queue.receive.message", "Message"),),
+        "client.queue.receive.message",
+        "Message",
         frozenset({"content", "lease", "place"}),
     ),
     Face(
         "queue",
         "QueueCalls",
-        (("client.queue.queue", "Queue"),),
+        "client.queue.queue",
+        "Queue",
         frozenset({"worker", "work"}),
         _OWN,
     ),
     Face(
         "producer",
         "ProducerCalls",
-        (("client.producer.producer", "Producer"),),
+        "client.producer.producer",
+        "Producer",
         frozenset(
             {
                 "producer_id",
@@ -91,13 +93,15 @@ FACES: Final = (
     Face(
         "transaction",
         "TransactionCalls",
-        (("client.transactions.transaction", "Transaction"),),
+        "client.transactions.transaction",
+        "Transaction",
         frozenset({"task", "renewed_after"}),
     ),
     Face(
         "transaction_task",
         "TransactionTaskCalls",
-        (("client.transactions.transaction", "TransactionTask"),),
+        "client.transactions.transaction",
+        "TransactionTask",
     ),
 )
 
@@ -106,23 +110,23 @@ def written(face: Face) -> str:
     """Return the text of the module of a face, formatted."""
     imports = {"from functools import partial", _FORWARDING, *face.own.values()}
     members: list[str] = []
-    for module, name in face.sources:
-        tree = ast.parse((ROOT / "tidelog" / f"{module.replace('.', '/')}.py").read_text("utf-8"))
-        known = {**_imports_of(tree, f"tidelog.{module}"), **face.own}
-        (found,) = (
-            each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == name
-        )
-        for text, used in _members(found, face):
-            members.append(text)
-            imports |= {known[each] for each in sorted(used) if each in known}
-    module, name = face.sources[-1]
-    imports.add(f"from tidelog.{module} import {name} as {face.inner}")
+    path = ROOT / "tidelog" / f"{face.module.replace('.', '/')}.py"
+    tree = ast.parse(path.read_text("utf-8"))
+    known = {**_imports_of(tree, f"tidelog.{face.module}"), **face.own}
+    (found,) = (
+        each for each in tree.body if isinstance(each, ast.ClassDef) and each.name == face.source
+    )
+    for member, used in _members(found, face):
+        members.append(member)
+        imports |= {known[each] for each in sorted(used) if each in known}
+    imports.add(f"from tidelog.{face.module} import {face.source} as {face.inner}")
+    name = f"tidelog.{face.source}"
     text = "\n".join(
         [
-            f'"""The calls of `tidelog.{name}`, which wait; written by `tools.blocking_calls`."""',
+            f'"""The calls of `{name}`, which wait; written by `tools.blocking_calls`."""',
             *sorted(imports),
             f"class {face.name}({face.base.format(inner=face.inner)}):",
-            f'    """See `tidelog.{name}`."""',
+            f'    """See `{name}`."""',
             "    __slots__ = ()",
             *members,
         ]

@@ -5,11 +5,11 @@ from functools import partial
 
 from tidelog.blocking.forwarding import Forwarding
 from tidelog.client.admin.admin import Admin as AsyncAdmin
+from tidelog.client.admin.admin import Setting
 from tidelog.client.admin.cluster import MovingReplica, PartitionsToElect
 from tidelog.client.admin.groups import GroupDescription, OffsetMove, ResetPlace
 from tidelog.client.admin.queue_counts import DescribedQueue
 from tidelog.client.admin.queues import Setting as QueueSetting
-from tidelog.client.admin.topics import Setting
 from tidelog.client.cluster.list_offsets import OffsetSpec, PartitionOffset
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.wire.messages.cluster_admin import (
