@@ -22,13 +22,12 @@ from tidelog.broker.handlers.fetch import FetchHandler
 from tidelog.broker.handlers.handshake import HandshakeHandler
 from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
-from tidelog.broker.handlers.moves import ReassignmentsHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
 from tidelog.broker.handlers.produce import ProduceHandler
 from tidelog.broker.handlers.producer_ids import ProducersHandler
 from tidelog.broker.handlers.queue_admin import QueueAdminHandler
 from tidelog.broker.handlers.raft import RaftHandler
-from tidelog.broker.handlers.reassignment import ReassignmentHandler
+from tidelog.broker.handlers.reassignment import ListReassignmentsHandler, ReassignmentHandler
 from tidelog.broker.handlers.topic_usage import TopicUsageHandler
 from tidelog.broker.handlers.topics import TopicsHandler
 from tidelog.broker.metadata_applier import MetadataApplier
@@ -115,10 +114,10 @@ class ApiHandlers:
 
     def start(self, dispatcher: Dispatcher) -> None:
         """Begin to serve."""
-        moves = ReassignmentsHandler(self._cluster.metadata, self._partitions)
+        moves = ListReassignmentsHandler(self._cluster.metadata, self._partitions)
         dispatcher.serve_brokers(
             {
-                api.LIST_REASSIGNMENTS: Immediate(moves.describe),
+                api.LIST_REASSIGNMENTS: Immediate(moves.handle),
                 api.LIST_OFFSETS: InTask(self._list_offsets.answer),
             }
         )

@@ -10,7 +10,7 @@ from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.logstore.retention.disk_retention import surplus_counts
+from tidelog.logstore.retention.retention import surplus_counts
 from tidelog.logstore.segments.segment_deletion import SegmentDeletion
 from tidelog.wire.env.env import Env
 

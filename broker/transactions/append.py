@@ -1,20 +1,21 @@
 """Appending to one partition what is committed for it: once, whatever happens meanwhile.
 
-Shell without tasks of its own. What the log has already it knows from its producers
-(`broker.transactions.progress`), so a leader that takes over, or starts anew, goes on where the
-last one stopped. It begins when all that it found in its log is committed.
+Shell without tasks of its own. All leaders append committed records as one producer. Its sequences
+are the number of the commit and the place of the record in it. So each log knows the progress of
+each commit as it knows that of any producer: over crashes, in checkpoints, at every replica. The
+next leader goes on where the last one stopped, after all that it found in its log is committed.
+Commits are appended in the order of their numbers, the records of one in the order of its pieces.
 """
 
 from collections import deque
 from collections.abc import Sequence
-from typing import final
+from typing import Final, final
 
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.requests.commit_wait import CommitWait
-from tidelog.broker.transactions.progress import UNCOMMITTED_MAX, appended_count, sequence_of
 from tidelog.broker.transactions.staged_reader import PieceReader, PiecesLostError
 from tidelog.isr.leader import PartitionLeader
 from tidelog.wire.batch.record_batch import (
@@ -27,6 +28,32 @@ from tidelog.wire.env.env import Env
 from tidelog.wire.errors import CorruptBatchError, LeaderNotAvailableError, NotLeaderError
 from tidelog.wire.messages.produce import STAGED_PRODUCER_ID, Acks
 from tidelog.wire.messages.transactions import StagedPiece
+
+PLACE_BITS: Final = 32
+"""A commit has fewer than 2^32 records in one partition, and there are fewer than 2^31 commits."""
+UNCOMMITTED_MAX: Final = 4
+"""Batches that a leader appends before the first of them is committed: fewer than a log keeps of a
+producer. So what is cut off when leaders change never takes away all that is known of it."""
+
+
+def sequence_of(commit_number: int, place: int) -> int:
+    """Return the sequence of the record at a place of what a commit has for one partition."""
+    assert 0 <= place < 1 << PLACE_BITS
+    return (commit_number << PLACE_BITS) + place
+
+
+def appended_count(commit_number: int, record_count: int, next_sequence: int | None) -> int:
+    """Return how many of the records of a commit are in the log.
+
+    Args:
+        commit_number: Which commit.
+        record_count: Its records in this partition.
+        next_sequence: What follows the last record of any commit in the log; `None` if there is
+            none.
+    """
+    if next_sequence is None:
+        return 0
+    return min(max(next_sequence - sequence_of(commit_number, 0), 0), record_count)
 
 
 @final

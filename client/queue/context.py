@@ -9,7 +9,7 @@ from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.cluster_client import ClusterClient
 from tidelog.client.queue.receive.settled_messages import SettledMessages
 from tidelog.client.queue.send.ordered_sender import OrderedSender
-from tidelog.client.queue.send.shared_producer import SharedProducer
+from tidelog.client.queue.send.publisher import SharedProducer
 
 
 @final

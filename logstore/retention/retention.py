@@ -1,8 +1,9 @@
-"""Which of the oldest segments may go.
+"""Retention: which of the oldest segments a log, and the logs of one disk together, may delete.
 
 Pure: no clock, no I/O.
 """
 
+import heapq
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -101,3 +102,23 @@ def require_committed(before_offset: int, *, log_start_offset: int, high_waterma
             log_start_offset=log_start_offset,
             log_end_offset=high_watermark,
         )
+
+
+def surplus_counts(logs: Sequence[LogSummary], *, bytes_max: int) -> list[int]:
+    """Return of each log how many of its oldest sealed segments go, in the order given.
+
+    Of all logs together the oldest ones, by their newest records, until no more than `bytes_max`
+    is left. The active segment of a log stays, so more may be left.
+    """
+    surplus_bytes = sum(log.size_bytes for log in logs) - bytes_max
+    counts = [0] * len(logs)
+    oldest = [(log.sealed[0].newest_ms, place) for place, log in enumerate(logs) if log.sealed]
+    heapq.heapify(oldest)
+    while surplus_bytes > 0 and oldest:
+        _, place = heapq.heappop(oldest)
+        sealed = logs[place].sealed
+        surplus_bytes -= sealed[counts[place]].size_bytes
+        counts[place] += 1
+        if counts[place] < len(sealed):
+            heapq.heappush(oldest, (sealed[counts[place]].newest_ms, place))
+    return counts

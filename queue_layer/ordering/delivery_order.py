@@ -1,6 +1,6 @@
 """Which messages are handed out next: the seam between the state of a queue and its order.
 
-Pure: declarations.
+Pure: no clock, no I/O.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -91,3 +91,25 @@ class DeliveryOrder(Protocol):
 
 MakeOrder = Callable[[int], DeliveryOrder]
 """Returns an order that is told of the records from an offset on."""
+
+
+def take_turns(
+    sources: Sequence[tuple[Iterator[tuple[int, int]], int]],
+) -> Iterator[tuple[int, int]]:
+    """Yield a share of each source, given in messages, and then what is left of all of them."""
+    left: list[tuple[int, int]] = []
+    for source, share in sources:
+        wanted = share
+        while wanted:
+            found = next(source, None)
+            if found is None:
+                break
+            first, end = found
+            stop = min(end, first + wanted)
+            yield first, stop
+            wanted -= stop - first
+            if stop < end:
+                left.append((stop, end))
+    yield from left
+    for source, _ in sources:
+        yield from source

@@ -10,8 +10,7 @@ from itertools import chain
 from typing import Final, final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
-from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.round_robin import shared
+from tidelog.queue_layer.ordering.delivery_order import RecordFields, take_turns
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 
 NOISY_SHARE: Final = 10
@@ -111,7 +110,7 @@ class FairOrder:
         )
         noisy = sorted(filter(self._is_noisy, self._aside), key=self._in_flight_of)
         share = max(1, limit // 2)
-        first = shared([(_singles(back), share), (_singles(quiet), share)])
+        first = take_turns([(_singles(back), share), (_singles(quiet), share)])
         behind = chain.from_iterable(self._aside[group] for group in noisy)
         return chain(first, _singles(behind), self._not_looked_at(limit, turn, set(quiet)))
 

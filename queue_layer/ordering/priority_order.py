@@ -9,8 +9,7 @@ from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
-from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields
-from tidelog.queue_layer.ordering.round_robin import shared
+from tidelog.queue_layer.ordering.delivery_order import MakeOrder, RecordFields, take_turns
 
 
 class _Priority:
@@ -29,7 +28,7 @@ class _Priority:
             return unreceived
         share = max(1, limit // 2)
         kinds = [(iter(self.returned), share), (unreceived, share)]
-        return shared(kinds if turn % 2 else kinds[::-1])
+        return take_turns(kinds if turn % 2 else kinds[::-1])
 
 
 @final
@@ -91,7 +90,7 @@ class PriorityOrder:
         """Yield what each priority is due, and then what is left."""
         begin = turn * limit
         places = [self._cycle[(begin + place) % len(self._cycle)] for place in range(limit)]
-        return shared(
+        return take_turns(
             [
                 (priority.candidates(limit, turn), places.count(number))
                 for number, priority in enumerate(self._priorities)

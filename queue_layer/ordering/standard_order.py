@@ -9,8 +9,7 @@ from typing import final
 
 from tidelog.queue_layer.collections.range_map import RangeMap
 from tidelog.queue_layer.collections.redeliverable import RedeliverableMessages
-from tidelog.queue_layer.ordering.delivery_order import RecordFields
-from tidelog.queue_layer.ordering.round_robin import shared
+from tidelog.queue_layer.ordering.delivery_order import RecordFields, take_turns
 
 
 @final
@@ -67,7 +66,7 @@ class StandardOrder:
             return self._unreceived()
         share = max(1, limit // 2)
         unreceived, returned = (self._unreceived(), share), (iter(self._returned), share)
-        return shared([returned, unreceived] if turn % 2 else [unreceived, returned])
+        return take_turns([returned, unreceived] if turn % 2 else [unreceived, returned])
 
     def blocked(self, first: int, end: int) -> Iterator[tuple[int, int]]:
         """Yield nothing: no message of a standard queue waits for another."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.queue_journal import NO_TARGET, Target
 from tidelog.wire.messages.queues import (
     VISIBILITY_TIMEOUT_MS_MAX,

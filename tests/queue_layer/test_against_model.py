@@ -24,7 +24,7 @@ from tidelog.queue_layer.commands.redrive import RedriveCommand
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.queue_journal import Target, decode
 from tidelog.wire.messages.queues import MessageState, PartitionReceived, Run, SettleAction
 

@@ -8,7 +8,7 @@ from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.queues import MessageState
 
 PART = RecordFields(is_chunk=True)

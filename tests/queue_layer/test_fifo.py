@@ -8,7 +8,7 @@ from tests.queue_layer.fifo_driver import FIFO, fifo, send
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.queue_journal import decode
 from tidelog.wire.messages.queues import (
     MessageState,

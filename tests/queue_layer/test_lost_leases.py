@@ -5,7 +5,7 @@ import pytest
 from tests.queue_layer.driver import SECOND, START_MS, Driver, offsets_of
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.queues import PartitionReceived, SettleAction, Settled
 
 PART = RecordFields(is_chunk=True)

@@ -10,6 +10,8 @@ import trio
 
 from tidelog.client.admin.queue_metadata import QueueMetadata
 from tidelog.client.cluster.cluster_client import ClusterClient
+from tidelog.client.config import ProducerConfig
+from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.partition_calls import PartitionCalls
@@ -21,11 +23,34 @@ from tidelog.client.queue.send.message_fields import (
     record_of,
 )
 from tidelog.client.queue.send.ordered_sender import OrderedSender, looks_at_messages
-from tidelog.client.queue.send.shared_producer import SharedProducer
 from tidelog.wire.errors import RecordTooLargeError, TidelogError
 from tidelog.wire.messages.queue_admin import QueueDescription
 
 _NO_PRIORITIES: Final = "none"
+_BATCH_BYTES: Final = 64 << 10
+"""Largest batch. Brokers deliver whole batches, so a receive of a few messages fetches one."""
+
+
+@final
+class SharedProducer:
+    """Opens one producer for any number of queues."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        """Open nothing yet."""
+        self._cluster = cluster
+        self._producer: Producer | None = None
+        self._opening = trio.Lock()
+
+    async def get(self) -> Producer:
+        """Return the producer, after opening it the first time."""
+        if self._producer is not None:
+            return self._producer
+        async with self._opening:
+            if self._producer is None:
+                config = ProducerConfig(batch_size=_BATCH_BYTES)
+                producer = Producer(self._cluster, config)
+                self._producer = await producer.__aenter__()
+        return self._producer
 
 
 @final

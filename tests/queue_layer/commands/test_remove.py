@@ -8,7 +8,7 @@ from tidelog.queue_layer.commands.remove import expiry_end, removal_end
 from tidelog.queue_layer.ordering.delivery_order import RecordFields
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.wire.config.queue_config import QueueConfig
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.queues import Refused, Run, SettleAction
 
 MINUTE_MS = 60_000

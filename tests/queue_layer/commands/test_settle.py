@@ -5,7 +5,7 @@ import pytest
 from tests.queue_layer.driver import SECOND, TARGET, Driver, offsets_of
 from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.config.retry_backoff import ExponentialBackoff, FixedBackoff
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.queue_journal import NO_TARGET
 from tidelog.wire.messages.queues import SettleAction, Settled, Settlement
 

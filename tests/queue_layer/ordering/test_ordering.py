@@ -2,11 +2,11 @@
 
 import pytest
 
+from tidelog.queue_layer.ordering.delivery_order import take_turns
 from tidelog.queue_layer.ordering.factory import order_for
 from tidelog.queue_layer.ordering.fair_order import FairOrder
 from tidelog.queue_layer.ordering.fifo_order import FifoOrder
 from tidelog.queue_layer.ordering.priority_order import PriorityOrder
-from tidelog.queue_layer.ordering.round_robin import shared
 from tidelog.queue_layer.ordering.standard_order import StandardOrder
 from tidelog.wire.config.queue_config import QueueConfig
 
@@ -27,7 +27,7 @@ def test_the_order_follows_from_the_settings(config: QueueConfig, order: type) -
 def test_each_source_gives_its_share_and_then_what_is_left() -> None:
     one, other = iter([(0, 10)]), iter([(20, 21), (30, 40)])
 
-    assert list(shared([(one, 3), (other, 4)])) == [
+    assert list(take_turns([(one, 3), (other, 4)])) == [
         (0, 3),
         (20, 21),
         (30, 33),
@@ -37,11 +37,11 @@ def test_each_source_gives_its_share_and_then_what_is_left() -> None:
 
 
 def test_a_source_without_a_share_comes_last() -> None:
-    assert list(shared([(iter([(0, 2)]), 0), (iter([(5, 6)]), 3)])) == [(5, 6), (0, 2)]
+    assert list(take_turns([(iter([(0, 2)]), 0), (iter([(5, 6)]), 3)])) == [(5, 6), (0, 2)]
 
 
 def test_a_source_is_not_read_further_than_needed() -> None:
     source = iter([(0, 2), (5, 6)])
 
-    assert next(shared([(source, 2)])) == (0, 2)
+    assert next(take_turns([(source, 2)])) == (0, 2)
     assert next(source) == (5, 6)

@@ -5,8 +5,10 @@ import logging
 import os
 import resource
 import sys
+from dataclasses import fields
 from functools import partial
 from importlib.metadata import version
+from typing import cast
 
 import click
 import trio
@@ -14,7 +16,7 @@ import trio
 from tidelog.broker.config.broker_config import BrokerConfig, ResolvedConfig, resolve_config
 from tidelog.cli.options import examples, json_option, server_options
 from tidelog.cli.output.log_format import configure_logging
-from tidelog.cli.serve.config import print_config
+from tidelog.cli.output.tables import print_json, print_table
 from tidelog.cli.serve.worker_plan import WORKERS_MAX, check_no_workers, worker_plans
 from tidelog.cli.serve.workers import run_workers
 from tidelog.cli.signals import on_signal
@@ -71,7 +73,7 @@ def serve(
     resolved = resolve_config(file=config_file, environment=os.environ, flags=flags)
     config = resolved.config
     if prints_config:
-        print_config(resolved, as_json=as_json)
+        _print_config(resolved, as_json=as_json)
         return 0
     if as_json:
         raise click.UsageError("--json goes with --print-config; see --log-format json")
@@ -127,3 +129,27 @@ def _allow_many_files(config: BrokerConfig) -> None:
         _log.warning(
             "open_files_limit_is_low", extra={"fields": {"limit": limit, "wanted": wanted}}
         )
+
+
+def _print_config(resolved: ResolvedConfig, *, as_json: bool) -> None:
+    """Print the settings in force, and where each comes from."""
+    names = [item.name for item in fields(resolved.config)]
+    values = {name: getattr(resolved.config, name) for name in names}
+    if as_json:
+        print_json(
+            {
+                name: {"value": value, "source": resolved.sources[name]}
+                for name, value in values.items()
+            }
+        )
+        return
+    rows = [(name, _as_in_file(value), resolved.sources[name]) for name, value in values.items()]
+    print_table(["SETTING", "VALUE", "SOURCE"], rows)
+
+
+def _as_in_file(value: object) -> str:
+    """Return a value as it would stand in the file."""
+    if isinstance(value, dict):
+        table = cast("dict[str, str]", value)
+        return ", ".join(f'{name} = "{item}"' for name, item in table.items()) or "{}"
+    return f'"{value}"' if isinstance(value, str) else str(value)
