@@ -8,6 +8,8 @@ opens a log; `logstore.segments.segment_list` knows where things are.
 from collections.abc import Sequence
 from typing import final
 
+import msgspec
+
 from tidelog.logstore.checkpoint import CHECKPOINT_NAME, LogCheckpoint, write_small_file
 from tidelog.logstore.compaction.cleaner_state import CleanerState
 from tidelog.logstore.config import LogConfig
@@ -15,18 +17,49 @@ from tidelog.logstore.damage import DamagedRange
 from tidelog.logstore.disk.availability import Availability, LogStatus
 from tidelog.logstore.disk.disk import PASSING_ERRNOS
 from tidelog.logstore.flush import FlushJob, FlushState
-from tidelog.logstore.log_state import Appended, LogState
+from tidelog.logstore.leader_epochs import LeaderEpochs
+from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.range_repair import RangeRepair, check_repair
 from tidelog.logstore.retention.retention import LogSummary, require_committed
 from tidelog.logstore.segments.batch_run import stamp_run
 from tidelog.logstore.segments.file_cache import FileCache
 from tidelog.logstore.segments.log_slice import LogSlice, out_of_range
 from tidelog.logstore.segments.segment_deletion import SegmentDeletion, remove_markers_above
+from tidelog.logstore.segments.segment_list import SegmentList
 from tidelog.logstore.segments.segment_scrub import SegmentScrub
 from tidelog.wire.batch.record_batch import BatchHeader, stamp_leader, stamp_replica
 from tidelog.wire.errors import CorruptRecordError
 
-__all__ = ["Appended", "LogStatus", "PartitionLog"]
+__all__ = ["Appended", "LogState", "LogStatus", "PartitionLog"]
+
+
+class Appended(msgspec.Struct, frozen=True, gc=False):
+    """Where a batch is."""
+
+    base_offset: int
+    next_offset: int
+    """Offset after its last record."""
+    is_duplicate: bool
+    """Whether it was there before."""
+
+
+class LogState(msgspec.Struct, frozen=True):
+    """What `logstore.recovery.recovery` hands over to a log; all of it is on disk."""
+
+    segments: SegmentList
+    log_start_offset: int
+    leader_epochs: LeaderEpochs
+    producers: ProducerStates
+    checkpoint_base_offset: int
+    """SegmentList below it are wholly on disk, and the checkpoint on disk says so."""
+    is_checkpoint_due: bool
+    """Whether the checkpoint on disk does not say all that was found."""
+    dir_sync_pending: bool
+    """Whether names in the directory, the checkpoint's too, may go away with the power."""
+    high_watermark: int = 0
+    """All below it was committed; maybe more is."""
+    clean_offset: int = 0
+    """How far compaction had come."""
 
 
 @final

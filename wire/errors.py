@@ -60,11 +60,64 @@ World errors are exceptions, programming errors are assertions, expected absence
 """
 
 from collections.abc import Mapping
+from enum import IntEnum
 from typing import ClassVar, final
 
 import msgspec
 
-from tidelog.wire.error_code import ErrorCode
+
+class ErrorCode(IntEnum):
+    """The number of an error on the wire. Numbers are never reused."""
+
+    UNEXPECTED_SERVER_ERROR = 1
+    INVALID_REQUEST = 2
+    UNSUPPORTED_VERSION = 3
+    INVALID_BATCH = 4
+    RECORD_TOO_LARGE = 5
+    INVALID_TOPIC = 6
+    INVALID_CONFIG = 7
+    UNKNOWN_TOPIC = 8
+    TOPIC_EXISTS = 9
+    UNKNOWN_PARTITION = 10
+    OFFSET_OUT_OF_RANGE = 11
+    OUT_OF_ORDER_SEQUENCE = 12
+    DUPLICATE_SEQUENCE = 13
+    FENCED_PRODUCER = 14
+    CORRUPT_RECORD = 15
+    LOG_OFFLINE = 16
+    NOT_LEADER = 17
+    UNKNOWN_TOPIC_ID = 18
+    DISK_FULL = 19
+    OVERLOADED = 20
+    SHUTTING_DOWN = 21
+    REQUEST_TIMED_OUT = 22
+    CORRUPT_BATCH = 23
+    UNKNOWN_GROUP = 24
+    GROUP_NOT_EMPTY = 25
+    UNKNOWN_MEMBER = 26
+    FENCED_INSTANCE = 27
+    STALE_MEMBER_EPOCH = 28
+    PARTITION_NOT_OWNED = 29
+    NOT_CONTROLLER = 30
+    LEADER_NOT_AVAILABLE = 31
+    NOT_ENOUGH_REPLICAS = 32
+    INELIGIBLE_REPLICA = 33
+    FENCED_LEADER_EPOCH = 34
+    STALE_PARTITION_EPOCH = 35
+    STALE_BROKER_EPOCH = 36
+    DUPLICATE_BROKER = 37
+    BROKER_NOT_READY = 38
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 39
+    UNKNOWN_QUEUE = 40
+    QUEUE_EXISTS = 41
+    INVALID_RECEIPT = 42
+    RECEIPT_EXPIRED = 43
+    MESSAGE_GONE = 44
+    THROTTLED = 45
+    STALE_TRANSACTION = 46
+    TRANSACTION_GONE = 47
+    STAGED_RECORDS_LOST = 48
+    PARTITION_FULL = 49
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, array_like=True):

@@ -24,8 +24,7 @@ from tidelog.logstore.config import LogConfig
 from tidelog.logstore.damage import DamagedRange, DamagedRanges
 from tidelog.logstore.disk.disk import File
 from tidelog.logstore.leader_epochs import LeaderEpochs
-from tidelog.logstore.log import PartitionLog
-from tidelog.logstore.log_state import LogState
+from tidelog.logstore.log import LogState, PartitionLog
 from tidelog.logstore.producer_state import ProducerStates
 from tidelog.logstore.recovery.torn_tail import Evidence, TornTailScan
 from tidelog.logstore.segments.batch_scanner import FileWindow, Predecessor

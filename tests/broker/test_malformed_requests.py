@@ -15,9 +15,9 @@ from tests.broker.broker_requests import (
     submit,
 )
 from tests.broker.world import World
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     BrokerError,
+    ErrorCode,
 )
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.metadata import MetadataRequest

@@ -1,8 +1,7 @@
 """Samples of receiving and settling messages, and of what people ask about them."""
 
 from tests.wire.group_samples import OTHER_TOPIC_ID, TOPIC_ID
-from tidelog.wire.error_code import ErrorCode
-from tidelog.wire.errors import ErrorDetail
+from tidelog.wire.errors import ErrorCode, ErrorDetail
 from tidelog.wire.messages.queues import (
     CancelScheduledReply,
     CancelScheduledRequest,

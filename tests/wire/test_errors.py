@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from tidelog.wire import errors
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     ERROR_CLASSES,
     BrokerError,
+    ErrorCode,
     ErrorDetail,
     OffsetOutOfRangeError,
     RetriableError,

@@ -10,9 +10,9 @@ import pytest
 
 from tests.paths import ROOT
 from tests.wire.samples import EXCHANGES, Exchange
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     ERROR_CLASSES,
+    ErrorCode,
     ErrorDetail,
 )
 from tidelog.wire.messages.groups import ResetTo

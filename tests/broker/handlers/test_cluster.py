@@ -17,8 +17,12 @@ from tidelog.broker.handlers import cluster as handlers
 from tidelog.broker.handlers.cluster import ClusterHandler
 from tidelog.coordinator.metadata.commands import CreateQueue, CreateReplicatedTopic
 from tidelog.coordinator.metadata.records import PartitionRegistration
-from tidelog.wire.error_code import ErrorCode
-from tidelog.wire.errors import InvalidRequestError, NotControllerError, UnknownTopicError
+from tidelog.wire.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    NotControllerError,
+    UnknownTopicError,
+)
 from tidelog.wire.messages.cluster_admin import (
     AlterClusterConfigRequest,
     DescribeClusterReply,

@@ -7,8 +7,8 @@ from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, play
 from tests.coordinator.raft_clients import until
 from tidelog.broker.handlers.commit_offsets import CommitHandler
 from tidelog.broker.requests.response import ResponseHandle
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     ErrorDetail,
 )
 from tidelog.wire.messages.groups import (

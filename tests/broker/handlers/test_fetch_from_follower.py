@@ -18,7 +18,7 @@ from tests.logstore.logs import records_in
 from tests.simulation.machine.process import Process
 from tests.simulation.three_brokers.runs import Writer
 from tidelog.client.client import Client
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionFetched
 from tidelog.wire.protocol import api
 

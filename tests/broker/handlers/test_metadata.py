@@ -11,8 +11,8 @@ from tests.broker.world import ADDRESS, World, settle
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.handlers.metadata import MetadataHandler
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     FencedProducerError,
     InvalidRequestError,
     LeaderNotAvailableError,

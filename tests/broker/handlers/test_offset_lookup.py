@@ -26,8 +26,8 @@ from tidelog.coordinator.raft_node.node import RaftNode
 from tidelog.coordinator.raft_node.peer_client import PeerClient
 from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch, parse_header
 from tidelog.wire.env.env import Env
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     InvalidRequestError,
     NotLeaderError,
 )

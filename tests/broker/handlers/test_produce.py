@@ -23,10 +23,10 @@ from tests.broker.broker_requests import (
     submit_produce,
 )
 from tests.broker.world import World, settle
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     DiskFullError,
     DuplicateSequenceError,
+    ErrorCode,
     FencedProducerError,
     LogOfflineError,
     OutOfOrderSequenceError,

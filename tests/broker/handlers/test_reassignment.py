@@ -7,8 +7,8 @@ from tests.coordinator.raft_clients import until
 from tests.coordinator.test_node import Member, live_brokers, play, three
 from tests.simulation.machine.world import World
 from tidelog.broker.handlers.reassignment import ReassignmentHandler
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     InvalidRequestError,
     UnknownTopicError,
 )

@@ -26,9 +26,9 @@ from tidelog.broker.partitions.offset_search import find_first_at_or_after, time
 from tidelog.wire.batch.compression import Codec, compress
 from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
 from tidelog.wire.batch.sparse_batch import encode_sparse
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     CorruptRecordError,
+    ErrorCode,
     LogOfflineError,
     UnknownPartitionError,
 )

@@ -6,10 +6,10 @@ import pytest
 
 from tests.wire.streams import FakeStream
 from tidelog.broker.requests.response import DelayedRequest, ResponseHandle
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     ERROR_CLASSES,
     BrokerError,
+    ErrorCode,
     OverloadedError,
 )
 from tidelog.wire.messages.metadata import MetadataReply, MetadataRequest

@@ -11,8 +11,12 @@ from tests.broker.world import World
 from tests.logstore.logs import records_in
 from tests.simulation.transactions.requests import begin, replica, stage
 from tidelog.broker.server import Broker
-from tidelog.broker.transactions.append import CommitAppender
-from tidelog.broker.transactions.progress import UNCOMMITTED_MAX, appended_count, sequence_of
+from tidelog.broker.transactions.append import (
+    UNCOMMITTED_MAX,
+    CommitAppender,
+    appended_count,
+    sequence_of,
+)
 from tidelog.logstore.producer_state import WINDOW_BATCHES
 from tidelog.wire.batch.record_batch import SEQUENCE_END
 from tidelog.wire.errors import NotLeaderError

@@ -8,8 +8,8 @@ from tidelog.coordinator.group_coordinator import admin
 from tidelog.coordinator.groups import expiry
 from tidelog.coordinator.groups.config import GroupConfig
 from tidelog.coordinator.metadata.catalog import DeleteTopic
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     GroupNotEmptyError,
     UnknownTopicIdError,
 )

@@ -10,8 +10,8 @@ from tests.coordinator.raft_clients import Nemesis, until
 from tests.coordinator.raft_nodes import Host
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.raft_node import node as raft_node
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     FencedInstanceError,
     GroupNotEmptyError,
     InvalidRequestError,

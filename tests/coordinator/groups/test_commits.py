@@ -11,8 +11,8 @@ from tests.coordinator.groups.conversation import (
     Conversation,
     results,
 )
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     GroupNotEmptyError,
     InvalidRequestError,
     OffsetOutOfRangeError,

@@ -10,7 +10,7 @@ from tidelog.coordinator.groups.description import (
     partitions_of,
 )
 from tidelog.coordinator.groups.lag import Lag, LogBounds, group_lag, partition_lag
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 from tidelog.wire.messages.groups import GroupListing, TopicPartitions
 
 

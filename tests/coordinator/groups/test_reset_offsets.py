@@ -5,8 +5,8 @@ import pytest
 from tests.coordinator.groups.conversation import ORDERS, Conversation
 from tidelog.coordinator.groups.commits import OffsetRange
 from tidelog.coordinator.groups.reset_offsets import ResetLog, plan_resets, reset_offset
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     InvalidRequestError,
     LeaderNotAvailableError,
 )

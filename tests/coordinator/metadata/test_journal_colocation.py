@@ -15,7 +15,7 @@ from tidelog.coordinator.metadata.commands import (
 from tidelog.coordinator.metadata.preferred_leaders import PreferredLeaders
 from tidelog.coordinator.metadata.rebalance_plan import plan_moves, plan_replacement
 from tidelog.coordinator.metadata.records import PartitionRegistration
-from tidelog.wire.error_code import ErrorCode
+from tidelog.wire.errors import ErrorCode
 
 JOURNAL = "queue@q"
 

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logstore.config import LogConfig
-from tidelog.logstore.retention.disk_retention import surplus_counts
 from tidelog.logstore.retention.ingest_rate import SHORTEST_MS, IngestRate, ingest_rate_of
 from tidelog.logstore.retention.retention import (
     ActiveSegmentInfo,
@@ -13,6 +12,7 @@ from tidelog.logstore.retention.retention import (
     SegmentInfo,
     committed_count,
     deletable_count,
+    surplus_counts,
 )
 
 HOUR_MS = 3_600_000

@@ -14,10 +14,10 @@ import tidelog
 from tests.system.integration.nodes import Nodes
 from tests.system.integration.processes import DEADLINE_S, serving
 from tidelog.wire.env.real_env import real_env
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
+    ErrorCode,
     GroupNotEmptyError,
     InvalidRequestError,
     UnknownMemberError,

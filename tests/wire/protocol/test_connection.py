@@ -5,8 +5,8 @@ import doctest
 import pytest
 
 from tests.wire.samples import EXCHANGES
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     ErrorDetail,
     InvalidRequestError,
     OffsetOutOfRangeError,

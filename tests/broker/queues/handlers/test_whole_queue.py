@@ -24,8 +24,7 @@ from tests.broker.queues.queue_requests import (
 from tests.broker.world import START_MS, World
 from tests.broker.world import settle as let_happen
 from tidelog.queue_layer.commands import remove
-from tidelog.wire.error_code import ErrorCode
-from tidelog.wire.errors import InvalidRequestError, LeaderNotAvailableError
+from tidelog.wire.errors import ErrorCode, InvalidRequestError, LeaderNotAvailableError
 from tidelog.wire.messages.queues import (
     CancelScheduledRequest,
     CountMessagesRequest,

@@ -16,8 +16,7 @@ from tidelog.broker.queues.partition.journal import Journal
 from tidelog.broker.server import Broker
 from tidelog.queue_layer.state import snapshots
 from tidelog.wire.batch.record_batch import Columns, check_produced, encode_batch
-from tidelog.wire.error_code import ErrorCode
-from tidelog.wire.errors import WireFormatError
+from tidelog.wire.errors import ErrorCode, WireFormatError
 from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch
 from tidelog.wire.messages.offset_ranges import ListOffsetsRequest, OffsetQuery
 from tidelog.wire.messages.queue_journal import (

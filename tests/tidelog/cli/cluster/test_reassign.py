@@ -6,8 +6,8 @@ import pytest
 
 from tidelog.cli import main
 from tidelog.cli.cluster.reassign import moves_as_json, print_moves
-from tidelog.wire.error_code import ErrorCode
 from tidelog.wire.errors import (
+    ErrorCode,
     ErrorDetail,
 )
 from tidelog.wire.messages.reassignment import PartitionMoved
