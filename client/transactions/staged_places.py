@@ -1,4 +1,4 @@
-"""Where a task has staged its records.
+"""Where a task has staged its records, and for which transaction.
 
 Pure: no clock, no I/O.
 """
@@ -25,6 +25,27 @@ class StagedPlace(msgspec.Struct, frozen=True):
     end_offset: int
     """Exclusive."""
     record_count: int
+
+
+def require_same_transaction(
+    name: str, transaction_id: int, *, staged_for: int | None, number: int
+) -> None:
+    """Check that the transaction that goes on is the one a task has staged for.
+
+    Args:
+        name: Of the transaction.
+        transaction_id: Its id.
+        staged_for: Its number when the task began.
+        number: Its number now; 0 if it was committed.
+
+    Raises:
+        TransactionGoneError: It is not.
+    """
+    if number != staged_for:
+        raise TransactionGoneError(
+            f"transaction {transaction_id} of {name!r} was"
+            f" {'begun anew' if number else 'committed'} while this task staged for it"
+        )
 
 
 @final

@@ -18,7 +18,12 @@ from tidelog.client.config import ProducerConfig
 from tidelog.client.producer.producer import Producer
 from tidelog.client.producer.producer_record import ProducerRecord
 from tidelog.client.producer.receipt import Receipt
-from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
+from tidelog.client.transactions.staged_places import (
+    Places,
+    StagedPlace,
+    merged,
+    require_same_transaction,
+)
 from tidelog.wire.errors import (
     BrokerError,
     ConfigError,
@@ -27,6 +32,7 @@ from tidelog.wire.errors import (
     TransactionGoneError,
 )
 from tidelog.wire.messages.transactions import (
+    STAGING_PREFIX,
     AbortTransactionRequest,
     BeginTransactionReply,
     BeginTransactionRequest,
@@ -34,8 +40,6 @@ from tidelog.wire.messages.transactions import (
 )
 from tidelog.wire.protocol import api
 
-_STAGING_PREFIX: Final = "staged@"
-"""See `docs/protocol.md`: the name of a topic's staging log is this and its own."""
 _RENEWED_IN_PARTS: Final = 4
 """So many times in its timeout a task says that the transaction goes on."""
 
@@ -235,7 +239,7 @@ class TransactionTask:
             return
         try:
             receipts = await producer.send_many(
-                _STAGING_PREFIX + topic, values, keys=keys, partition=partition
+                STAGING_PREFIX + topic, values, keys=keys, partition=partition
             )
             for receipt in receipts:
                 self._note(topic, receipt.partition, receipt.offset, count=len(receipt.indexes))
@@ -253,7 +257,7 @@ class TransactionTask:
         producer = await self._ready(topic)
         if producer is None:
             return
-        staging = _STAGING_PREFIX + topic
+        staging = STAGING_PREFIX + topic
         renamed = [msgspec.structs.replace(record, topic=staging) for record in records]
         try:
             for outcome in await producer.send_records(staging, renamed):
@@ -283,11 +287,12 @@ class TransactionTask:
         return self._producer
 
     def _require_same(self, number: int) -> None:
-        if number != self._number:
-            raise TransactionGoneError(
-                f"transaction {self._transaction.transaction_id} of {self._transaction.name!r} was"
-                f" {'begun anew' if number else 'committed'} while this task staged for it"
-            )
+        require_same_transaction(
+            self._transaction.name,
+            self._transaction.transaction_id,
+            staged_for=self._number,
+            number=number,
+        )
 
     def _note(self, topic: str, partition: int, offset: int | None, *, count: int) -> None:
         """Take note of where records are."""

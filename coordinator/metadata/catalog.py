@@ -24,6 +24,7 @@ from tidelog.wire.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from tidelog.wire.messages.transactions import STAGING_PREFIX
 
 PARTITION_COUNT_MAX = 10_000
 TOPIC_ID_SIZE = 16
@@ -33,8 +34,6 @@ PRODUCER_ID_BLOCK = 1000
 RECEIPT_KEY_SIZE = 32
 JOURNAL_PREFIX = "queue@"
 """Begins the names of topics that are journals of queues; not legal in other names."""
-STAGING_PREFIX = "staged@"
-"""Begins the names of topics to which brokers stage what is written; not legal in other names."""
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 

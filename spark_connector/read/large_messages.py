@@ -16,7 +16,7 @@ from tidelog.spark_connector.read.data_loss import DataLossError, lost
 from tidelog.spark_connector.read.fetcher import RangeFetcher
 from tidelog.spark_connector.read.offset_ranges import Slice
 from tidelog.spark_connector.read.read_options import ReadOptions
-from tidelog.wire.batch.large_messages import ChunkMap, chunk_header, chunks_of, is_chunk
+from tidelog.wire.batch.large_messages import ChunkMap, chunks_of, is_chunk, is_chunk_of
 from tidelog.wire.errors import CorruptRecordError, RecordTooLargeError, WireFormatError
 
 
@@ -76,8 +76,8 @@ class LargeMessageReader:
         buffer = io.BytesIO()
         index = 0
         for number, headers, value in self._chunks(chunks):
-            is_it = chunk_header(chunks.body_id, index) in headers
-            if not is_it or buffer.tell() + len(value) > chunks.length:
+            end = buffer.tell() + len(value)
+            if not is_chunk_of(chunks, headers, index=index, end=end):
                 raise _not_it(at, number, "it is not the chunk that the message names")
             buffer.write(value)
             index += 1

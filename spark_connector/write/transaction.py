@@ -12,7 +12,12 @@ from functools import partial
 from typing import Final, NamedTuple, final
 
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.client.transactions.staged_places import Places, StagedPlace, merged
+from tidelog.client.transactions.staged_places import (
+    Places,
+    StagedPlace,
+    merged,
+    require_same_transaction,
+)
 from tidelog.spark_connector.connection.broker_connection import BrokerConnection
 from tidelog.spark_connector.connection.cluster_client import BlockingClusterClient
 from tidelog.spark_connector.write.rows import RowBatch
@@ -24,12 +29,12 @@ from tidelog.wire.errors import (
     ConnectionLostError,
     RetriableError,
     TidelogError,
-    TransactionGoneError,
     WireFormatError,
     from_wire,
 )
 from tidelog.wire.messages.produce import InitProducerRequest, PartitionBatch, ProduceReply
 from tidelog.wire.messages.transactions import (
+    STAGING_PREFIX,
     AbortTransactionRequest,
     BeginTransactionReply,
     BeginTransactionRequest,
@@ -41,7 +46,6 @@ from tidelog.wire.protocol import api
 TIMEOUT_S: Final = 3600.0
 """A transaction is dropped if no task has begun it, or gone on with it, for so long."""
 _RENEWED_AFTER_S: Final = TIMEOUT_S / 4
-_STAGING_PREFIX: Final = "staged@"
 _ROUND_BYTES: Final = 4 << 20
 """When so much waits, a round begins; it brings no more, unless it is a single batch."""
 
@@ -161,7 +165,7 @@ class StagingTask:
                 begun = begin(self._cluster, self._name, self._transaction_id, topics=[topic])
                 self._require_same(begun)
                 (self._ids[topic],) = begun.topic_ids
-                staging = _STAGING_PREFIX + topic
+                staging = STAGING_PREFIX + topic
                 known = self._cluster.retry(partial(self._cluster.topic, staging))
                 self._counts[topic] = len(known.partitions)
         return self._counts
@@ -245,7 +249,7 @@ class StagingTask:
         by_connection: dict[BrokerConnection, list[tuple[TopicPartition, bytes]]] = {}
         for at in left:
             try:
-                staging = TopicPartition(_STAGING_PREFIX + at.topic, at.partition)
+                staging = TopicPartition(STAGING_PREFIX + at.topic, at.partition)
                 topic_id, connection = self._cluster.leader_of(staging)
                 by_connection.setdefault(connection, []).append((at, topic_id))
             except TidelogError as error:
@@ -294,8 +298,6 @@ class StagingTask:
         return failures
 
     def _require_same(self, begun: BeginTransactionReply) -> None:
-        if begun.number != self.number:
-            raise TransactionGoneError(
-                f"transaction {self._transaction_id} of {self._name!r} was"
-                f" {'begun anew' if begun.number else 'committed'} while this task staged for it"
-            )
+        require_same_transaction(
+            self._name, self._transaction_id, staged_for=self.number, number=begun.number
+        )

@@ -58,6 +58,20 @@ def is_chunk(headers: Iterable[tuple[str, bytes]]) -> bool:
     return any(name == CHUNK_HEADER for name, _ in headers)
 
 
+def is_chunk_of(
+    chunks: ChunkMap, headers: Iterable[tuple[str, bytes]], *, index: int, end: int
+) -> bool:
+    """Return whether a record is the chunk of this index, and ends within the message.
+
+    Args:
+        chunks: What the message says of its chunks.
+        headers: Those of the record.
+        index: How many chunks come before it.
+        end: How many bytes the chunks up to and with this one have.
+    """
+    return end <= chunks.length and chunk_header(chunks.body_id, index) in headers
+
+
 def is_large(headers: Iterable[tuple[str, bytes]]) -> bool:
     """Return whether a message has its body in chunks, readable or not."""
     return any(name == CHUNKS_HEADER for name, _ in headers)

@@ -5,11 +5,15 @@ they promise.
 """
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
 from tidelog.wire.messages.field_types import Milliseconds, ProducerId
 from tidelog.wire.messages.produce import PartitionBatch
+
+STAGING_PREFIX: Final = "staged@"
+"""Prefix of the name of a staging log, before the name of its topic; not legal in other names."""
 
 
 class TransactionStatus(IntEnum):

@@ -17,7 +17,7 @@ from tidelog.client.consumer.fetch.fetched_batches import FetchedBatches
 from tidelog.client.consumer.fetch.record import Record
 from tidelog.client.queue.receive.message import too_large
 from tidelog.client.topic_partition import TopicPartition
-from tidelog.wire.batch.large_messages import ChunkMap, chunk_header, chunks_of
+from tidelog.wire.batch.large_messages import ChunkMap, chunks_of, is_chunk_of
 from tidelog.wire.errors import (
     CorruptRecordError,
     LeaderNotAvailableError,
@@ -63,13 +63,12 @@ class ChunkReader:
                         raise _lost(tp, chunks) from error
                     raise
                 for record in records:
-                    expected = chunk_header(chunks.body_id, index)
-                    if record.offset != position or expected not in record.headers:
-                        raise _not_it(tp, position)
                     value = record.value or b""
-                    index, position, length = index + 1, position + 1, length + len(value)
-                    if length > chunks.length:
-                        raise _not_it(tp, record.offset)
+                    length += len(value)
+                    is_next = is_chunk_of(chunks, record.headers, index=index, end=length)
+                    if not is_next or record.offset != position:
+                        raise _not_it(tp, position)
+                    index, position = index + 1, position + 1
                     yield value
         if length != chunks.length:
             raise _not_it(tp, chunks.runs[-1][0])
