@@ -21,6 +21,10 @@ FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 8
 POSITIONAL_MAX = 3
+SHORTEST_LIMIT_S = 1
+CLEANUP_LIMIT_S = 250
+SIMULATORS = ("tests.simulation.", "tests.broker.replication.three_brokers")
+"""A module that imports one of these runs on its clock."""
 
 ROOMS = frozenset(
     {
@@ -170,6 +174,70 @@ def leave_the_time_of_a_test_to_the_global_limit(source: Source) -> Iterator[str
                 pass
 
 
+def wait_without_a_limit_on_a_real_clock(source: Source) -> Iterator[str]:
+    """Refuse limits that a busy machine reaches.
+
+    A wait of at most a second is one that must not end. From `CLEANUP_LIMIT_S` on, a limit kills
+    child processes before the global limit ends the test.
+    """
+    if not source.path.startswith("tests/") or any(each in source.text for each in SIMULATORS):
+        return
+    simulated = set(_nodes_with_simulated_clock(source.nodes))
+    constants = dict(_number_constants(source.nodes))
+    for node in source.nodes:
+        if not isinstance(node, ast.Call) or node in simulated:
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        limits = [keyword.value for keyword in node.keywords if keyword.arg == "timeout"]
+        if name in {"fail_after", "move_on_after", "settimeout"}:
+            limits += node.args[:1]
+        for limit in limits:
+            seconds = _number(limit, constants)
+            if seconds is not None and SHORTEST_LIMIT_S < seconds < CLEANUP_LIMIT_S:
+                yield (
+                    f"{source.path}:{node.lineno}: a busy machine breaks a limit of {seconds:g} s;"
+                    " wait without one, pyproject.toml has the limit of all tests"
+                )
+
+
+def _nodes_with_simulated_clock(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Return all nodes of functions that take a simulated clock, or a fixture that takes one."""
+    clocks = {"autojump_clock", "mock_clock"}
+    functions = list(_functions(nodes))
+    taken_count = 0
+    while taken_count < len(clocks):
+        taken_count = len(clocks)
+        clocks |= {each.name for each in functions if clocks & set(_parameters(each))}
+    for function in functions:
+        if function.name in clocks:
+            yield from ast.walk(function)
+
+
+def _parameters(function: Function) -> list[str]:
+    return [each.arg for each in function.args.args + function.args.kwonlyargs]
+
+
+def _number_constants(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, float]]:
+    for node in nodes:
+        match node:
+            case ast.Assign(
+                targets=[ast.Name(name)], value=ast.Constant(int() | float() as number)
+            ) | ast.AnnAssign(ast.Name(name), value=ast.Constant(int() | float() as number)):
+                yield name, number
+            case _:
+                pass
+
+
+def _number(node: ast.expr, constants: dict[str, float]) -> float | None:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return number
+        case ast.Name(id=name):
+            return constants.get(name)
+        case _:
+            return None
+
+
 def give_every_package_its_tests(source: Source) -> Iterator[str]:
     expected = expected_tests(source)
     if expected is not None and not any((ROOT / expected).rglob("test_*.py")):
@@ -203,6 +271,7 @@ RULES: list[Rule] = [
     give_every_todo_an_issue,
     name_files_after_what_they_hold,
     leave_the_time_of_a_test_to_the_global_limit,
+    wait_without_a_limit_on_a_real_clock,
     give_every_package_its_tests,
 ]
 
@@ -307,6 +376,30 @@ EIGHT = "a, b, c, *, d, e, f, g, h"
             "tests/test_a.py",
             "@pytest.mark.skip\ndef test(): ...",
             "pytestmark = pytest.mark.timeout(30)",
+        ),
+        (
+            wait_without_a_limit_on_a_real_clock,
+            "tests/test_a.py",
+            "def test(autojump_clock):\n    with trio.fail_after(30): ...",
+            "def test():\n    with trio.fail_after(30): ...",
+        ),
+        (
+            wait_without_a_limit_on_a_real_clock,
+            "tests/test_a.py",
+            "@fixture\ndef a(mock_clock): ...\ndef test(a):\n    with trio.move_on_after(5): ...",
+            "_LIMIT_S = 5.0\ndef test():\n    with trio.move_on_after(_LIMIT_S): ...",
+        ),
+        (
+            wait_without_a_limit_on_a_real_clock,
+            "tests/test_a.py",
+            "import tests.simulation.machine\nsocket.settimeout(10)",
+            "socket.settimeout(10)",
+        ),
+        (
+            wait_without_a_limit_on_a_real_clock,
+            "tests/test_a.py",
+            "run(command, timeout=280)\nwith trio.move_on_after(0.01): ...",
+            "thread.join(timeout=30)",
         ),
         (give_every_package_its_tests, "attic/a.py", "def f(): ...", "def f(): return 1"),
         (give_every_package_its_tests, "attic/a.py", "class A:\n    x = 1", "def f():\n    g()"),

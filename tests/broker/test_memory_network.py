@@ -19,10 +19,9 @@ NETWORKS = pytest.mark.parametrize("network", [MemoryNetwork(), TcpNetwork()], i
 async def connection(network: Network) -> AsyncGenerator[tuple[Stream, Stream]]:
     """Return both ends of a connection."""
     listener = await network.listen("127.0.0.1", 0)
-    with trio.fail_after(10):
-        client = await network.connect(*listener.address)
-        server = await listener.accept()
-        yield client, server
+    client = await network.connect(*listener.address)
+    server = await listener.accept()
+    yield client, server
     for each in (client, server, listener):
         each.close()
 

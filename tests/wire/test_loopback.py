@@ -131,29 +131,27 @@ async def test_clients_fetch_large_regions_at_the_same_time(server: Server) -> N
             for _ in range(3):
                 calls.start_soon(fetch, connection)
 
-    with trio.fail_after(30):
-        async with trio.open_nursery() as clients:
-            for _ in range(3):
-                clients.start_soon(client)
+    async with trio.open_nursery() as clients:
+        for _ in range(3):
+            clients.start_soon(client)
 
     assert intact == [True] * 9
     assert server.failures == []
 
 
 async def test_a_peer_of_another_protocol_harms_nobody_else(server: Server) -> None:
-    with trio.fail_after(30):
-        async with open_rpc(
-            TcpNetwork(), *server.address, client_id="test", client_version="1"
-        ) as connection:
-            stranger = await TcpNetwork().connect(*server.address)
-            stranger.send_nowait([b"GET / HTTP/1.1\r\nHost: example\r\n\r\n"])
-            await stranger.wait_readable()
-            try:
-                ended = stranger.receive_nowait(memoryview(bytearray(10))) == 0
-            except ConnectionLostError:
-                ended = True
-            stranger.close()
-            reply = await connection.ask(api.FETCH, FetchRequest(0, 0, 1, []))
+    async with open_rpc(
+        TcpNetwork(), *server.address, client_id="test", client_version="1"
+    ) as connection:
+        stranger = await TcpNetwork().connect(*server.address)
+        stranger.send_nowait([b"GET / HTTP/1.1\r\nHost: example\r\n\r\n"])
+        await stranger.wait_readable()
+        try:
+            ended = stranger.receive_nowait(memoryview(bytearray(10))) == 0
+        except ConnectionLostError:
+            ended = True
+        stranger.close()
+        reply = await connection.ask(api.FETCH, FetchRequest(0, 0, 1, []))
 
     assert ended
     assert len(reply.results) == 1

@@ -1,6 +1,7 @@
 """Without faults, the simulated TCP and that of the operating system are one and the same."""
 
 import errno
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,7 +29,11 @@ class Place(NamedTuple):
 
 
 Scenario = Callable[[Place], Awaitable[list[object]]]
-A_WHILE_S = 0.005  # For what the kernel does by itself on the loopback interface.
+
+IN_VAIN_S = 0.005
+"""For a wait that must not end."""
+SETTLE_S = 0.05
+"""For what the kernel does by itself on the loopback interface, and tells no reader or writer."""
 
 
 async def listen(place: Place) -> Listener:
@@ -67,9 +72,9 @@ def send(stream: Stream, data: bytes) -> object:
         return "closed here" if "closed here" in str(error) else "lost"
 
 
-async def wait(call: Callable[[], Awaitable[None]], patience_s: float = A_WHILE_S) -> object:
+async def wait(call: Callable[[], Awaitable[None]], limit_s: float = math.inf) -> object:
     try:
-        with trio.fail_after(patience_s):
+        with trio.fail_after(limit_s):
             await call()
     except (trio.TooSlowError, trio.BusyResourceError, ConnectionLostError) as error:
         return type(error)
@@ -86,8 +91,9 @@ async def os_error(call: Awaitable[object]) -> object:
 
 async def a_conversation(place: Place) -> list[object]:
     near, far = await ends(place)
-    seen = [receive(near), await wait(near.wait_readable), await wait(near.wait_writable)]
-    seen += [send(near, b"hello"), await wait(far.wait_readable), receive(far), receive(far)]
+    seen = [receive(near), await wait(near.wait_readable, IN_VAIN_S)]
+    seen += [await wait(near.wait_writable), send(near, b"hello")]
+    seen += [await wait(far.wait_readable), receive(far), receive(far)]
     near.close()
     near.close()
     return [*seen, await wait(far.wait_readable), receive(far), receive(far)]
@@ -107,9 +113,9 @@ async def after_closing_here(place: Place) -> list[object]:
 async def closing_with_unread_bytes(place: Place) -> list[object]:
     near, far = await ends(place)
     seen = [send(near, b"unread"), send(far, b"read"), await wait(far.wait_readable)]
-    await trio.sleep(A_WHILE_S)
+    await trio.sleep(SETTLE_S)
     far.close()
-    await trio.sleep(A_WHILE_S)
+    await trio.sleep(SETTLE_S)
     return [*seen, await wait(near.wait_readable), receive(near), receive(near)]
 
 
@@ -117,9 +123,9 @@ async def sending_to_who_has_closed(place: Place) -> list[object]:
     near, far = await ends(place)
     seen = [send(far, b"last words")]
     far.close()
-    await trio.sleep(A_WHILE_S)
+    await trio.sleep(SETTLE_S)
     seen += [send(near, b"too late")]
-    await trio.sleep(A_WHILE_S)
+    await trio.sleep(SETTLE_S)
     return [*seen, send(near, b"too late"), receive(near), receive(near)]
 
 
@@ -158,11 +164,11 @@ async def closing_wakes_who_waits(place: Place) -> list[object]:
     seen: list[object] = []
 
     async def wait_for_bytes() -> None:
-        seen.append(await wait(near.wait_readable, 60))
+        seen.append(await wait(near.wait_readable))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_for_bytes)
-        await trio.sleep(A_WHILE_S)
+        await trio.sleep(SETTLE_S)
         near.close()
     return seen
 
@@ -172,7 +178,7 @@ async def waiting_twice(place: Place) -> list[object]:
     seen: list[object] = []
 
     async def wait_for_bytes() -> None:
-        seen.append(await wait(near.wait_readable))
+        seen.append(await wait(near.wait_readable, IN_VAIN_S))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait_for_bytes)
@@ -185,22 +191,22 @@ async def a_reader_that_does_not_read(place: Place) -> list[object]:
     sent = 0
     while count := near.send_nowait([bytes(1 << 20)]):
         sent += count
-        await trio.sleep(A_WHILE_S)
-    seen = [await wait(near.wait_writable)]
+        await trio.sleep(SETTLE_S)
+    seen = [await wait(near.wait_writable, IN_VAIN_S)]
     buffer = memoryview(bytearray(1 << 20))
     while sent:
         await far.wait_readable()
         sent -= far.receive_nowait(buffer) or 0
-    await trio.sleep(A_WHILE_S)
+    await trio.sleep(SETTLE_S)
     return [*seen, await wait(near.wait_writable), send(near, b"more")]
 
 
 async def a_listener_that_closes_before_it_accepts(place: Place) -> list[object]:
     listener = await listen(place)
     near = await connect(place, listener)
-    await trio.sleep(A_WHILE_S)
+    await trio.sleep(SETTLE_S)
     listener.close()
-    await trio.sleep(A_WHILE_S)
+    await trio.sleep(SETTLE_S)
     return [receive(near)]
 
 
@@ -229,7 +235,7 @@ async def accepting_from_a_closed_listener(place: Place) -> list[object]:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(accept)
-        await trio.sleep(A_WHILE_S)
+        await trio.sleep(SETTLE_S)
         listener.close()
         listener.close()
     return seen

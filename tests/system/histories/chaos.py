@@ -21,7 +21,7 @@ import tidelog
 from tests.system.histories.clients import RecordedReader, RecordedWriter
 from tests.system.histories.fault_proxy import FaultProxy
 from tests.system.histories.recorder import Recorder
-from tests.system.integration.processes import BrokerProcess, serving
+from tests.system.integration.processes import DEADLINE_S, BrokerProcess, serving
 from tidelog.wire.errors import TidelogError
 
 _TOPIC = "chaos"
@@ -34,7 +34,6 @@ _FAULT_S = (0.1, 1.0)
 _RESTART_S = 0.3
 _REQUEST_TIMEOUT_S = 3.0
 _RECONNECT_S = 0.05
-_LIVENESS_S = 30.0
 _PAUSE_S = 0.005
 """Between two sends of a writer, so that a long history does not become a large one."""
 
@@ -110,7 +109,7 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
     async with trio.open_nursery() as machines:
         await machines.start(proxy.run)
         await machines.start(broker.run)
-        async with _client(proxy, _LIVENESS_S) as client:
+        async with _client(proxy, DEADLINE_S) as client:
             await client.admin.create_topic(_TOPIC, _PARTITION_COUNT, config=_TOPIC_SETTINGS)
         async with trio.open_nursery() as clients:
             writers = [
@@ -130,13 +129,12 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
                 await _trouble(hardship, proxy, broker)
             proxy.heal()
             broker.signal(signal.SIGCONT)
-            with trio.fail_after(_LIVENESS_S):
-                for writer in writers:
-                    writer.acknowledged = trio.Event()
-                    await writer.acknowledged.wait()
-                    writer.should_stop = True
-                async with _client(proxy) as client:
-                    await RecordedReader("last reader", _TOPIC, recorder).read_to_end(client)
+            for writer in writers:
+                writer.acknowledged = trio.Event()
+                await writer.acknowledged.wait()
+                writer.should_stop = True
+            async with _client(proxy) as client:
+                await RecordedReader("last reader", _TOPIC, recorder).read_to_end(client)
             clients.cancel_scope.cancel()
         machines.cancel_scope.cancel()
 

@@ -8,7 +8,6 @@ import trio
 
 from tests.system.histories.fault_proxy import FaultProxy
 
-PATIENCE_S = 100.0
 STALL_S = 0.1
 """Long for bytes on one machine."""
 
@@ -25,15 +24,14 @@ async def an_echo(proxy: FaultProxy) -> AsyncGenerator[trio.SocketStream, None]:
         except trio.BrokenResourceError:
             pass
 
-    with trio.fail_after(PATIENCE_S):
-        async with trio.open_nursery() as nursery:
-            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-            nursery.start_soon(trio.serve_listeners, echo, [listener])
-            proxy.target_port = listener.socket.getsockname()[1]
-            await nursery.start(proxy.run)
-            async with await trio.open_tcp_stream("127.0.0.1", proxy.port) as stream:
-                yield stream
-            nursery.cancel_scope.cancel()
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, echo, [listener])
+        proxy.target_port = listener.socket.getsockname()[1]
+        await nursery.start(proxy.run)
+        async with await trio.open_tcp_stream("127.0.0.1", proxy.port) as stream:
+            yield stream
+        nursery.cancel_scope.cancel()
 
 
 async def receive(stream: trio.SocketStream, length: int) -> bytes:

@@ -16,7 +16,7 @@ from tests.paths import ROOT
 
 TIDELOG = [sys.executable, "-m", "tidelog"]
 DEADLINE_S = 250.0
-"""For what hangs; everything here takes a few seconds, and ten times as long on a busy machine."""
+"""Limit on a hang. It is below the global limit of a test, so that child processes are killed."""
 
 Event = dict[str, Any]
 

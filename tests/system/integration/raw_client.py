@@ -24,7 +24,6 @@ class StalledReader:
         host, port = address.split(":")
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        self._socket.settimeout(10)
         self._socket.connect((host, int(port)))
         self._core = ClientConnection(max_frame_bytes=MiB)
         hello = self._ask(api.HELLO, HelloRequest("stalled", "1"))

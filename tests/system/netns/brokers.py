@@ -12,11 +12,10 @@ from typing import Final, final
 import trio
 
 from tests.paths import ROOT
-from tests.system.integration.processes import BrokerProcess, environment
+from tests.system.integration.processes import DEADLINE_S, BrokerProcess, environment
 from tests.system.netns.network import address_of, inside
 
 PORT: Final = 8433
-_START_S: Final = 60.0
 _SETTINGS: Final = """\
 replica_lag_time_max_ms = "3s"
 group_consumer_session_timeout_ms = "8s"
@@ -92,7 +91,7 @@ class Broker:
             trio.TooSlowError: It does not.
         """
         assert self._process is not None, "it was started"
-        with trio.fail_after(_START_S):
+        with trio.fail_after(DEADLINE_S):
             await self._process.wait_event("broker_started")
 
     def signal(self, number: signal.Signals) -> None:

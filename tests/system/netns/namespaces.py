@@ -10,8 +10,9 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final
 
+from tests.system.integration.processes import DEADLINE_S
+
 _TOOLS: Final = ("ip", "unshare", "setpriv", "mount")
-_PATIENCE_S: Final = 30.0
 
 # `ip netns` keeps its names there. Not those of the whole machine, which would outlive the run.
 _OWN_NAMES: Final = "mount -t tmpfs tmpfs /var/run"
@@ -39,7 +40,7 @@ def missing_here() -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=_PATIENCE_S,
+        timeout=DEADLINE_S,
     )
     if trial.returncode == 0:
         return ""

@@ -21,7 +21,7 @@ from tests.simulation.checkers.history import Key
 from tests.system.histories.clients import RecordedReader, RecordedWriter
 from tests.system.histories.examination import examine
 from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
-from tests.system.integration.processes import TIDELOG
+from tests.system.integration.processes import DEADLINE_S, TIDELOG
 from tests.system.netns.brokers import PORT, Broker
 from tests.system.netns.clients import GroupMember, Lookout, connected
 from tests.system.netns.network import Network, address_of
@@ -43,8 +43,6 @@ _PAUSE_S: Final = 0.03
 """Between two sends of a writer, so that a long history does not become a large one."""
 _VALUE_BYTES_MAX: Final = 200
 _LOOK_S: Final = 0.5
-_LIVENESS_S: Final = 120.0
-_STOP_S: Final = 30.0
 _SHORT_RUN: Final = 4
 """So many of its longest faults fit into a short settings."""
 
@@ -103,7 +101,7 @@ async def run(settings: RunSettings) -> Report:
             await clients.run()
             for broker in brokers.values():
                 broker.signal(signal.SIGTERM)
-            with trio.fail_after(_STOP_S):
+            with trio.fail_after(DEADLINE_S):
                 for broker in brokers.values():
                     await broker.wait_ended()
     problems = clients.problems
@@ -183,11 +181,11 @@ class _Clients:
                     planned = faults(self._random, self._node_ids, longest_s=longest_s)
                     await self._trouble.make(planned, partial(self._rest, lookout))
                 self._settings.say("the trouble is over")
-                with trio.move_on_after(_LIVENESS_S) as patience:
+                with trio.move_on_after(DEADLINE_S) as patience:
                     await self._recover(client, lookout)
                 if patience.cancelled_caught:
                     stands = await lookout.describe()
-                    self.problems.append(f"not within {_LIVENESS_S:g} s: {self._stage}; {stands}")
+                    self.problems.append(f"not within {DEADLINE_S:g} s: {self._stage}; {stands}")
                 nursery.cancel_scope.cancel()
 
     def left_out(self, replicas: dict[int, dict[Key, Replica]]) -> list[str]:

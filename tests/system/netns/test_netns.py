@@ -35,7 +35,7 @@ def test_what_was_acknowledged_is_on_every_replica_and_nothing_is_left_behind(
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=280,  # Below the global limit of a test, so that the child process is killed.
     )
 
     said = result.stdout.splitlines()

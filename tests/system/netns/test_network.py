@@ -18,7 +18,7 @@ def test_one_direction_is_cut_and_nothing_else() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=280,
+        timeout=280,  # Below the global limit of a test, so that the child process is killed.
     )
 
     assert result.stdout.splitlines() == [

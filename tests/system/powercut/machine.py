@@ -87,15 +87,14 @@ class Machine:
 
 
 async def run(*command: str) -> str:
-    """Run a command, which has a few seconds.
+    """Run a command to its end.
 
     Raises:
         OSError: It failed; with what it said.
     """
-    with trio.fail_after(60):
-        result = await trio.run_process(
-            list(command), capture_stdout=True, capture_stderr=True, check=False
-        )
+    result = await trio.run_process(
+        list(command), capture_stdout=True, capture_stderr=True, check=False
+    )
     if result.returncode:
         said = result.stderr.decode(errors="replace").strip()
         raise OSError(f"{' '.join(command)}: {said or result.returncode}")

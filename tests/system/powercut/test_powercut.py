@@ -30,7 +30,7 @@ def test_what_was_acknowledged_survives_real_power_cuts_and_nothing_is_left_behi
         capture_output=True,
         text=True,
         check=False,
-        timeout=280,
+        timeout=280,  # Below the global limit of a test, so that the child process is killed.
     )
 
     said = result.stdout.splitlines()

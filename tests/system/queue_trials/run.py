@@ -12,6 +12,7 @@ import trio
 
 import tidelog
 from tests.system.integration.nodes import Nodes
+from tests.system.integration.processes import DEADLINE_S
 from tests.system.queue_trials.ledger import Fate, Ledger, Name, name_of, problems
 from tests.system.queue_trials.workload import Trial
 
@@ -25,8 +26,6 @@ _REQUEST_TIMEOUT_S: Final = 8.0
 _RESTART_S: Final = 1.0
 _STOPS_S: Final = (0.3, 1.0, 3.0, 11.0)
 """How long a broker is stopped: others take its place after 9 seconds."""
-_END_S: Final = 180.0
-"""How long it may take until nothing is left, when all is well again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ async def run(plan: Plan, data_dir: Path) -> Report:
                 await _trouble(plan, nodes, admin, faults=report.faults)
                 for trial in trials.values():
                     await trial.end()
-                with trio.fail_after(_END_S):
+                with trio.fail_after(DEADLINE_S):
                     for name in QUEUES:
                         await _wait_empty(admin.queue(name))
                 for trial in trials.values():

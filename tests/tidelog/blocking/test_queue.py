@@ -86,7 +86,7 @@ def test_a_worker_calls_a_function_in_threads_until_it_is_stopped(queue: Queue) 
     queue.send_batch([b"%d" % n for n in range(30)])
     seen: list[bytes | None] = []
     threads: set[int] = set()
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3)
 
     def handle(message: Message) -> None:
         together.wait()

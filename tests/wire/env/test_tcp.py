@@ -52,14 +52,13 @@ async def pair() -> AsyncIterator[Pair]:
 async def receive_exactly(stream: TcpStream, length: int) -> bytes:
     buffer = bytearray(length)
     view = memoryview(buffer)
-    with trio.fail_after(10):
-        while view:
-            count = stream.receive_nowait(view)
-            if count is None:
-                await stream.wait_readable()
-            else:
-                assert count > 0, "the other side closed"
-                view = view[count:]
+    while view:
+        count = stream.receive_nowait(view)
+        if count is None:
+            await stream.wait_readable()
+        else:
+            assert count > 0, "the other side closed"
+            view = view[count:]
     return bytes(buffer)
 
 
@@ -113,8 +112,7 @@ async def test_a_full_stream_becomes_writable_when_the_peer_reads(
     await wait_all_tasks_blocked()
     assert not became_writable.is_set()
     await receive_exactly(pair.far, sent_bytes)
-    with trio.fail_after(10):
-        await became_writable.wait()
+    await became_writable.wait()
 
     assert pair.near.send_nowait([b"more"]) == 4
 
@@ -132,8 +130,7 @@ async def test_a_stream_becomes_readable_when_the_peer_sends(
     await wait_all_tasks_blocked()
     assert not became_readable.is_set()
     pair.far.send_nowait([b"x"])
-    with trio.fail_after(10):
-        await became_readable.wait()
+    await became_readable.wait()
 
     assert pair.near.receive_nowait(memoryview(bytearray(10))) == 1
 

@@ -180,13 +180,12 @@ async def test_a_stream_that_breaks_during_a_flush_ends_run() -> None:
     stream = FakeStream()
     write_buffer = WriteBuffer(stream)
 
-    with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(write_buffer.run)
-            await wait_all_tasks_blocked()
-            stream.fail("reset by peer")
-            write_buffer.put(b"lost")
-            write_buffer.flush()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write_buffer.run)
+        await wait_all_tasks_blocked()
+        stream.fail("reset by peer")
+        write_buffer.put(b"lost")
+        write_buffer.flush()
 
     assert stream.is_closed
 

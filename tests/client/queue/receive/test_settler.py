@@ -211,16 +211,15 @@ async def cancel_all_but_the_last(queue: Queue) -> bool:
             await messages[index].delete()
             done.append(index)
 
-    with trio.fail_after(100):
-        async with trio.open_nursery() as nursery:
-            for index in range(20):
-                nursery.start_soon(delete, index)
-            while len(done) < 20 and not is_cancelled:
-                await trio.lowlevel.checkpoint()
-                if any(each.waiting for each in vars(queue)["_settler"]._node_queues.values()):
-                    is_cancelled = True
-                    for scope in scopes[:-1]:
-                        scope.cancel()
+    async with trio.open_nursery() as nursery:
+        for index in range(20):
+            nursery.start_soon(delete, index)
+        while len(done) < 20 and not is_cancelled:
+            await trio.lowlevel.checkpoint()
+            if any(each.waiting for each in vars(queue)["_settler"]._node_queues.values()):
+                is_cancelled = True
+                for scope in scopes[:-1]:
+                    scope.cancel()
 
     assert 19 in done
     assert await queue.receive(wait=0) == []
