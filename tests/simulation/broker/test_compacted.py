@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from tests.simulation.broker.compacted import draw_plan
 from tests.simulation.broker.plans import Fault
 from tests.simulation.kinds import COMPACTED
-from tests.simulation.mutations.measure import is_objection
 
 SECONDS = 12.0
 CRASHES = [Fault(at, "crash_in_swap", 1.0, dice) for at, dice in ((0.5, 0.5), (3.0, 0.3))]
@@ -31,7 +30,3 @@ def test_a_run_in_which_a_growing_topic_is_compacted_among_crashes_keeps_all_pro
     assert report.sometimes["log compacted"]
     assert report.sometimes["partitions added"]
     assert report.sometimes["crash in swap"]
-
-
-def test_a_mutation_is_found() -> None:
-    assert is_objection(COMPACTED.run_plan(draw_plan(0, SECONDS), "newest-goes-too"))

@@ -9,11 +9,9 @@ from tests.simulation.cluster.plans import FAULT_GAPS_S, ClusterPlan, draw_plan
 from tests.simulation.cluster.run import run
 from tests.simulation.cluster.sometimes import PROBES
 from tests.simulation.kinds import CLUSTER
-from tests.simulation.mutations.measure import is_objection
 
 SECONDS = 6.0
 RUN_COUNT = 3
-CANARY_SEEDS = 6
 KEPT = sorted(CLUSTER.kept_plans.glob("*.json"))
 
 
@@ -48,17 +46,6 @@ def test_showing_a_run_does_not_change_it() -> None:
 
     assert run(plan, show=lines.append, shows_steps=True) == run(plan)
     assert lines
-
-
-@pytest.mark.parametrize("name", ["commits-alone", "name-given-twice", "commit-alone"])
-def test_a_mutation_is_found(name: str) -> None:
-    runs = (CLUSTER.run_plan(draw_plan(seed, 10.0), name) for seed in range(CANARY_SEEDS))
-
-    assert any(is_objection(run) for run in runs)
-
-
-def test_mutations_have_names_that_say_what_is_wrong() -> None:
-    assert len({mutation.name for mutation in CLUSTER.mutations}) == len(CLUSTER.mutations) >= 24
 
 
 def test_all_kinds_of_faults_are_drawn_and_none_is_in_every_plan() -> None:

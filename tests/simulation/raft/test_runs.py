@@ -9,12 +9,10 @@ import pytest
 
 from tests.paths import ROOT
 from tests.simulation.kinds import RAFT
-from tests.simulation.mutations.measure import is_objection
 from tests.simulation.mutations.registry import find_mutation
 from tests.simulation.raft.plans import SECONDS, Fault, Plan, draw_plan
 from tests.simulation.raft.run import run
 from tests.simulation.raft.simplifications import SIMPLIFICATIONS
-from tests.simulation.report import RunReport
 from tests.simulation.shrink import ShrinkBudget, shrink
 from tests.simulation.swarm import Swarm, SwarmReport, SwarmSize, run_seeds
 
@@ -74,32 +72,6 @@ def test_a_run_does_not_depend_on_the_hashes_of_the_process() -> None:
     assert run("1") == run("2")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "vote-twice",
-        "any-log-is-up-to-date",
-        "no-term-start",
-        "no-pre-vote",
-        "no-check-quorum",
-        "learner-counts",
-        "start-leaves-old-log",
-    ],
-)
-def test_a_mutation_is_found(name: str) -> None:
-    """The quick ones; `make mutants KIND=raft` looks for them all."""
-    assert is_objection(first_failure(name, range(60)))
-
-
-def first_failure(name: str, seeds: range) -> RunReport[Plan]:
-    with find_mutation(name).applied():
-        return run_seeds("raft", seeds, SECONDS)[-1]
-
-
-def test_every_mutation_has_a_name_of_its_own() -> None:
-    assert len({mutation.name for mutation in RAFT.mutations}) == len(RAFT.mutations)
-
-
 def test_a_mutation_is_gone_when_its_block_is_left() -> None:
     plan = draw_plan(3)
     before = run(plan)
@@ -110,7 +82,8 @@ def test_a_mutation_is_gone_when_its_block_is_left() -> None:
 
 
 def test_the_plan_of_a_failure_is_made_small() -> None:
-    report = first_failure("vote-twice", range(50))
+    with find_mutation("vote-twice").applied():
+        report = run_seeds("raft", range(50), SECONDS)[-1]
 
     small = shrink(
         report,

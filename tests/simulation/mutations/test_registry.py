@@ -1,0 +1,80 @@
+"""Mutations that runs find quickly; `make mutants` looks for them all, each in its own process."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.client.consumer.group.test_membership_protocol import (
+    test_a_reply_that_comes_too_late_changes_nothing as a_late_reply,
+)
+from tests.simulation.kinds import KINDS
+from tests.simulation.mutations.measure import is_objection
+from tests.simulation.mutations.registry import MUTATIONS, find_mutation
+
+RARE = "old-replies-believed"
+"""Only one random run in hundreds finds it."""
+
+CHOSEN: list[tuple[str, float, range, tuple[str, ...]]] = [
+    ("broker", 10.0, range(8), ("flush-does-nothing", "no-dedup")),
+    ("compacted", 12.0, range(1), ("newest-goes-too",)),
+    ("cluster", 10.0, range(6), ("commits-alone", "name-given-twice", "commit-alone")),
+    ("queues", 2.0, range(6, 8), ("count-lost-with-leader",)),
+    (
+        "raft",
+        KINDS["raft"].seconds,
+        range(60),
+        (
+            "vote-twice",
+            "any-log-is-up-to-date",
+            "no-term-start",
+            "no-pre-vote",
+            "no-check-quorum",
+            "learner-counts",
+            "start-leaves-old-log",
+        ),
+    ),
+]
+"""Mutations of long runs: the kind of the runs, how long the faults go on, seeds, names."""
+
+SEED_COUNTS = {"three_brokers": 25, "transactions": 20, "groups": 20, "metadata": 150, "isr": 480}
+"""Kinds with short runs, which find all their mutations within so many seeds."""
+
+FIRST_SEEDS = {
+    "high-watermark-before-truncation": 90,
+    "settled-without-another-partition-epoch": 110,
+    "transaction-appended-again": 4,
+}
+"""Where to begin with those that few runs find."""
+
+
+def cases() -> Iterator[tuple[str, str, float, range]]:
+    for kind, seconds, seeds, names in CHOSEN:
+        for name in names:
+            yield kind, name, seconds, seeds
+    for kind, count in SEED_COUNTS.items():
+        for mutation in MUTATIONS[kind]:
+            if mutation.name != RARE:
+                first = FIRST_SEEDS.get(mutation.name, 0)
+                yield kind, mutation.name, KINDS[kind].seconds, range(first, first + count)
+
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize(
+    ("kind_name", "mutation", "seconds", "seeds"),
+    CASES,
+    ids=[f"{kind}-{name}" for kind, name, *_ in CASES],
+)
+def test_a_mutation_is_found(
+    kind_name: str, mutation: str, seconds: float, *, seeds: range
+) -> None:
+    kind = KINDS[kind_name]
+    runs = (kind.run_plan(kind.draw_plan(seed, seconds), mutation) for seed in seeds)
+
+    assert any(is_objection(run) for run in runs)
+
+
+def test_a_mutation_that_few_runs_find_fails_the_test_of_its_case() -> None:
+    with find_mutation(RARE).applied(), pytest.raises(AssertionError):
+        a_late_reply()
