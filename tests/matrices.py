@@ -1,4 +1,4 @@
-"""Writes into three pages of `docs/` which tests show an invariant or a statement: `make matrices`.
+"""Writes into the pages of `docs/` which tests show an invariant or a statement: `make matrices`.
 
 A test says so itself, with `@pytest.mark.invariant("I39")` or `@pytest.mark.statement("b50")`. A
 checker of the simulator and a step of a state machine bear the same marks; a mutation says it with
@@ -16,16 +16,23 @@ from typing import Final, final
 
 from tests.paths import ROOT
 
+
+def _ids(letter: str, first: int, last: int) -> list[str]:
+    return [f"{letter}{number}" for number in range(first, last + 1)]
+
+
 TESTS: Final = ROOT / "tests"
 PAGES: Final = {
-    "invariants.md": ["I"],
-    "queue-statements.md": ["b", "q"],
-    "spark-statements.md": ["s"],
+    "invariants.md": _ids("I", 1, 65),
+    "raft.md": _ids("I", 66, 75),
+    "groups.md": _ids("I", 76, 77),
+    "queue-statements.md": _ids("b", 1, 92) + _ids("q", 1, 12),
+    "spark-statements.md": _ids("s", 1, 42),
 }
-"""The pages, and with which letters the ids of each begin."""
+"""The pages, and the ids of the rows of each."""
 
 _MARKS: Final = {"invariant", "statement"}
-_ROW: Final = re.compile(r"\| ([A-Za-z]\d+) \|")
+_ROW: Final = re.compile(r"\| ([Ibqs]\d+) \|")
 _CELLS: Final = 4
 
 Witness = tuple[str, str]

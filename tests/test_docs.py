@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import click
@@ -68,6 +69,20 @@ def missing_code(text: str) -> list[str]:
     return missing
 
 
+def missing_tests(text: str) -> set[str]:
+    """Return names of tests that no module defines."""
+    return set(re.findall(r"`(test_\w+)`", text)) - all_tests()
+
+
+@cache
+def all_tests() -> set[str]:
+    return {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8"))
+    }
+
+
 def command_lines(text: str) -> Iterator[list[str]]:
     """Yield the words of all commands in code, without `tidelog` itself."""
     spans = (" ".join(each.split()) for each in _CODE.findall(_BLOCK.sub("", text)))
@@ -107,6 +122,11 @@ def test_every_path_to_a_module_exists(page: str) -> None:
     assert missing_code(read(page)) == []
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_test_exists(page: str) -> None:
+    assert missing_tests(read(page)) == set()
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_every_command_and_option_exists(page: str) -> None:
     assert [bad for words in command_lines(read(page)) for bad in unknown_words(words)] == []
@@ -117,11 +137,13 @@ def test_what_does_not_exist_is_found() -> None:
         "# A page: 1.0\n[a](gone.md), [b](README.md#no), [c](#a-page-10), [d](https://e.org/x#y)\n"
         '`wire/gone.py`, `test_docs.py`, `tests/test_docs.py`, "every path" and "no such fact"\n'
         "`topic gone`, `tidelog topic\nlist --gone`, `topic list --json`\n"
+        "`test_pages_are_found`, `test_gone`\n"
         "```\ntidelog topic create orders --gone | grep x --else\n```\n"
     )
 
     assert broken_links("README.md", text) == ["gone.md#", "README.md#no", "#a-page-10"]
     assert missing_code(text) == ["wire/gone.py", "tests/test_docs.py: no such fact"]
+    assert missing_tests(text) == {"test_gone"}
     bad = [bad for words in command_lines(text) for bad in unknown_words(words)]
     assert bad == ["topic gone", "topic list --gone", "topic create orders --gone"]
 

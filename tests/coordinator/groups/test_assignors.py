@@ -64,11 +64,12 @@ def test_numbers_of_partitions_differ_by_one_at_most(counts: dict[bytes, int], s
     assert max(lengths) - min(lengths) <= 1
 
 
+@pytest.mark.invariant("I77")
 @given(counts=partition_counts, size=st.integers(1, 8))
 def test_a_reader_who_joins_moves_no_more_than_its_share(
     counts: dict[bytes, int], size: int
 ) -> None:
-    """I77: adding one member to N moves at most ceil(P / (N + 1)) partitions."""
+    """Adding one member to N moves at most ceil(P / (N + 1)) partitions."""
     topics = sorted(counts)
     before = assign(UNIFORM, readers(*[topics] * size), counts)
 

@@ -102,8 +102,9 @@ def test_a_commit_from_before_the_last_epoch_counts_while_the_partition_is_held(
     assert results(talk.commit("a", (talk.owned["a"][0], 50), epoch=epoch))[0][2] is None
 
 
+@pytest.mark.invariant("I76")
 def test_a_commit_from_before_the_partition_went_and_came_back_does_not_count() -> None:
-    """I76; an old commit turns up again when the member holds the partition again."""
+    """An old commit turns up again when the member holds the partition again."""
     talk = settled("a")
     talk.sequence = 1
     old = talk.commit_request("a", (3, 50))
@@ -120,8 +121,9 @@ def test_a_commit_from_before_the_partition_went_and_came_back_does_not_count() 
     assert talk.committed(3) == 90
 
 
+@pytest.mark.invariant("I77")
 def test_a_commit_that_was_overtaken_does_not_count() -> None:
-    """I77: delays never move a group back."""
+    """Delays never move a group back."""
     talk = settled("a")
     talk.sequence = 1
     old = talk.commit_request("a", (0, 50))

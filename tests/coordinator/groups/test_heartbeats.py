@@ -109,8 +109,9 @@ def test_an_epoch_that_was_never_given_is_refused() -> None:
         talk.say("a", epoch=9)
 
 
+@pytest.mark.invariant("I77")
 def test_a_newer_incarnation_takes_over_at_once_and_nothing_moves() -> None:
-    """I77: the restart of a static member within its session moves nothing."""
+    """The restart of a static member within its session moves nothing."""
     talk = Conversation(4)
     talk.join("a", instance_id="one", incarnation=1)
     talk.join("b", instance_id="two", incarnation=1)

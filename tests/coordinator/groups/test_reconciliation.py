@@ -68,8 +68,9 @@ def test_who_has_not_seen_the_assignment_has_not_let_go_by_it() -> None:
     assert talk.owned["b"] == []
 
 
+@pytest.mark.invariant("I76")
 def test_an_old_heartbeat_does_not_let_go_of_what_came_back() -> None:
-    """I76; a heartbeat that let go of partitions turns up again when they are held again."""
+    """A heartbeat that let go of partitions turns up again when they are held again."""
     talk = two_members_of_which_one_must_let_go()
     old = talk.request("a", owned=[0, 1])
     talk.settle()
@@ -184,11 +185,12 @@ def do_one_thing(talk: Conversation, member_id: str, what: str) -> bool:
     return False
 
 
+@pytest.mark.invariant("I77")
 @given(before=moments, order=st.permutations(["a", "b", "c", "d", "e"]))
 def test_wherever_it_begins_a_group_is_stable_after_three_heartbeats_of_each_member(
     before: list[tuple[str, str]], order: list[str]
 ) -> None:
-    """I77: convergence in bounded heartbeats, when members let go at once and nothing is lost.
+    """Convergence in bounded heartbeats, when members let go at once and nothing is lost.
 
     One to finish what was under way, one to learn what to let go of and say that it is done, one
     to be given what came free.

@@ -64,8 +64,9 @@ from tidelog.coordinator.raft.ready import (
 from tidelog.coordinator.raft.role import Role
 
 
+@pytest.mark.invariant("I66")
 class TestDurability:
-    """What must be on disk before something is said (I66)."""
+    """What must be on disk before something is said."""
 
     def test_a_vote_is_sent_when_it_is_durable(self) -> None:
         core = node()
@@ -154,8 +155,9 @@ class TestDurability:
         assert write is not None
         assert write.hard_state == HardState(4)
 
+    @pytest.mark.invariant("I72")
     def test_a_log_that_a_crash_left_behind_is_dropped_from_the_disk(self) -> None:
-        """A log that is shorter than the snapshot starts cleanly (I72)."""
+        """A log that is shorter than the snapshot starts cleanly."""
         core = node(StoredState(HardState(2), snapshot(5, 2), tuple(entries(1, 1))))
 
         write = core.ready().write
@@ -186,8 +188,9 @@ class TestFollowing:
 
         assert sync(core) == [AppendRefusal(A, B, 3, 4, at(2, 1), 1, 0)]
 
+    @pytest.mark.invariant("I69")
     def test_an_installed_snapshot_is_handed_out_when_it_is_durable(self) -> None:
-        """A snapshot replaces a log that conflicts with it, as a whole (I69)."""
+        """A snapshot replaces a log that conflicts with it, as a whole."""
         core = node(stored(2, 1, 1, 1))
         core.step(SnapshotRequest(B, A, 2, snapshot(2, 2)))
 
@@ -226,8 +229,9 @@ class TestFollowing:
 class TestLeading:
     """What a leader takes and refuses."""
 
+    @pytest.mark.invariant("I67")
     def test_a_term_begins_with_an_entry_of_its_own(self) -> None:
-        """Committing it commits what earlier leaders have left (I67)."""
+        """Committing it commits what earlier leaders have left."""
         core = leader(term=4)
 
         assert core.last == at(1, 4)
@@ -269,8 +273,9 @@ class TestLeading:
 
         assert core.propose(b"x" * 90) == at(2, 1)
 
+    @pytest.mark.invariant("I74")
     def test_a_leader_that_hears_of_no_majority_steps_down(self) -> None:
-        """An isolated leader steps down within one election timeout (I74)."""
+        """An isolated leader steps down within one election timeout."""
         core = leader()
 
         pass_time(core, CONFIG.election_ticks)
@@ -288,8 +293,9 @@ class TestLeading:
         assert core.role is Role.FOLLOWER
         assert core.term == 3
 
+    @pytest.mark.invariant("I75")
     def test_the_messages_of_a_removed_node_do_not_reach_a_leader(self) -> None:
-        """A removed node cannot disrupt (I75)."""
+        """A removed node cannot disrupt."""
         core = leader()
         core.change_membership(Remove(3))
         sync(core)

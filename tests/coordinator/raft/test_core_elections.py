@@ -129,8 +129,9 @@ class TestElection:
         assert ready.messages == (PreVoteReply(A, B, 2, 7, is_granted=True),)
         assert core.term == 2
 
+    @pytest.mark.invariant("I74")
     def test_a_voter_that_has_heard_of_a_leader_lately_refuses(self) -> None:
-        """Pre-vote and check-quorum: a healthy leader is not deposed (I74)."""
+        """Pre-vote and check-quorum: a healthy leader is not deposed."""
         core = node(stored(2))
         core.step(append(2, (0, 0)))
         sync(core)
@@ -214,8 +215,9 @@ class TestElection:
         assert TimeoutNow(A, B, 2) in sync(core)
 
 
+@pytest.mark.invariant("I71", "I75")
 class TestIdentity:
-    """A node is its id and its disk (I71, I75)."""
+    """A node is its id and its disk."""
 
     def test_a_node_does_not_answer_for_another_disk(self) -> None:
         core = node(identity=Identity(1, b"new"))
@@ -260,8 +262,9 @@ class TestIdentity:
 
         assert core.role is Role.LEADER
 
+    @pytest.mark.invariant("I71")
     def test_a_node_with_damaged_state_says_nothing(self) -> None:
-        """It must not vote or campaign with what is left of its log (I71)."""
+        """It must not vote or campaign with what is left of its log."""
         core = node(stored(1, 1, 2), is_damaged=True)
         pass_time(core, 50)
 

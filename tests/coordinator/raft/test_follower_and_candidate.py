@@ -2,6 +2,8 @@
 
 from random import Random
 
+import pytest
+
 from tests.coordinator.raft.samples import NOTHING, THREE, A, B, C, D, at, entries, snapshot
 from tidelog.coordinator.raft.candidate import Candidate, ElectionTimer
 from tidelog.coordinator.raft.follower import Follower
@@ -21,8 +23,9 @@ def request(previous: tuple[int, int], *terms: int, commit_index: int = 0) -> Ap
     return AppendRequest(A, B, 5, at(*previous), commit_index, 7, 3, sent)
 
 
+@pytest.mark.invariant("I66")
 def test_the_reply_tells_what_was_received_from_what_is_on_disk() -> None:
-    """An acknowledgement never says more than the disk has (I66)."""
+    """An acknowledgement never says more than the disk has."""
     log = RaftLog(NOTHING, entries(1, 1))
     follower = Follower(B, log, unsynced_bytes_max=MOST)
 

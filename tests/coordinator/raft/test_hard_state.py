@@ -24,8 +24,9 @@ def test_in_a_quiet_term_messages_leave_at_once() -> None:
     assert promises.take_messages() == ()
 
 
+@pytest.mark.invariant("I66")
 def test_a_message_waits_until_its_vote_is_durable() -> None:
-    """Term and vote are durable before any message that depends on them is sent (I66)."""
+    """Term and vote are durable before any message that depends on them is sent."""
     promises = HardStateGate(HardState(3))
     promises.advance_term(4)
     promises.vote_for(B)

@@ -162,8 +162,9 @@ class TestCommit:
 
         assert leader.committable_index() == 2
 
+    @pytest.mark.invariant("I67")
     def test_entries_of_earlier_terms_are_not_counted(self) -> None:
-        """The leader commits by counting only entries of its own term (I67)."""
+        """The leader commits by counting only entries of its own term."""
         log = log_of(1, 1, 3)
         leader = leading(log)
 
@@ -237,8 +238,9 @@ class TestReads:
         leader.take_reply(AppendReply(B, A, TERM, 1, 1, 1, 1))
         assert leader.take_reads() == [ReadState(7, 1)]
 
+    @pytest.mark.invariant("I67")
     def test_a_read_waits_until_an_entry_of_the_term_is_committed(self) -> None:
-        """Until then the leader does not know what is committed (I67)."""
+        """Until then the leader does not know what is committed."""
         log = log_of(1, 3)
         log.commit_to(1)
         leader = leading(log)
@@ -267,8 +269,9 @@ class TestReads:
 class TestMembership:
     """Changes, one at a time."""
 
+    @pytest.mark.invariant("I75")
     def test_a_change_is_refused_while_another_is_uncommitted(self) -> None:
-        """At most one uncommitted change (I75)."""
+        """At most one uncommitted change."""
         log = log_of(3)
         log.commit_to(1)
         leader = leading(log)

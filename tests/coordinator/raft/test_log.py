@@ -49,8 +49,9 @@ class TestAccept:
         assert log.last == at(4, 1)
         assert log.durable_index == 4
 
+    @pytest.mark.invariant("I70")
     def test_compacted_entries_count_as_matching_and_are_not_appended_again(self) -> None:
-        """An append below the compacted point (I70)."""
+        """An append below the compacted point."""
         log = RaftLog(snapshot(5, 2), entries(2, first=6))
 
         assert log.accept(at(2, 1), entries(1, 2, 2, 2, 3, first=3)) == 7
@@ -109,8 +110,9 @@ class TestDurability:
         log.synced(at(2, 1), None)
         assert [unsynced.index for unsynced in log.unsynced()] == [3]
 
+    @pytest.mark.invariant("I73")
     def test_an_acknowledgement_for_what_was_overwritten_says_nothing(self) -> None:
-        """The disk acknowledges a term and an index, not an index alone (I73)."""
+        """The disk acknowledges a term and an index, not an index alone."""
         log = RaftLog(NOTHING, entries(1))
         log.append(entry(2, 2))
         log.append(entry(3, 2))
@@ -121,8 +123,9 @@ class TestDurability:
         assert log.durable_index == 1
         assert [unsynced.term for unsynced in log.unsynced()] == [3, 3]
 
+    @pytest.mark.invariant("I73")
     def test_what_was_overwritten_and_came_back_is_on_the_disk(self) -> None:
-        """There and back again: the disk has the same entries that the log has again (I73)."""
+        """There and back again: the disk has the same entries that the log has again."""
         log = RaftLog(NOTHING, entries(1))
         log.append(entry(2, 2))
         log.accept(at(1, 1), entries(3, first=2))
@@ -152,8 +155,9 @@ class TestDurability:
         assert sizes == [2, 1]
 
 
+@pytest.mark.invariant("I72")
 class TestStart:
-    """What a crash may have left (I72)."""
+    """What a crash may have left."""
 
     def test_entries_that_the_snapshot_covers_are_left_out(self) -> None:
         log = RaftLog(snapshot(3, 2), entries(1, 1, 2, 2, 3))
@@ -201,8 +205,9 @@ class TestStart:
 class TestSnapshots:
     """Snapshots that come from the leader, and own ones."""
 
+    @pytest.mark.invariant("I69")
     def test_a_snapshot_replaces_a_log_that_conflicts_with_it(self) -> None:
-        """Rule 7 of figure 13: the whole log goes, not only what the snapshot covers (I69)."""
+        """Rule 7 of figure 13: the whole log goes, not only what the snapshot covers."""
         log = RaftLog(NOTHING, entries(1, 1, 1, 1, 1))
 
         assert log.install(snapshot(3, 2, FOUR))
@@ -216,8 +221,9 @@ class TestSnapshots:
         assert log.take_installed() is None
         assert log.durable_index == 3
 
+    @pytest.mark.invariant("I69")
     def test_a_snapshot_that_the_log_agrees_with_cuts_nothing(self) -> None:
-        """A stale snapshot does not truncate entries that match (I69)."""
+        """A stale snapshot does not truncate entries that match."""
         log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
 
         assert not log.install(snapshot(3, 2))

@@ -40,8 +40,9 @@ def test_only_a_learner_is_promoted() -> None:
         THREE.with_promoted(2)
 
 
+@pytest.mark.invariant("I75")
 def test_a_node_id_is_a_member_with_one_disk_only() -> None:
-    """Node ids are not reused while the old disk is a member (I75)."""
+    """Node ids are not reused while the old disk is a member."""
     with pytest.raises(MembershipRefusedError, match="remove it first if it has lost that disk"):
         THREE.with_learner(B_WITH_NEW_DISK)
 

@@ -89,9 +89,9 @@ def test_a_directory_is_founded_when_its_vote_is_there() -> None:
     assert is_founded(disk, DIRECTORY)
 
 
+@pytest.mark.invariant("I66")
 @pytest.mark.parametrize("seed", POWER_CUTS)
 def test_votes_and_entries_are_durable_when_the_call_returns(seed: int) -> None:
-    """I66."""
     disk, storage = founded()
     storage.save_vote(vote(4, OTHER))
     kinds = [EntryKind.TERM_START, EntryKind.MEMBERSHIP, EntryKind.COMMAND]
@@ -113,8 +113,8 @@ def test_entries_take_the_place_of_what_was_there() -> None:
     assert reopen(disk.kill())[1].entries == [*entries(1, 4), *entries(5, 6, term=3)]
 
 
+@pytest.mark.invariant("I69")
 def test_a_snapshot_of_the_leader_takes_the_place_of_the_log() -> None:
-    """I69."""
     disk, storage = founded()
     storage.append(entries(1, 10), now_ms=NOW_MS)
 
@@ -207,11 +207,11 @@ def crashed_lives() -> Iterator[Told]:
         yield told
 
 
+@pytest.mark.invariant("I66", "I72")
 @pytest.mark.parametrize("seed", [None, *POWER_CUTS])
 def test_after_a_crash_at_any_call_to_the_disk_what_was_promised_is_there(
     seed: int | None,
 ) -> None:
-    """I66, I72."""
     for told in crashed_lives():
         disk = told.disk.kill() if seed is None else told.disk.power_cut(Random(seed))
 
@@ -245,9 +245,9 @@ def written() -> FaultyDisk:
     return disk.power_cut(Random(0))
 
 
+@pytest.mark.invariant("I71")
 @pytest.mark.parametrize("name", ["vote", "snapshot"])
 def test_a_small_file_that_is_damaged_or_missing_is_no_empty_one(name: str) -> None:
-    """I71."""
     disk = written()
     path = f"{DIRECTORY}/{name}"
     disk.damage(path, 20, b"??")
@@ -259,8 +259,8 @@ def test_a_small_file_that_is_damaged_or_missing_is_no_empty_one(name: str) -> N
         reopen(disk)
 
 
+@pytest.mark.invariant("I71")
 def test_a_damaged_entry_is_no_shorter_log() -> None:
-    """I71."""
     disk = written()
     disk.damage(segment_path(DIRECTORY, 0), 300, b"damage")
 

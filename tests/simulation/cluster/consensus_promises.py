@@ -8,9 +8,10 @@ import pytest
 from tests.simulation.cluster.cluster_history import Applied, Elected, NodeChecker, Voted
 
 
+@pytest.mark.invariant("I68")
 @final
 class ElectionSafety(NodeChecker):
-    """A term has one leader at most (I68)."""
+    """A term has one leader at most."""
 
     def __init__(self) -> None:
         """Know of no leader."""
@@ -23,10 +24,11 @@ class ElectionSafety(NodeChecker):
             self.fail(f"nodes {known} and {elected.node_id} both lead term {elected.term}")
 
 
+@pytest.mark.invariant("I68")
 @pytest.mark.invariant("I62")
 @final
 class LeaderCompleteness(NodeChecker):
-    """Whoever is elected has everything that was ever committed in earlier terms (I68).
+    """Whoever is elected has everything that was ever committed in earlier terms.
 
     Definition: when a node begins to lead a term, its log has the last entry that any node had
     applied in an earlier term by then. By log matching it then has those before; what it applies of
@@ -55,9 +57,10 @@ class LeaderCompleteness(NodeChecker):
             )
 
 
+@pytest.mark.invariant("I68")
 @final
 class StateMachineSafety(NodeChecker):
-    """What one node has applied at an index, no node ever applies another entry at (I68)."""
+    """What one node has applied at an index, no node ever applies another entry at."""
 
     def __init__(self) -> None:
         """Know of no entry."""
@@ -110,9 +113,10 @@ class AppliedInOrder(NodeChecker):
         self._last[applied.node_id] = applied.index
 
 
+@pytest.mark.invariant("I66")
 @final
 class TermNeverFalls(NodeChecker):
-    """A node never speaks in an earlier term than it has spoken in, whatever happens to it (I66).
+    """A node never speaks in an earlier term than it has spoken in, whatever happens to it.
 
     The term is on its disk before the first word of it.
     """
@@ -128,9 +132,10 @@ class TermNeverFalls(NodeChecker):
         self._terms[node] = term
 
 
+@pytest.mark.invariant("I66")
 @final
 class OneVote(NodeChecker):
-    """A node has one vote in each term, whatever happens to it (I66)."""
+    """A node has one vote in each term, whatever happens to it."""
 
     def __init__(self) -> None:
         """Know of no vote."""

@@ -6,6 +6,8 @@ Definitions go by committed records, and by what members are told and do.
 from collections.abc import Iterable, Sequence
 from typing import final
 
+import pytest
+
 from tests.simulation.cluster import cluster_history
 from tests.simulation.cluster.cluster_history import GroupCommit, NodeChecker, Work
 from tidelog.coordinator.groups.records import (
@@ -21,9 +23,10 @@ from tidelog.coordinator.groups.records import (
 from tidelog.wire.messages.groups import TopicPartitions
 
 
+@pytest.mark.invariant("I76")
 @final
 class OneOwner(NodeChecker):
-    """A partition belongs to one member of a group at a time (I76), and only that one works on it.
+    """A partition belongs to one member of a group at a time, and only that one works on it.
 
     Definition: it is given to a member only if nobody has it, by committed records; who has it
     loses it by letting go of it, by leaving, or to a newer process of the same static member.

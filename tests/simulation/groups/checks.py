@@ -6,6 +6,8 @@ Each check objects at the event that breaks its promise.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
+import pytest
+
 from tidelog.client.consumer.group.membership_protocol import GroupPartition
 from tidelog.coordinator.groups.commits import CommitResult
 from tidelog.coordinator.groups.partitions import Partition, unpack
@@ -235,8 +237,9 @@ class Checks:
             ):
                 raise ViolationError(f"two members read {partition}")
 
+    @pytest.mark.invariant("I76")
     def look(self) -> None:
-        """Check that nobody believes to own what somebody else believes to own (I76)."""
+        """Check that nobody believes to own what somebody else believes to own."""
         owners: dict[GroupPartition, str] = {}
         for process in self.world.living:
             if self._counts(process):

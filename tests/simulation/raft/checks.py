@@ -8,6 +8,8 @@ Definitions are exact, with their quantifiers; a violation names the checker.
 
 from typing import NamedTuple, final
 
+import pytest
+
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.core import RaftCore
@@ -120,8 +122,9 @@ class Checks:
         ):
             raise ViolationError("StateMachineSafety", f"{identity} restores {snapshot}")
 
+    @pytest.mark.invariant("I66")
     def send(self, core: RaftCore, disk: RaftDisk, message: Message) -> None:
-        """Durable before sent (I66), and one vote per term and voter, over reboots."""
+        """Durable before sent, and one vote per term and voter, over reboots."""
         promised = HardState(message.term)
         if isinstance(message, VoteReply) and message.is_granted:
             promised = HardState(message.term, message.target)

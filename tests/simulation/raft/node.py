@@ -5,6 +5,8 @@
 from random import Random
 from typing import Protocol, final
 
+import pytest
+
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.raft.checks import Checks
 from tests.simulation.raft.disk import RaftDisk
@@ -102,8 +104,9 @@ class RaftNode:
             self._check_quorum(self.core)
             self.pump()
 
+    @pytest.mark.invariant("I74")
     def _check_quorum(self, core: RaftCore) -> None:
-        """A leader that hears of no majority steps down within an election timeout (I74)."""
+        """A leader that hears of no majority steps down within an election timeout."""
         if core.role is not Role.LEADER:
             self._heard_at_ticks = dict.fromkeys(core.membership.voters, self._now_ticks)
             return

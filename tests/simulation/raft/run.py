@@ -5,6 +5,8 @@ from functools import partial
 from itertools import count
 from typing import final
 
+import pytest
+
 from tests.simulation.checkers.book import ViolationError
 from tests.simulation.raft.node import RaftNode
 from tests.simulation.raft.plans import Fault, Plan
@@ -111,8 +113,9 @@ class _Run:
     def _election_ms(self) -> int:
         return self._plan.election_ticks * TICK_MS
 
+    @pytest.mark.invariant("I74")
     def _return_from_a_partition(self) -> None:
-        """Who comes back from a partition does not depose a healthy leader (I74)."""
+        """Who comes back from a partition does not depose a healthy leader."""
         world = self.world
         world.run_until(world.now_ms + 3 * self._election_ms)
         leaders = [node for node in world.nodes.values() if node.is_leader]
