@@ -40,6 +40,9 @@ ROOMS = frozenset(
 )
 """Folders at the top that are imported as parts of `tidelog`."""
 
+PRODUCT = ROOMS | {"tidelog"}
+"""Folders with the code that is installed."""
+
 PLACES_THAT_PRINT = ("tidelog/cli/", "bench/", "examples/")
 NAMES_THAT_SAY_NOTHING = {"common", "misc", "util", "utils"}
 
@@ -276,6 +279,24 @@ RULES: list[Rule] = [
 ]
 
 
+def duplicate_classes(sources: Iterable[Source]) -> list[str]:
+    """Return public classes of the product that have one name; `tidelog/blocking` is a face."""
+    places: dict[str, list[str]] = {}
+    for source in sources:
+        if source.path.split("/")[0] not in PRODUCT or source.path.startswith("tidelog/blocking/"):
+            continue
+        module: ast.AST = source.nodes[0]
+        assert isinstance(module, ast.Module)
+        for node in module.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(f"{source.path}:{node.lineno}")
+    return [
+        f"{' and '.join(found)}: {name} stands twice; give one of them a more exact name"
+        for name, found in places.items()
+        if len(found) > 1
+    ]
+
+
 def _positional(function: Function) -> list[str]:
     """Return the parameters that may be given by position, `self` left out."""
     arguments = function.args
@@ -329,6 +350,28 @@ def test_our_code_keeps_the_rule(rule: Rule, our_sources: list[Source]) -> None:
     findings = [finding for source in our_sources for finding in rule(source)]
 
     assert not findings, "\n" + "\n".join(findings)
+
+
+def test_a_public_class_name_stands_once_in_the_product(our_sources: list[Source]) -> None:
+    findings = duplicate_classes(our_sources)
+
+    assert not findings, "\n" + "\n".join(findings)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "count"),
+    [
+        ("broker/b.py", "class Queue: ...", 1),
+        ("broker/b.py", "class _Queue: ...", 0),
+        ("broker/b.py", "def f():\n    class Queue: ...", 0),
+        ("tidelog/blocking/queue.py", "class Queue: ...", 0),
+        ("tests/client/queue.py", "class Queue: ...", 0),
+    ],
+)
+def test_a_public_class_name_that_stands_twice_is_found(path: str, text: str, count: int) -> None:
+    sources = [Source.parse("client/queue.py", "class Queue: ..."), Source.parse(path, text)]
+
+    assert len(duplicate_classes(sources)) == count
 
 
 LONG_BODY = '    """Say what it does."""\n' + "    x = 1\n" * FUNCTION_LINES_MAX
