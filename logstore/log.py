@@ -51,7 +51,7 @@ class LogState(msgspec.Struct, frozen=True):
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     checkpoint_base_offset: int
-    """SegmentList below it are wholly on disk, and the checkpoint on disk says so."""
+    """Segments below it are wholly on disk, and the checkpoint on disk says so."""
     is_checkpoint_due: bool
     """Whether the checkpoint on disk does not say all that was found."""
     dir_sync_pending: bool

@@ -63,7 +63,7 @@ class FailedReplicas:
     def not_opened(self, key: Key, error: BrokerError) -> None:
         """Take note that the log of a replica could not be made, or not be opened, for now.
 
-        Where only room or a descriptor was missing, nothing that it may have had is in suspect.
+        Where only room or a descriptor was missing, nothing that it may have had is suspect.
         """
         self._unopened[key] = not isinstance(error, DiskFullError | OverloadedError)
         self._has_news.set()

@@ -39,7 +39,7 @@ class RequestContext(Protocol):
         ...
 
     def answered(self) -> None:
-        """One request has its answer in the write_buffer, or wants none."""
+        """One request has its answer in the write buffer, or wants none."""
         ...
 
 

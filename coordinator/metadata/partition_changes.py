@@ -190,7 +190,7 @@ class LeaderChanges(NamedTuple):
 
 
 def leader_changes(state: ClusterState, records: Iterable[Record]) -> list[LeaderChanges]:
-    """Return what leaders records elect, for people; `state` is from before the records."""
+    """Return the leaders that records elect, for people; `state` is from before the records."""
     found: dict[tuple[bytes, bool, bool], LeaderChanges] = {}
     for record in records:
         if isinstance(record, PartitionsChanged):

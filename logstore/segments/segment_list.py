@@ -31,7 +31,7 @@ RELATIVE_OFFSET_MAX = (1 << 32) - 1
 
 @final
 class SegmentList:
-    """SegmentList without overlap; the last one is active.
+    """Segments without overlap; the last one is active.
 
     Invariant: base offsets grow strictly; all but the last are sealed; what lies between the end
     of one and the base of the next is in `damage`.

@@ -209,7 +209,7 @@ async def test_a_follower_in_trouble_is_replaced_by_the_leader(
             elif trouble == "frozen":
                 cluster.fronts[2].is_frozen = True
             else:
-                cluster.fronts[2].refusal = LogOfflineError("its disk on_failure")
+                cluster.fronts[2].refusal = LogOfflineError("its disk failed")
             await producer.send("orders", b"after", partition=0)
             with trio.fail_after(6.0 if trouble == "frozen" else 1.0):
                 assert (await anext(consumer.records())).value == b"after"

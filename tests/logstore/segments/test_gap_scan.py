@@ -1,4 +1,4 @@
-"""A scan_for_gaps tells good batches from gaps, wherever bytes are bad or missing."""
+"""A scan that tells good batches from gaps, wherever bytes are bad or missing."""
 
 from tests.logstore.logs import stored
 from tests.simulation.machine.faulty_disk import FaultyDisk

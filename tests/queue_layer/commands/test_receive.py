@@ -319,7 +319,7 @@ def test_a_receive_whose_answer_is_lost_costs_one_count_and_one_timeout(fails_ov
 
 @pytest.mark.statement("b76")
 def test_a_receive_that_was_never_written_costs_nothing() -> None:
-    """Statement 76: the broker dead_lettered before it was."""
+    """Statement 76: the broker died before it was."""
     driver = Driver(records=2)
     plan = driver.queue.plan(ReceiveCommand(max_messages=2), now_ms=driver.now_ms)
     driver.queue.receive(plan, [(0, 2)], now_ms=driver.now_ms)

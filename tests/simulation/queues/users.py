@@ -1,6 +1,6 @@
 """Clients of queues: who sends, who works, and who empties them in the end.
 
-Workers are what workers are in run: most do their work and delete, but some are slow, hold on to
+Workers are what workers are in production: most do their work and delete, but some are slow, hold on to
 what they have by extending it, give it back, refuse it, forget it, or come back with a receipt
 that somebody else has had since.
 """

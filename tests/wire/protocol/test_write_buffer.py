@@ -1,4 +1,4 @@
-"""What is put into an write_buffer is sent once, whole and in order, whatever the stream takes."""
+"""What is put into a write buffer is sent once, whole and in order, whatever the stream takes."""
 
 import pytest
 import trio

@@ -151,7 +151,7 @@ def repair_index(paths: tuple[str, ...], as_json: bool) -> None:
 
 
 def _report(all_findings: Iterable[FileCheck], *, as_json: bool) -> None:
-    """Print all_findings as they come.
+    """Print findings as they come.
 
     Raises:
         CommandError: Some file is bad.
