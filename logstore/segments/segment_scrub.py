@@ -1,4 +1,4 @@
-"""Reading all that is durable of a log again, to find what has rotted before somebody needs it.
+"""Reading all that is durable of a log again, to find corruption before a reader needs it.
 
 What is found bad around the batches of a segment (header, footer, index) is nowhere needed but in
 its place, and is known: it is written anew. Gaps between batches are for readers to look at, who

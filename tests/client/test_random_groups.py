@@ -19,7 +19,7 @@ from tidelog.client.consumer.group.membership_protocol import MembershipProtocol
 from tidelog.coordinator.groups.config import GroupConfig
 
 PARTITION_COUNT = 5
-LIFE_S = 120.0
+RUN_S = 120.0
 PATIENCE_S = 600.0
 """The slowest worker takes 0.2 s for a record, and may get a partition late."""
 FAREWELL_S = 8.0
@@ -38,8 +38,8 @@ QUICK = GroupConfig(
 )
 
 
-class Life:
-    """One town, and what befalls it."""
+class MemberRuns:
+    """One group, and the faults of its members."""
 
     def __init__(self, town: GroupFixture, seed: int, *, is_rough: bool) -> None:
         self.town = town
@@ -51,13 +51,13 @@ class Life:
         """All that there is to be worked on, known at the end."""
         self.is_over = False
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             for number in range(5):
                 nursery.start_soon(self.employ, f"worker {number}")
             nursery.start_soon(self.disturb)
             async with self.town.client.producer() as producer:
-                while trio.current_time() < LIFE_S:
+                while trio.current_time() < RUN_S:
                     await trio.sleep(self.random.expovariate(2.0))
                     partition = self.random.randrange(PARTITION_COUNT)
                     await producer.send_many(
@@ -81,7 +81,7 @@ class Life:
         }
 
     async def employ(self, name: str) -> None:
-        """Let a worker live one life after the other; in the end, for long."""
+        """Run one member after the other; at the end, for long."""
         instance_id = name if self.random.random() < 0.4 else None
         while True:
             await trio.sleep(self.random.uniform(0.0, 5.0))
@@ -151,8 +151,8 @@ async def test_a_group_works_through_everything(
     autojump_clock: MockClock, seed: int, is_rough: bool
 ) -> None:
     async with town_of(autojump_clock, PARTITION_COUNT, node_ids=(1, 2, 3), config=QUICK) as town:
-        life = Life(town, seed, is_rough=is_rough)
-        await life.live()
+        life = MemberRuns(town, seed, is_rough=is_rough)
+        await life.run()
 
     assert set(life.given) == life.everything
     assert town.groups.moved_back_count == 0

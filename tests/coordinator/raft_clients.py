@@ -61,7 +61,7 @@ class Client:
 
 
 @final
-class Nemesis:
+class FaultInjector:
     """Does something bad every now and then."""
 
     def __init__(self, world: World, group: list[Host], random: Random) -> None:

@@ -514,7 +514,7 @@ def _position_of(number: int) -> int:
 
 
 @pytest.mark.parametrize("cut_at", [5, 30, 60])
-def test_what_has_rotted_below_the_cut_is_noted_and_not_cut_off(cut_at: int) -> None:
+def test_what_is_corrupt_below_the_cut_is_noted_and_not_cut_off(cut_at: int) -> None:
     opened = new_log()
     opened.append_many(100, flush_every=10)
     base = max(base for base in opened.segment_bases() if base < cut_at)
@@ -544,7 +544,7 @@ def test_a_cut_in_a_batch_takes_the_batch_and_finds_no_damage() -> None:
     assert not opened.log.damage
 
 
-def test_what_has_rotted_behind_the_cut_is_cut_off_with_it() -> None:
+def test_what_is_corrupt_behind_the_cut_is_cut_off_with_it() -> None:
     opened = new_log()
     opened.append_many(20, flush_every=10)
     opened.disk.flip_bit(opened.path(0), _position_of(10), 0)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from traceback import format_exception
 from typing import final
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.machine.faulty_disk import StaleHandleError
 
 _LOGGER = logging.getLogger("tidelog.broker")

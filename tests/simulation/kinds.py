@@ -13,7 +13,7 @@ from tests.simulation.broker import compacted, plans
 from tests.simulation.broker import run as broker_run
 from tests.simulation.broker.simplifications import SIMPLIFICATIONS
 from tests.simulation.broker.sometimes import PROBES
-from tests.simulation.checkers.book import Checker
+from tests.simulation.checkers.run_history import Checker
 from tests.simulation.cluster import plans as cluster_plans
 from tests.simulation.cluster import run as cluster_run
 from tests.simulation.cluster.cluster_history import NodeChecker
@@ -26,7 +26,7 @@ from tests.simulation.mutations.mutation import Mutation
 from tests.simulation.mutations.registry import MUTATIONS, find_mutation
 from tests.simulation.queues import plans as queue_plans
 from tests.simulation.queues import run as queue_run
-from tests.simulation.queues.book import QueueChecker
+from tests.simulation.queues.run_history import QueueChecker
 from tests.simulation.queues.simplifications import SIMPLIFICATIONS as QUEUE_SIMPLIFICATIONS
 from tests.simulation.queues.sometimes import PROBES as QUEUE_PROBES
 from tests.simulation.raft import plans as raft_plans

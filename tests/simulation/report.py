@@ -8,7 +8,7 @@ import msgspec
 import trio
 
 from tests.simulation.broker.plans import RunPlan
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.machine.clock import DeadlockError, EventBudgetError
 
 PlanType = TypeVar("PlanType", bound=RunPlan[Any])

@@ -14,8 +14,12 @@ from tests.simulation.broker.sample_histories import (
     compacted,
     complained,
     consumed,
-    consumed_and_rotted,
-    deleted_and_rotted,
+    consumed_and_corrupted,
+    corrupted_and_found,
+    corrupted_and_reported,
+    corrupted_and_served,
+    corrupted_while_deleted,
+    deleted_and_corrupted,
     deleted_then_start_at,
     ended,
     fetched,
@@ -31,10 +35,6 @@ from tests.simulation.broker.sample_histories import (
     repeated_after_rot,
     repeated_behind,
     reported,
-    rotted_and_found,
-    rotted_and_reported,
-    rotted_and_served,
-    rotted_while_deleted,
     sent_then,
     sought,
     stopped_cleanly_at,
@@ -45,30 +45,23 @@ from tests.simulation.broker.sample_histories import (
     topics,
     trespassed,
 )
-from tests.simulation.checkers.admin_promises import (
+from tests.simulation.checkers.admin_checkers import (
     DeletedStays,
     PartitionsStay,
     SettingsStay,
     TopicsStay,
 )
-from tests.simulation.checkers.book import (
-    Acknowledged,
-    Book,
-    Checker,
-    DamageReported,
-    ViolationError,
-)
-from tests.simulation.checkers.broker_promises import (
+from tests.simulation.checkers.broker_checkers import (
     CleanStopKeeps,
+    CorruptionIsFound,
     DamageIsReal,
     DurableStays,
     HonestStatus,
     LogStartRises,
-    RotIsFound,
 )
-from tests.simulation.checkers.compaction_promises import OnlySupersededGoes
-from tests.simulation.checkers.consumer_promises import ConsumersReadAll
-from tests.simulation.checkers.log_promises import (
+from tests.simulation.checkers.compaction_checkers import OnlySupersededGoes
+from tests.simulation.checkers.consumer_checkers import ConsumersReadAll
+from tests.simulation.checkers.log_checkers import (
     AcknowledgedStays,
     BelowHighWatermark,
     Contiguous,
@@ -80,7 +73,14 @@ from tests.simulation.checkers.log_promises import (
     StableOffsets,
     TimeIsFound,
 )
-from tests.simulation.checkers.loss_promises import LossIsBounded
+from tests.simulation.checkers.loss_checkers import LossIsBounded
+from tests.simulation.checkers.run_history import (
+    Acknowledged,
+    Checker,
+    DamageReported,
+    RunHistory,
+    ViolationError,
+)
 from tidelog.wire.errors import (
     DiskFullError,
     LogOfflineError,
@@ -120,7 +120,7 @@ KEPT: list[tuple[Checker, Story]] = [
     (ConsumersReadAll(), consumed((0, 1), (1, 2), next_offset=2)),
     (ConsumersReadAll(), consumed((1, 2), next_offset=2, left_out=(DamageReported(0, 0, 1),))),
     (ConsumersReadAll(), consumed((0, 1), (1, 3), next_offset=2, has_loss=True)),
-    (ConsumersReadAll(), consumed_and_rotted),
+    (ConsumersReadAll(), consumed_and_corrupted),
     (Contiguous(), told(fetched((0, 1), (1, 2)))),
     (BelowHighWatermark(), told(fetched((0, 1), high_watermark=1))),
     (HighWatermarkRises(), told(fetched(high_watermark=3), fetched(high_watermark=3))),
@@ -141,8 +141,8 @@ KEPT: list[tuple[Checker, Story]] = [
     (DeletedStays(has_retention=False), deleted_then_start_at(0, is_told=False)),
     (DeletedStays(has_retention=False), deleted_then_start_at(7, asked=None)),
     (DeletedStays(has_retention=True), deleted_then_start_at(7)),
-    (DeletedStays(has_retention=False), deleted_and_rotted(3)),
-    (DeletedStays(has_retention=False), rotted_while_deleted),
+    (DeletedStays(has_retention=False), deleted_and_corrupted(3)),
+    (DeletedStays(has_retention=False), corrupted_while_deleted),
     (SettingsStay(), altered("2", "2", is_told=True, has_restart=True)),
     (SettingsStay(), altered("1", "1", is_told=False, has_restart=True)),
     (SettingsStay(), altered("1", "2", is_told=False)),
@@ -155,8 +155,8 @@ KEPT: list[tuple[Checker, Story]] = [
         grown(("growing", 2), ("seen", 2), ("growing", 4), ("seen", 2), ("seen", 4)),
     ),
     (PartitionsStay(), grown(("growing", 2), ("seen", 2), ("seen", 1), asked_at=1.0)),
-    (DamageIsReal(), rotted_and_reported),
-    (RotIsFound(), rotted_and_found),
+    (DamageIsReal(), corrupted_and_reported),
+    (CorruptionIsFound(), corrupted_and_found),
     (LogStartRises(), stopped_then_start_falls(is_clean=False)),
     (LogStartRises(), stopped_then_start_falls(is_clean=True, has_rot=True)),
     (HonestStatus(), complained("offline", fault="failed")),
@@ -222,7 +222,7 @@ BROKEN: list[tuple[Checker, Story]] = [
     (Contiguous(), refused(10, has_loss=True, read_at=3.0)),
     (DeletedStays(has_retention=False), deleted_then_start_at(4)),
     (DeletedStays(has_retention=False), deleted_then_start_at(6)),
-    (DeletedStays(has_retention=False), deleted_and_rotted(2)),
+    (DeletedStays(has_retention=False), deleted_and_corrupted(2)),
     (SettingsStay(), altered("1", is_told=True)),
     (SettingsStay(), altered("1", "2", is_told=False, has_restart=True)),
     (TopicsStay(), topics("create", "created A", "start", "sees")),
@@ -235,7 +235,7 @@ BROKEN: list[tuple[Checker, Story]] = [
     (PartitionsStay(), grown(("growing", 2), ("seen", 3))),
     (TopicsStay(), probed(("topic_without_metadata", {}))),
     (DamageIsReal(), reported),
-    (RotIsFound(), rotted_and_served),
+    (CorruptionIsFound(), corrupted_and_served),
     (LogStartRises(), stopped_then_start_falls(is_clean=True)),
     (HonestStatus(), complained("offline")),
     (HonestStatus(), complained("offline", fault="full")),
@@ -261,13 +261,13 @@ def name(value: object) -> str:
 
 @pytest.mark.parametrize(("checker", "story"), KEPT, ids=name)
 def test_a_promise_that_is_kept_is_not_objected_to(checker: Checker, story: Story) -> None:
-    story(Book([checker], lambda: 2.0))
+    story(RunHistory([checker], lambda: 2.0))
 
 
 @pytest.mark.parametrize(("checker", "story"), BROKEN, ids=name)
 def test_a_promise_that_is_broken_is_objected_to(checker: Checker, story: Story) -> None:
     with pytest.raises(ViolationError, match=f"^{type(checker).__name__}: "):
-        story(Book([checker], lambda: 2.0))
+        story(RunHistory([checker], lambda: 2.0))
 
 
 def test_every_checker_has_a_promise_kept_and_one_broken() -> None:
@@ -278,30 +278,32 @@ def test_every_checker_has_a_promise_kept_and_one_broken() -> None:
 
 
 def test_a_reply_that_was_asked_for_before_a_loss_is_void() -> None:
-    book = Book([StableOffsets()], lambda: 2.0)
-    book.fetched(fetched((0, 1)))
-    book.forgotten({0: 0})
+    run_history = RunHistory([StableOffsets()], lambda: 2.0)
+    run_history.fetched(fetched((0, 1)))
+    run_history.forgotten({0: 0})
 
-    book.fetched(fetched((0, 1), asked_at=1.0))
+    run_history.fetched(fetched((0, 1), asked_at=1.0))
 
-    book.fetched(fetched((0, 2), asked_at=3.0))
+    run_history.fetched(fetched((0, 2), asked_at=3.0))
 
 
 def test_what_is_on_disk_is_not_void_after_a_loss() -> None:
-    book = Book([StableOffsets()], lambda: 2.0)
-    book.forgotten({0: 5})
-    book.acknowledged(Acknowledged(record(1), 0, AckLevel.DURABLE, 1.0))
+    run_history = RunHistory([StableOffsets()], lambda: 2.0)
+    run_history.forgotten({0: 5})
+    run_history.acknowledged(Acknowledged(record(1), 0, AckLevel.DURABLE, 1.0))
 
     with pytest.raises(ViolationError):
-        book.fetched(fetched((0, 2), asked_at=3.0))
+        run_history.fetched(fetched((0, 2), asked_at=3.0))
 
 
 def test_a_run_may_go_on_after_an_objection_so_that_others_are_heard() -> None:
-    book = Book([BelowHighWatermark(), HighWatermarkRises()], lambda: 2.0, goes_on=True)
-    book.fetched(fetched(high_watermark=3))
+    run_history = RunHistory(
+        [BelowHighWatermark(), HighWatermarkRises()], lambda: 2.0, goes_on=True
+    )
+    run_history.fetched(fetched(high_watermark=3))
 
-    book.fetched(fetched((2, 1), high_watermark=2))
-    book.fetched(fetched((1, 1), high_watermark=1))
+    run_history.fetched(fetched((2, 1), high_watermark=2))
+    run_history.fetched(fetched((1, 1), high_watermark=1))
 
-    assert list(book.objections) == ["BelowHighWatermark", "HighWatermarkRises"]
-    assert "(0, 2)" in str(book.objections["BelowHighWatermark"])
+    assert list(run_history.objections) == ["BelowHighWatermark", "HighWatermarkRises"]
+    assert "(0, 2)" in str(run_history.objections["BelowHighWatermark"])

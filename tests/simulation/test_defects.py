@@ -2,7 +2,7 @@
 
 import logging
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.defects import no_defect_unheard
 from tests.simulation.machine.faulty_disk import StaleHandleError
 from tidelog.broker.queues.supervisor import supervising

@@ -1,4 +1,4 @@
-"""Staged batches of three brokers: they become visible together and once, whoever dies."""
+"""Transactions of three brokers: they become visible together and once, whoever dies."""
 
 # Looks into brokers, which nobody else has to.
 # pyright: reportPrivateUsage=false
@@ -29,11 +29,11 @@ async def stage(client: Client, transaction_id: int, task: int, *, count: int = 
     return staging.result
 
 
-def expected(batches: dict[int, list[int]], partition: int, count: int = 20) -> list[bytes]:
-    """Return what is to be in a partition when these tasks of these batches count, in order."""
+def expected(transactions: dict[int, list[int]], partition: int, count: int = 20) -> list[bytes]:
+    """Return what a partition holds when these tasks of these transactions count, in order."""
     return [
         b"%d/%d/%d/%d" % (transaction_id, task, partition, each)
-        for transaction_id, tasks in batches.items()
+        for transaction_id, tasks in transactions.items()
         for task in tasks
         for each in range(count)
     ]
@@ -50,9 +50,9 @@ async def values(brokers: ThreeBrokers, partition: int) -> list[bytes]:
     return [found[at] for at in sorted(found) if at < replica.high_watermark]
 
 
-async def check(brokers: ThreeBrokers, batches: dict[int, list[int]]) -> None:
+async def check(brokers: ThreeBrokers, transactions: dict[int, list[int]]) -> None:
     for partition in range(PARTITIONS):
-        assert await values(brokers, partition) == expected(batches, partition)
+        assert await values(brokers, partition) == expected(transactions, partition)
 
 
 def staged_bytes(brokers: ThreeBrokers) -> int:
@@ -91,7 +91,7 @@ def test_nothing_is_seen_before_the_commit_and_then_the_winning_tasks_in_their_o
     live(1, main)
 
 
-def test_what_is_aborted_is_never_seen_and_a_lower_batch_is_refused() -> None:
+def test_what_is_aborted_is_never_seen_and_a_lower_transaction_is_refused() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
@@ -109,18 +109,18 @@ def test_what_is_aborted_is_never_seen_and_a_lower_batch_is_refused() -> None:
     live(2, main)
 
 
-def test_a_batch_that_nobody_goes_on_with_is_dropped_and_its_commit_refused_as_a_whole() -> None:
+def test_a_transaction_that_is_not_continued_is_dropped_and_its_commit_refused() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
-            batch = client.transaction("job", 5, timeout=2)
-            async with batch.task() as task:
+            transaction = client.transaction("job", 5, timeout=2)
+            async with transaction.task() as task:
                 await task.send_many("orders", [b"late"], partition=0)
-                await trio.sleep(10)  # As long as a task is at it the batch stays open.
+                await trio.sleep(10)  # As long as a task is at it the transaction stays open.
                 await task.send_many("orders", [b"later"], partition=1)
             await trio.sleep(4)
             with pytest.raises(TransactionGoneError):
-                await batch.commit([task.result])
+                await transaction.commit([task.result])
             await until(lambda: staged_bytes(brokers) == 0, 30)
             await check(brokers, {})
 
@@ -130,7 +130,7 @@ def test_a_batch_that_nobody_goes_on_with_is_dropped_and_its_commit_refused_as_a
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_batches_are_there_once_though_leaders_die_while_they_are_appended(seed: int) -> None:
+def test_transactions_are_there_once_though_leaders_die_while_they_are_appended(seed: int) -> None:
     async def main(brokers: ThreeBrokers) -> None:
         committed: dict[int, list[int]] = {}
 

@@ -56,7 +56,7 @@ async def test_records_of_any_kind_are_staged_and_come_as_they_were(
         assert records[3].timestamp_ms == 1_000
 
 
-async def test_names_are_listed_with_their_batches(autojump_clock: MockClock) -> None:
+async def test_names_are_listed_with_their_transactions(autojump_clock: MockClock) -> None:
     async with orders_client(autojump_clock) as client:
         await client.transaction("job", 3).commit([])
         await client.transaction("another", 0).commit([])
@@ -72,7 +72,9 @@ async def test_names_are_listed_with_their_batches(autojump_clock: MockClock) ->
         assert job.last_status == TransactionStatus.COMPLETE
 
 
-async def test_a_committed_batch_takes_nothing_more_and_says_so(autojump_clock: MockClock) -> None:
+async def test_a_committed_transaction_takes_nothing_more_and_says_so(
+    autojump_clock: MockClock,
+) -> None:
     async with orders_client(autojump_clock) as client:
         transaction = client.transaction("job", 0)
         await transaction.commit([])
@@ -87,7 +89,7 @@ async def test_a_committed_batch_takes_nothing_more_and_says_so(autojump_clock: 
         assert await values(client) == []
 
 
-async def test_tasks_of_another_batch_or_of_several_transactions_are_not_committed(
+async def test_tasks_of_another_or_of_several_transactions_are_not_committed(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -108,7 +110,7 @@ async def test_tasks_of_another_batch_or_of_several_transactions_are_not_committ
         assert await values(client) == [b"a"]
 
 
-async def test_a_task_that_goes_on_after_its_batch_was_begun_anew_fails(
+async def test_a_task_that_goes_on_after_its_transaction_was_begun_anew_fails(
     autojump_clock: MockClock,
 ) -> None:
     async with orders_client(autojump_clock) as client:
@@ -159,7 +161,9 @@ async def test_what_makes_no_sense_is_refused(autojump_clock: MockClock) -> None
             await client.transaction("job", 4).commit([])
 
 
-async def test_a_batch_stays_open_as_long_as_a_task_is_at_it(autojump_clock: MockClock) -> None:
+async def test_a_transaction_stays_open_as_long_as_a_task_is_at_it(
+    autojump_clock: MockClock,
+) -> None:
     async with orders_client(autojump_clock) as client:
         transaction = client.transaction("job", 0, timeout=10)
         async with transaction.task() as task:

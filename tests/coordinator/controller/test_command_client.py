@@ -7,7 +7,7 @@ import trio
 from tests.coordinator.command_cluster import Cluster, play
 from tests.coordinator.controller.test_broker_lifecycle import raft_of
 from tests.coordinator.controller.test_replicated_state import create, metadata_of, names, register
-from tests.coordinator.raft_clients import Nemesis, until
+from tests.coordinator.raft_clients import FaultInjector, until
 from tests.coordinator.raft_nodes import CLUSTER_ID, PORT, Host
 from tests.simulation.machine.faulty_disk import StaleHandleError
 from tidelog.coordinator.metadata.catalog import Catalog, DeleteTopic
@@ -238,7 +238,7 @@ def test_whatever_happens_each_command_is_carried_out_once(seed: int) -> None:
             for host in group:
                 nursery.start_soon(be_a_broker, cluster, host)
             nursery.start_soon(create_topics)
-            await Nemesis(cluster.world, group, random).run(15)
+            await FaultInjector(cluster.world, group, random).run(15)
             await trio.sleep(5)
             nursery.cancel_scope.cancel()
         leader, _ = await cluster.leader_and_another()

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import trio
 
-from tests.coordinator.raft_clients import Nemesis, until
+from tests.coordinator.raft_clients import FaultInjector, until
 from tests.coordinator.raft_nodes import CONFIG, Host, Made, hosts, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.controller import replicated_state
@@ -409,7 +409,7 @@ def test_whatever_happens_nothing_that_was_decided_is_lost_or_done_twice(
             await with_brokers(group)
             nursery.start_soon(create_topics)
             nursery.start_soon(take_ids)
-            await Nemesis(world, group, random).run(25)
+            await FaultInjector(world, group, random).run(25)
             await trio.sleep(5)
             nursery.cancel_scope.cancel()
         await decided(group, create(5000))

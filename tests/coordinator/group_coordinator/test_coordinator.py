@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.coordinator.group_cluster import GROUP, ORDERS, GroupCluster, Member, play
-from tests.coordinator.raft_clients import Nemesis, until
+from tests.coordinator.raft_clients import FaultInjector, until
 from tests.coordinator.raft_nodes import Host
 from tidelog.coordinator.metadata.catalog import DeleteTopic
 from tidelog.coordinator.raft_node import node as raft_node
@@ -342,7 +342,7 @@ def test_whatever_happens_work_is_done_by_one_at_a_time_and_no_commit_is_lost(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(disturb)
             for _ in range(4):
-                await Nemesis(cluster.world, cluster.group, random).run(8)
+                await FaultInjector(cluster.world, cluster.group, random).run(8)
                 await trio.sleep(random.uniform(0, 20))
             nursery.cancel_scope.cancel()
         for member in members:

@@ -74,7 +74,7 @@ def staging(cluster: Cluster, topic: str = "orders") -> Topic:
     return found
 
 
-def test_the_first_batch_for_a_topic_brings_a_staging_log_beside_it() -> None:
+def test_the_first_transaction_for_a_topic_brings_a_staging_log_beside_it() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("orders", [1, 2, 3], [3, 1, 2], overrides={"max_message_bytes": "64KiB"})
 
@@ -121,7 +121,7 @@ def test_a_topic_that_goes_with_its_queue_takes_its_staging_log_along() -> None:
     assert cluster.state.catalog.topics == []
 
 
-def test_whoever_begins_a_batch_again_goes_on_with_it() -> None:
+def test_whoever_begins_a_transaction_again_goes_on_with_it() -> None:
     cluster = Cluster(1)
     cluster.create("orders", [1])
 
@@ -131,7 +131,7 @@ def test_whoever_begins_a_batch_again_goes_on_with_it() -> None:
     assert begin(cluster, 4, name="q2").number == first.number + 1
 
 
-def test_saying_that_a_batch_goes_on_keeps_it_open_and_costs_a_write_only_now_and_then() -> None:
+def test_a_transaction_that_goes_on_stays_open_and_costs_a_write_only_now_and_then() -> None:
     cluster = Cluster(1)
     begin(cluster, 4, timeout_ms=HOUR_MS)
     again = BeginTransaction("q1", 4, HOUR_MS, [], [])
@@ -142,7 +142,7 @@ def test_saying_that_a_batch_goes_on_keeps_it_open_and_costs_a_write_only_now_an
     assert len(later) == 1
 
 
-def test_a_batch_is_committed_once_and_then_says_so_for_ever() -> None:
+def test_a_transaction_is_committed_once_and_then_says_so_for_ever() -> None:
     cluster = Cluster(1)
     orders = cluster.create("orders", [1], [1])
     number = begin(cluster, 7, "orders").number
@@ -171,7 +171,7 @@ def test_a_commit_of_nothing_is_remembered_like_any_other() -> None:
 
 
 @pytest.mark.statement("s31")
-def test_a_lower_batch_than_the_last_one_is_refused_whatever_it_wants() -> None:
+def test_a_lower_transaction_than_the_last_one_is_refused_whatever_it_wants() -> None:
     cluster = Cluster(1)
     commit(cluster, 7, begin(cluster, 7).number)
 
@@ -181,7 +181,7 @@ def test_a_lower_batch_than_the_last_one_is_refused_whatever_it_wants() -> None:
         commit(cluster, 6, 1)
 
 
-def test_a_later_batch_ends_an_open_one_and_fences_those_who_are_behind() -> None:
+def test_a_later_transaction_ends_an_open_one_and_fences_those_who_are_behind() -> None:
     cluster = Cluster(1)
     first = begin(cluster, 7).number
     second = begin(cluster, 8).number
@@ -235,7 +235,7 @@ def test_an_abort_ends_only_the_transaction_that_is_meant() -> None:
     assert cluster.state.transactions.names == {}
 
 
-def test_a_batch_that_nobody_goes_on_with_is_dropped_and_then_never_committed() -> None:
+def test_a_transaction_that_is_not_continued_is_dropped_and_then_never_committed() -> None:
     cluster = Cluster(1)
     number = begin(cluster, 7, timeout_ms=1000).number
 

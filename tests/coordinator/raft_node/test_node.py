@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import trio
 
-from tests.coordinator.raft_clients import Client, Nemesis, until
+from tests.coordinator.raft_clients import Client, FaultInjector, until
 from tests.coordinator.raft_nodes import Host, decoded_of, hosts, lists, values_of, watch_roles
 from tests.simulation.machine.world import Simulation, World
 from tidelog.coordinator.raft.errors import ProposalRefusedError
@@ -374,7 +374,7 @@ def test_whatever_happens_all_agree_and_go_on_when_it_is_over(
         async with trio.open_nursery() as nursery:
             for client in clients:
                 nursery.start_soon(client.run)
-            await Nemesis(world, group, random).run(40)
+            await FaultInjector(world, group, random).run(40)
             leader = await commit(group, b"the last")
             nursery.cancel_scope.cancel()
         await until(lambda: all(values_of(host) == values_of(leader) for host in group))

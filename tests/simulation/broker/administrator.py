@@ -9,7 +9,7 @@ from tests.simulation.broker.partition_growth import Growth
 from tests.simulation.broker.plans import Fault, alteration
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import Book
+from tests.simulation.checkers.run_history import RunHistory
 from tests.simulation.machine.broker_host import HOST, PORT, TOPIC
 from tests.simulation.machine.process import Process
 from tidelog.client.admin.admin import Admin
@@ -35,18 +35,23 @@ async def administer(
 
 @final
 class Administrator:
-    """Does one deed after the other, each once: what came of it, it sees when it looks again.
+    """Does one command after the other, each once: what came of it, it sees when it looks again.
 
     Told to stop, it alters the topic once more until that is acknowledged.
     """
 
     def __init__(
-        self, deeds: list[Fault], book: Book, sometimes: Sometimes, *, growth: Growth
+        self,
+        commands: list[Fault],
+        run_history: RunHistory,
+        sometimes: Sometimes,
+        *,
+        growth: Growth,
     ) -> None:
-        """Do what is in `deeds`, to which others append; `growth` knows of partitions."""
+        """Do what is in `commands`, to which others append; `growth` knows of partitions."""
         self.should_stop = False
-        self._deeds = deeds
-        self._book = book
+        self._commands = commands
+        self._run_history = run_history
         self._sometimes = sometimes
         self._growth = growth
 
@@ -56,53 +61,53 @@ class Administrator:
 
     async def _work(self, admin: Admin) -> None:
         while not self.should_stop:
-            if self._deeds:
-                await self._do(admin, self._deeds.pop(0))
+            if self._commands:
+                await self._do(admin, self._commands.pop(0))
             await self.look(admin)
             await trio.sleep(BACKOFF_S)
         await self._alter(admin, _LAST_DEED)
         await self.look(admin)
 
     async def look(self, admin: Admin) -> None:
-        """Tell the book the settings that are in force."""
+        """Tell the run history the settings that are in force."""
         asked_at = trio.current_time()
         (topic,) = await admin.describe_topics([TOPIC])
-        self._book.settings_seen(topic.config, asked_at)
+        self._run_history.settings_seen(topic.config, asked_at)
         self._growth.seen(len(topic.partitions), asked_at)
 
-    async def _do(self, admin: Admin, deed: Fault) -> None:
-        if deed.kind == "alter_topic":
-            await self._alter(admin, deed)
-        elif deed.kind == "add_partitions":
-            await self._growth.add(admin, deed.dice)
+    async def _do(self, admin: Admin, command: Fault) -> None:
+        if command.kind == "alter_topic":
+            await self._alter(admin, command)
+        elif command.kind == "add_partitions":
+            await self._growth.add(admin, command.dice)
         else:
-            await self._delete_records(admin, deed)
+            await self._delete_records(admin, command)
 
-    async def _alter(self, admin: Admin, deed: Fault) -> None:
-        changes = alteration(deed)
+    async def _alter(self, admin: Admin, command: Fault) -> None:
+        changes = alteration(command)
         asked_at = trio.current_time()
-        self._book.altering(changes, asked_at)
+        self._run_history.altering(changes, asked_at)
         try:
             await admin.alter_topic(TOPIC, set=changes)
         except TidelogError:
             self._sometimes.reached("alteration unknown")
             # It was sent again until now, and may be on the disk of a broker that does not show it
             # before its next start.
-            self._book.altering(changes, trio.current_time())
+            self._run_history.altering(changes, trio.current_time())
             raise
         self._sometimes.reached("topic altered")
-        self._book.altered(changes, asked_at)
+        self._run_history.altered(changes, asked_at)
 
-    async def _delete_records(self, admin: Admin, deed: Fault) -> None:
+    async def _delete_records(self, admin: Admin, command: Fault) -> None:
         asked_at = trio.current_time()
         (topic,) = await admin.describe_topics([TOPIC])
         partitions = topic.partitions
-        chosen = partitions[int(deed.dice * 1000) % len(partitions)]
+        chosen = partitions[int(command.dice * 1000) % len(partitions)]
         start, high_watermark = chosen.log_start_offset, chosen.high_watermark
         before_offset = None
-        if deed.dice >= _DELETES_ALL:
-            before_offset = start + int((high_watermark - start) * (deed.dice - _DELETES_ALL))
-        self._book.deleting(chosen.partition, before_offset)
+        if command.dice >= _DELETES_ALL:
+            before_offset = start + int((high_watermark - start) * (command.dice - _DELETES_ALL))
+        self._run_history.deleting(chosen.partition, before_offset)
         try:
             await admin.delete_records(TOPIC, chosen.partition, before_offset)
         except OffsetOutOfRangeError:
@@ -112,4 +117,4 @@ class Administrator:
             raise
         self._sometimes.reached("records deleted")
         end = high_watermark if before_offset is None else before_offset
-        self._book.deleted(chosen.partition, end, asked_at)
+        self._run_history.deleted(chosen.partition, end, asked_at)

@@ -17,9 +17,9 @@ from tests.simulation.broker.readers import LibraryReader, RawReader
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.topic_churner import TopicChurner
 from tests.simulation.broker.writers import LibraryWriter, RawWriter, Values
-from tests.simulation.checkers.admin_promises import PartitionsStay
-from tests.simulation.checkers.book import Book, ProducerRules
+from tests.simulation.checkers.admin_checkers import PartitionsStay
 from tests.simulation.checkers.history import Operation
+from tests.simulation.checkers.run_history import ProducerRules, RunHistory
 from tests.simulation.machine.node import Node
 from tests.simulation.machine.process import Program
 from tests.simulation.machine.world import World
@@ -63,7 +63,7 @@ class Clients:
         self,
         world: World,
         plan: Plan,
-        book: Book,
+        run_history: RunHistory,
         *,
         sometimes: Sometimes,
         rules: dict[str, ProducerRules],
@@ -77,12 +77,12 @@ class Clients:
         self._rules = rules
         self._world = world
         self._plan = plan
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
-        self._deeds: list[Fault] = []
+        self._commands: list[Fault] = []
         self._invalid_producers: list[InvalidProducer] = []
         self._raw_values: list[Values] = []
-        self.growth = Growth(plan.partition_count, book.checker(PartitionsStay), sometimes)
+        self.growth = Growth(plan.partition_count, run_history.checker(PartitionsStay), sometimes)
         self.growth.listeners.append(self._grown)
         self._topic_id = b""
         self._should_stop = False
@@ -102,9 +102,9 @@ class Clients:
         if self._plan.churn_pause_s is not None:
             self._add(Role.ADMINISTRATOR, "maker", partial(self._churner, self._plan.churn_pause_s))
 
-    def administrate(self, deed: Fault) -> None:
+    def administrate(self, command: Fault) -> None:
         """Have the administrator do this as soon as it can."""
-        self._deeds.append(deed)
+        self._commands.append(command)
 
     def trespass(self, dice: float) -> None:
         """Have a client do what must be refused, where nothing may be lost that it refers to."""
@@ -112,7 +112,7 @@ class Clients:
             name = f"t{len(self._invalid_producers)}"
             self._rules[name] = ProducerRules(acks=Acks.ALL, is_idempotent=True)
             invalid_producer = InvalidProducer(
-                name, self._book, self._sometimes, topic_id=self._topic_id, dice=dice
+                name, self._run_history, self._sometimes, topic_id=self._topic_id, dice=dice
             )
             self._invalid_producers.append(invalid_producer)
             self._add(Role.TRESPASSER, name, lambda: invalid_producer.run)
@@ -157,7 +157,7 @@ class Clients:
         """Return a new reader of everything."""
         reader = RawReader(
             name,
-            self._book,
+            self._run_history,
             self._sometimes,
             topic_id=self._topic_id,
             partition_count=self.growth.count,
@@ -186,12 +186,16 @@ class Clients:
     def _library_reader(self, name: str) -> Program:
         self._generations[name] += 1
         generation = f"{name}.{self._generations[name]}"
-        consumer = LibraryReader(generation, self._book, self.history, reading=self._plan.reading)
+        consumer = LibraryReader(
+            generation, self._run_history, self.history, reading=self._plan.reading
+        )
         self._consumers[name] = consumer
         return consumer.run
 
     def _administrator(self) -> Program:
-        administrator = Administrator(self._deeds, self._book, self._sometimes, growth=self.growth)
+        administrator = Administrator(
+            self._commands, self._run_history, self._sometimes, growth=self.growth
+        )
         administrator.should_stop = self._should_stop
         self._administrators.append(administrator)
         return administrator.run
@@ -202,7 +206,7 @@ class Clients:
         self._rules[generation] = ProducerRules(acks=2, is_idempotent=True)
         random = self._world.streams.stream(generation)
         churner = TopicChurner(
-            generation, pause_s, random, book=self._book, sometimes=self._sometimes
+            generation, pause_s, random, run_history=self._run_history, sometimes=self._sometimes
         )
         churner.should_stop = self._should_stop
         self._administrators.append(churner)
@@ -217,14 +221,14 @@ class Clients:
         writer: LibraryWriter | RawWriter
         if plan.kind == "library":
             writer = LibraryWriter(
-                plan, values, self._book, sometimes=self._sometimes, history=self.history
+                plan, values, self._run_history, sometimes=self._sometimes, history=self.history
             )
         else:
             self._raw_values.append(values)
             writer = RawWriter(
                 plan,
                 values,
-                self._book,
+                self._run_history,
                 sometimes=self._sometimes,
                 topic_id=self._topic_id,
                 may_resend=self._plan.is_durable,

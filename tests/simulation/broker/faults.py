@@ -20,7 +20,7 @@ from tests.simulation.broker.bit_rot import (
 from tests.simulation.broker.clients import Clients, Role
 from tests.simulation.broker.plans import Fault, Plan
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import Book, DamageReported
+from tests.simulation.checkers.run_history import DamageReported, RunHistory
 from tests.simulation.machine.broker_host import HOST, TOPIC, BrokerHost
 from tests.simulation.machine.faulty_disk import FaultyDisk
 from tests.simulation.machine.file_tree import SECTOR_BYTES, os_error
@@ -51,14 +51,14 @@ Aim = Callable[[str, str], bool]
 
 
 @final
-class Nemesis:
+class FaultInjector:
     """Carries out the faults of one plan."""
 
     def __init__(
         self,
         world: World,
         host: BrokerHost,
-        book: Book,
+        run_history: RunHistory,
         *,
         sometimes: Sometimes,
         clients: Clients,
@@ -66,12 +66,12 @@ class Nemesis:
         """Be after `host`, and after the clients."""
         self._world = world
         self._host = host
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._clients = clients
         self._aims: list[Aim] = []
         self._heals: list[Callable[[], None]] = []
-        self._rotted_partitions: set[int] = set()
+        self._corrupted_partitions: set[int] = set()
         self._is_over = False
         self._normal_sync_s = host.node.disk_speed.sync_mean_s
         host.node.disk_watcher = self._watch
@@ -139,8 +139,8 @@ class Nemesis:
             node.wall_clock.drift(1 + random.uniform(-1, 1) * plan.clock_drift)
 
     def end(self) -> None:
-        """Make everything good that was made bad, but for what has rotted."""
-        self._world.trace.note("nemesis", "ends")
+        """Make everything good that was made bad, but for what is corrupt."""
+        self._world.trace.note("fault injector", "ends")
         self._is_over = True
         self._aims.clear()
         for heal in self._heals:
@@ -151,7 +151,7 @@ class Nemesis:
 
     def _strike(self, fault: Fault) -> None:
         if not self._is_over:
-            self._world.trace.note("nemesis", f"{fault.kind} {fault.duration} {fault.dice}")
+            self._world.trace.note("fault injector", f"{fault.kind} {fault.duration} {fault.dice}")
             self._effects[fault.kind](fault)
 
     def _strike_later(self, seconds: float, strike: Callable[[], None]) -> None:
@@ -264,11 +264,11 @@ class Nemesis:
         self._aims.append(aim)
 
     def _hold(self, fault: Fault, *, hold: Callable[[float], Callable[[], None]]) -> None:
-        self._book.held_up(self._world.clock.now + fault.duration)
+        self._run_history.held_up(self._world.clock.now + fault.duration)
         self._heals.append(hold(fault.duration))
 
     def _stall_disk(self, seconds: float) -> None:
-        self._book.held_up(self._world.clock.now + seconds)
+        self._run_history.held_up(self._world.clock.now + seconds)
         self._host.node.stall_disk(seconds)
         self._heals.append(lambda: self._host.node.stall_disk(0.0))
 
@@ -276,7 +276,7 @@ class Nemesis:
         speed = self._host.node.disk_speed
         speed.sync_mean_s = max(self._normal_sync_s, fault.dice * 0.5)
         last_sync_s = 10 * speed.sync_mean_s
-        self._book.held_up(self._world.clock.now + fault.duration + last_sync_s)
+        self._run_history.held_up(self._world.clock.now + fault.duration + last_sync_s)
         self._later(fault.duration, self._speed_disk_up)
 
     def _speed_disk_up(self) -> None:
@@ -292,7 +292,7 @@ class Nemesis:
             remaining -= 1
             if remaining >= 0:
                 return False
-            self._book.disk_failed(path)
+            self._run_history.disk_failed(path)
             self._host.sync_failed()
             raise os_error(errno.EIO, path)
 
@@ -302,7 +302,7 @@ class Nemesis:
         def aim(operation: str, path: str) -> bool:
             if operation != "write_at" or not _is_of_topic(path, ".log"):
                 return False
-            self._book.disk_failed(path)
+            self._run_history.disk_failed(path)
             raise os_error(errno.EIO, path)
 
         self._aims.append(aim)
@@ -317,7 +317,7 @@ class Nemesis:
             remaining -= 1
             if remaining >= 0:
                 return False
-            self._book.disk_failed(path)
+            self._run_history.disk_failed(path)
             raise os_error(errno.EIO, path)
 
         self._aims.append(aim)
@@ -329,7 +329,7 @@ class Nemesis:
         def aim(operation: str, path: str) -> bool:
             if operation != wanted or not path.startswith(_SURVIVABLE):
                 return False
-            self._book.disk_failed(path)
+            self._run_history.disk_failed(path)
             self._sometimes.reached("name failed")
             raise os_error(errno.EIO, path)
 
@@ -340,12 +340,12 @@ class Nemesis:
         disk.capacity_bytes = _ROOMY_BYTES
         used_bytes = _ROOMY_BYTES - disk.room_bytes()
         disk.capacity_bytes = used_bytes + int(fault.dice * 2000)
-        self._book.disk_filled()
+        self._run_history.disk_filled()
         self._later(fault.duration, self._free_disk)
 
     def _free_disk(self) -> None:
         self._host.node.disk.capacity_bytes = None
-        self._book.disk_freed()
+        self._run_history.disk_freed()
 
     def _rot(self, fault: Fault) -> None:
         """Flip one bit of a durable batch while the broker is down."""
@@ -354,13 +354,15 @@ class Nemesis:
         batches = [
             batch
             for batch in provable_batches(disk, TOPIC)
-            if batch.partition not in self._rotted_partitions
+            if batch.partition not in self._corrupted_partitions
         ]
         if not batches:
             return
         path, partition, position, header = batches[int(fault.dice * len(batches))]
-        self._rotted_partitions.add(partition)
-        self._book.rotted(DamageReported(partition, header.base_offset, header.next_offset))
+        self._corrupted_partitions.add(partition)
+        self._run_history.corrupted(
+            DamageReported(partition, header.base_offset, header.next_offset)
+        )
         bit = int(fault.dice * 1_000_003) % (header.size * 8)
         self._flip(disk, path, position * 8 + bit)
 
@@ -375,13 +377,13 @@ class Nemesis:
         sectors = [
             sector
             for sector in provable_sectors(disk, TOPIC)
-            if sector.partition not in self._rotted_partitions
+            if sector.partition not in self._corrupted_partitions
         ]
         if not sectors:
             return
         path, partition, position, offset, next_offset = sectors[int(fault.dice * len(sectors))]
-        self._rotted_partitions.add(partition)
-        self._book.rotted(DamageReported(partition, offset, next_offset))
+        self._corrupted_partitions.add(partition)
+        self._run_history.corrupted(DamageReported(partition, offset, next_offset))
         self._sometimes.reached("sector lost")
         earlier_count = position // SECTOR_BYTES
         other = int(fault.dice * 1_000_003) % (2 * earlier_count + 1) * SECTOR_BYTES
@@ -399,9 +401,9 @@ class Nemesis:
             path = paths[int(fault.dice * len(paths))]
             bit = int(fault.dice * 1_000_003) % (len(disk.durable_bytes(path)) * 8)
             directory = path.rpartition("/")[0]
-            partition = self._book.numbers.of_directory(directory)
+            partition = self._run_history.numbers.of_directory(directory)
             assert partition is not None, "checkpoints are those of partitions"
-            self._book.checkpoint_rotted(partition, first_base_offset(disk, directory))
+            self._run_history.checkpoint_corrupted(partition, first_base_offset(disk, directory))
             self._flip(disk, path, bit)
 
     def _rot_frame(self, fault: Fault) -> None:
@@ -412,7 +414,7 @@ class Nemesis:
         frames = rebuilt_bytes(disk, TOPIC)
         if frames:
             path, start, end = random.choice(frames)
-            self._sometimes.reached("frame rotted")
+            self._sometimes.reached("frame corrupted")
             self._flip(disk, path, random.randrange(start * 8, end * 8))
 
     def _flip(self, disk: FaultyDisk, path: str, bit: int) -> None:

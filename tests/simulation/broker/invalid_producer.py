@@ -7,8 +7,8 @@ import trio
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S, with_connection
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.writers import ask_to_produce
-from tests.simulation.checkers.book import Acknowledged, Book, SentRecord
-from tests.simulation.checkers.log_promises import TRESPASS
+from tests.simulation.checkers.log_checkers import TRESPASS
+from tests.simulation.checkers.run_history import Acknowledged, RunHistory, SentRecord
 from tests.simulation.machine.process import Process
 from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.errors import FencedProducerError, OutOfOrderSequenceError, from_wire
@@ -32,12 +32,18 @@ class InvalidProducer:
     """Appends a record as it should be done, and then one as it should not."""
 
     def __init__(
-        self, name: str, book: Book, sometimes: Sometimes, *, topic_id: bytes, dice: float
+        self,
+        name: str,
+        run_history: RunHistory,
+        sometimes: Sometimes,
+        *,
+        topic_id: bytes,
+        dice: float,
     ) -> None:
         """Write to partition 0; `dice` chooses what is wrong."""
         self.should_stop = False
         self._name = name
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._topic_id = topic_id
         self._leaves_gap = dice < 0.5
@@ -77,7 +83,7 @@ class InvalidProducer:
         result = await self._produce(connection, record, epoch=self._epoch, sequence=0)
         if result.error is not None:
             return False
-        self._book.acknowledged(
+        self._run_history.acknowledged(
             Acknowledged(record, result.base_offset, result.ack_level, asked_at)
         )
         return True
@@ -88,7 +94,7 @@ class InvalidProducer:
         sequence = _FAR_SEQUENCE if self._leaves_gap else 1
         result = await self._produce(connection, record, epoch=0, sequence=sequence)
         if result.error is None:
-            self._book.acknowledged(
+            self._run_history.acknowledged(
                 Acknowledged(record, result.base_offset, result.ack_level, asked_at)
             )
             return True
@@ -120,5 +126,5 @@ class InvalidProducer:
         self._record_count += 1
         value = f"{self._name}/0/{number}".encode() + ending
         self._record = SentRecord(self._name, 0, number, value)
-        self._book.sent(self._record)
+        self._run_history.sent(self._record)
         return self._record

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import final
 from zlib import crc32
 
-from tests.simulation.checkers.book import Acknowledged, FinalLog, Place, ProducerRules, SentRecord
+from tests.simulation.checkers.run_history import (
+    Acknowledged,
+    FinalLog,
+    Place,
+    ProducerRules,
+    SentRecord,
+)
 from tidelog.wire.batch.record_batch import Headers
 
 _KEYS = 6

@@ -49,7 +49,7 @@ class Growth:
         try:
             await admin.add_partitions(TOPIC, count)
         except InvalidTopicError:
-            return  # An earlier wish came true meanwhile, and was for more.
+            return  # An earlier request had its effect meanwhile, and was for more.
         except TidelogError:
             self._sometimes.reached("growth unknown")
             raise

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from tests.simulation.broker.keys import Superseded
-from tests.simulation.checkers.book import ProducerRules
+from tests.simulation.checkers.run_history import ProducerRules
 from tests.simulation.machine.random_streams import RandomStreams
 
 FAULT_GAPS_S: Final = {
@@ -220,7 +220,7 @@ class Plan(RunPlan[Fault], frozen=True):
     producers: list[ProducerPlan]
     library_consumer_count: int
     churn_pause_s: float | None = None
-    """Mean time between two deeds of a client that creates and deletes topics of its own."""
+    """Mean time between two commands of a client that creates and deletes topics of its own."""
     is_killed_at_end: bool = True
     """Whether the broker is killed when the faults are over. If not, it must get over by itself
     what they have left behind."""
@@ -257,7 +257,7 @@ class Plan(RunPlan[Fault], frozen=True):
 
     @property
     def has_administrator(self) -> bool:
-        """Whether there are deeds for an administrator."""
+        """Whether there are commands for an administrator."""
         return any(fault.kind in _DEEDS for fault in self.faults)
 
     @property

@@ -9,17 +9,17 @@ import trio
 from tests.simulation.broker.keys import value_sent
 from tests.simulation.broker.plans import ReadingPlan
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import (
-    Book,
+from tests.simulation.checkers.history import Operation, Outcome, Poll
+from tests.simulation.checkers.run_history import (
     Consumed,
     DamageReported,
     Fetched,
     FinalLog,
     OutOfRange,
     Place,
+    RunHistory,
     ViolationError,
 )
-from tests.simulation.checkers.history import Operation, Outcome, Poll
 from tests.simulation.machine.broker_host import HOST, PORT, TOPIC
 from tests.simulation.machine.process import Process
 from tidelog.client.client import connect
@@ -78,12 +78,12 @@ def values_of(batch: RecordBatch) -> list[tuple[int, bytes]]:
 
 @final
 class RawReader:
-    """Reads all partitions from their start, follows them, and tells the book everything."""
+    """Reads all partitions from their start, follows them, and tells the run history everything."""
 
     def __init__(
         self,
         name: str,
-        book: Book,
+        run_history: RunHistory,
         sometimes: Sometimes,
         *,
         topic_id: bytes,
@@ -93,11 +93,11 @@ class RawReader:
         """Begin at the start; ask each partition for `fetch_bytes` at a time."""
         self.should_stop = False
         self._fetch_bytes = fetch_bytes
-        self._first = book.numbers.first(topic_id)
+        self._first = run_history.numbers.first(topic_id)
         self.logs: dict[int, FinalLog] = {}
         """What was read since the beginning, by number of the partition."""
         self._name = name
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._topic_id = topic_id
         self._next_offsets: list[int] = []
@@ -160,7 +160,7 @@ class RawReader:
         log.high_watermark = result.high_watermark
         log.values.update(records)
         self._next_offsets[partition] = next_offset
-        self._book.fetched(
+        self._run_history.fetched(
             Fetched(
                 self._name,
                 number,
@@ -201,32 +201,34 @@ class RawReader:
             assert error.next_offset is not None
             damage = DamageReported(number, offset, error.next_offset)
             self._sometimes.reached("damage read")
-            self._book.damage_reported(damage)
+            self._run_history.damage_reported(damage)
             self.logs[number].damage.append(damage)
             self._next_offsets[partition] = error.next_offset
         elif isinstance(error, OffsetOutOfRangeError):
             assert error.log_start_offset is not None
             assert error.log_end_offset is not None
             start, end = error.log_start_offset, error.log_end_offset
-            self._book.out_of_range(OutOfRange(self._name, number, offset, start, end, asked_at))
+            self._run_history.out_of_range(
+                OutOfRange(self._name, number, offset, start, end, asked_at)
+            )
             if offset < start:
                 self._sometimes.reached("reader overtaken")
             self._next_offsets[partition] = max(start, min(offset, end))
         else:
-            self._book.told(number, error, asked_at)
+            self._run_history.told(number, error, asked_at)
 
 
 @final
 class LibraryReader:
     """Reads all partitions with the client library, for the history.
 
-    Told to stop, it reads to the end, and tells the book what it has read since its beginning.
+    Told to stop, it reads to the end, and tells the run history what it has read.
     """
 
     def __init__(
         self,
         name: str,
-        book: Book,
+        run_history: RunHistory,
         history: list[Operation],
         *,
         reading: ReadingPlan,
@@ -242,7 +244,7 @@ class LibraryReader:
             read_from=reading.read_from,
         )
         self._name = name
-        self._book = book
+        self._run_history = run_history
         self._history = history
         self._addresses = addresses
         self._should_stop = False
@@ -266,7 +268,7 @@ class LibraryReader:
             except TidelogError:
                 await trio.sleep(BACKOFF_S)
             else:
-                self._book.consumed(
+                self._run_history.consumed(
                     Consumed(self._name, self._positions, self._values, self._left_out)
                 )
                 return
@@ -306,7 +308,7 @@ class LibraryReader:
         assert error.next_offset is not None
         partition = error.at[1]
         damage = DamageReported(partition, self._positions[partition], error.next_offset)
-        self._book.damage_reported(damage)
+        self._run_history.damage_reported(damage)
         self._left_out.append(damage)
         self._move(consumer, partition, error.next_offset)
 
@@ -318,7 +320,9 @@ class LibraryReader:
         position = self._positions[partition]
         # It may have been told before it looked, but not before it came there.
         asked_at = self._moved_at[partition]
-        self._book.out_of_range(OutOfRange(self._name, partition, position, start, end, asked_at))
+        self._run_history.out_of_range(
+            OutOfRange(self._name, partition, position, start, end, asked_at)
+        )
         self._left_out.append(DamageReported(partition, position, start))
         self._move(consumer, partition, max(start, min(position, end)))
 

@@ -11,36 +11,28 @@ from typing import final
 import trio
 
 from tests.simulation.broker.clients import Clients
-from tests.simulation.broker.faults import Nemesis
+from tests.simulation.broker.faults import FaultInjector
 from tests.simulation.broker.keys import Superseded
 from tests.simulation.broker.plans import Plan, superseded_of
 from tests.simulation.broker.readers import RawReader, with_connection
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.time_lookup_client import TimeLookupClient
-from tests.simulation.checkers.admin_promises import (
+from tests.simulation.checkers.admin_checkers import (
     DeletedStays,
     PartitionsStay,
     SettingsStay,
     TopicsStay,
 )
-from tests.simulation.checkers.book import (
-    Book,
-    Checker,
-    FinalLog,
-    ProducerRules,
-    TopicChange,
-    ViolationError,
-)
-from tests.simulation.checkers.broker_promises import (
+from tests.simulation.checkers.broker_checkers import (
     CleanStopKeeps,
+    CorruptionIsFound,
     DamageIsReal,
     DurableStays,
     HonestStatus,
     LogStartRises,
-    RotIsFound,
 )
-from tests.simulation.checkers.compaction_promises import OnlySupersededGoes, ranges_of
-from tests.simulation.checkers.consumer_promises import ConsumersReadAll
+from tests.simulation.checkers.compaction_checkers import OnlySupersededGoes, ranges_of
+from tests.simulation.checkers.consumer_checkers import ConsumersReadAll
 from tests.simulation.checkers.history import (
     HistoryChecker,
     Operation,
@@ -48,7 +40,7 @@ from tests.simulation.checkers.history import (
     Poll,
     unexpected,
 )
-from tests.simulation.checkers.log_promises import (
+from tests.simulation.checkers.log_checkers import (
     AcknowledgedStays,
     BelowHighWatermark,
     Contiguous,
@@ -60,7 +52,15 @@ from tests.simulation.checkers.log_promises import (
     StableOffsets,
     TimeIsFound,
 )
-from tests.simulation.checkers.loss_promises import LossIsBounded
+from tests.simulation.checkers.loss_checkers import LossIsBounded
+from tests.simulation.checkers.run_history import (
+    Checker,
+    FinalLog,
+    ProducerRules,
+    RunHistory,
+    TopicChange,
+    ViolationError,
+)
 from tests.simulation.machine.broker_host import TOPIC, BrokerHost
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
@@ -83,11 +83,13 @@ class _Run:
         self.rules: dict[str, ProducerRules] = {}
         self.superseded = superseded_of(plan, range(plan.partition_count), self.rules)
         checkers = _checkers(plan, self.rules, self.superseded)
-        self.book = Book(checkers, world.clock.current_time, goes_on=goes_on)
+        self.run_history = RunHistory(checkers, world.clock.current_time, goes_on=goes_on)
         self._world = world
         self._plan = plan
-        self.host = BrokerHost(world, plan, self.book, sometimes=self.sometimes)
-        self._clients = Clients(world, plan, self.book, sometimes=self.sometimes, rules=self.rules)
+        self.host = BrokerHost(world, plan, self.run_history, sometimes=self.sometimes)
+        self._clients = Clients(
+            world, plan, self.run_history, sometimes=self.sometimes, rules=self.rules
+        )
         self._clients.growth.listeners.append(self._grown)
         self._other_logs: dict[int, FinalLog] = {}
 
@@ -95,13 +97,17 @@ class _Run:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.host.run)
             topic_id = await self._create_topic()
-            nemesis = Nemesis(
-                self._world, self.host, self.book, sometimes=self.sometimes, clients=self._clients
+            fault_injector = FaultInjector(
+                self._world,
+                self.host,
+                self.run_history,
+                sometimes=self.sometimes,
+                clients=self._clients,
             )
             self._clients.begin(topic_id)
-            nemesis.begin(self._plan)
+            fault_injector.begin(self._plan)
             await trio.sleep(self._plan.seconds)
-            nemesis.end()
+            fault_injector.end()
             if self._plan.is_killed_at_end:
                 self.host.kill()
             try:
@@ -110,16 +116,18 @@ class _Run:
                     self.host.cut_power()
                     last = await self._read_everything()
                     if not any(log.damage for log in last.logs.values()):
-                        historian = TimeLookupClient(
-                            self.book, is_compacted=self._plan.is_compacted
+                        time_lookup = TimeLookupClient(
+                            self.run_history, is_compacted=self._plan.is_compacted
                         )
-                        await self._world.add_node("historian").start(historian.run).ended.wait()
+                        await (
+                            self._world.add_node("time-lookup").start(time_lookup.run).ended.wait()
+                        )
                     await self._world.add_node("auditor").start(self._audit).ended.wait()
             except trio.TooSlowError:
                 raise ViolationError("Liveness", "the tail does not come to its end") from None
             nursery.cancel_scope.cancel()
         self.superseded.learn(last.logs)
-        self.book.ended({**last.logs, **self._other_logs})
+        self.run_history.ended({**last.logs, **self._other_logs})
         self._check_history(last)
 
     async def _read_everything(self) -> RawReader:
@@ -147,9 +155,9 @@ class _Run:
                 TOPIC, self._plan.partition_count, self._plan.topic_settings
             )
             change = TopicChange(TOPIC, is_creation=True, asked_at=trio.current_time())
-            self.book.topic_changing(change)
+            self.run_history.topic_changing(change)
             ids.append((await connection.ask(api.CREATE_TOPIC, request)).topic_id)
-            self.book.topic_changed(change, ids[0])
+            self.run_history.topic_changed(change, ids[0])
 
         async def administrate(process: Process) -> None:
             await with_connection(process, create)
@@ -165,17 +173,17 @@ class _Run:
             asked_at = trio.current_time()
             reply = await connection.ask(api.DESCRIBE_TOPICS, DescribeTopicsRequest(None))
             topics[:] = reply.topics
-            self.book.topics_seen({topic.name: topic.topic_id for topic in topics}, asked_at)
+            self.run_history.topics_seen({topic.name: topic.topic_id for topic in topics}, asked_at)
 
         await with_connection(process, look)
         for topic in topics:
             if topic.name == TOPIC:
-                self.book.settings_seen(topic.config, trio.current_time())
+                self.run_history.settings_seen(topic.config, trio.current_time())
                 self._clients.growth.seen(len(topic.partitions), trio.current_time())
                 continue
             reader = RawReader(
                 process.name,
-                self.book,
+                self.run_history,
                 self.sometimes,
                 topic_id=topic.topic_id,
                 partition_count=len(topic.partitions),
@@ -199,9 +207,9 @@ class _Run:
             void.setdefault(key, []).extend(damaged)
             if number in self.superseded.partitions:
                 # What lay below the log start may have been taken out before it was deleted.
-                gone = self.book.checker(OnlySupersededGoes).gone[number]
+                gone = self.run_history.checker(OnlySupersededGoes).gone[number]
                 void[key] += [range(log.log_start_offset), *ranges_of(gone)]
-        forgotten = self.book.checker(NoDuplicates).unknown_below
+        forgotten = self.run_history.checker(NoDuplicates).unknown_below
         unknown_below = {str(number): end for number, end in forgotten.items()}
         found = HistoryChecker(
             history,
@@ -235,7 +243,7 @@ def _checkers(
         TopicsStay(),
         PartitionsStay(),
         DamageIsReal(),
-        RotIsFound(),
+        CorruptionIsFound(),
         HonestStatus(),
         AcknowledgedStays(superseded),
         LossIsBounded(plan.broker_settings["log_flush_interval_ms"] / 1000),
@@ -280,7 +288,7 @@ def run(
 
     checker, problem = judged(lambda: simulation.run(main))
     run = runs[0]
-    objections = list(run.book.objections.values())
+    objections = list(run.run_history.objections.values())
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
     if objections:
         checker, problem = objections[0].checker, str(objections[0])
@@ -292,8 +300,8 @@ def run(
         counts={
             "events": simulation.clock.event_count,
             "crashes": run.host.crash_count,
-            "acknowledged": run.book.acknowledged_count,
-            "read": run.book.read_count,
+            "acknowledged": run.run_history.acknowledged_count,
+            "read": run.run_history.read_count,
         },
         simulated_s=simulation.clock.now,
         fingerprint=simulation.trace.fingerprint(),

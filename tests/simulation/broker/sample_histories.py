@@ -1,13 +1,15 @@
-"""Stories to tell a book: what clients and brokers do and say, for tests of checkers."""
+"""Stories to tell a run history: what clients and brokers do and say, for tests of checkers."""
 
 from collections.abc import Callable
 from itertools import pairwise
 
 from tests.simulation.broker.keys import Superseded, key_of
-from tests.simulation.checkers.admin_promises import PartitionsStay
-from tests.simulation.checkers.book import (
+from tests.simulation.checkers.admin_checkers import PartitionsStay
+from tests.simulation.checkers.log_checkers import (
+    TRESPASS,
+)
+from tests.simulation.checkers.run_history import (
     Acknowledged,
-    Book,
     Consumed,
     DamageReported,
     Fetched,
@@ -15,11 +17,9 @@ from tests.simulation.checkers.book import (
     LookedUp,
     OutOfRange,
     ProducerRules,
+    RunHistory,
     SentRecord,
     TopicChange,
-)
-from tests.simulation.checkers.log_promises import (
-    TRESPASS,
 )
 from tidelog.wire.errors import (
     BrokerError,
@@ -29,7 +29,7 @@ from tidelog.wire.messages.produce import AckLevel
 RULES = {"p": ProducerRules(2, is_idempotent=True), "q": ProducerRules(1, is_idempotent=False)}
 DIRECTORY = f"topics/flights.{bytes(16).hex()}/0"
 
-Story = Callable[[Book], None]
+Story = Callable[[RunHistory], None]
 
 
 def record(number: int, producer: str = "p") -> SentRecord:
@@ -63,30 +63,30 @@ def fetched(
 
 
 def told(*entries: Acknowledged | Fetched) -> Story:
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         for entry in entries:
             if isinstance(entry, Acknowledged):
-                book.acknowledged(entry)
+                run_history.acknowledged(entry)
             else:
-                book.fetched(entry)
+                run_history.fetched(entry)
 
     return tell
 
 
 def told_with_loss(before: Acknowledged | Fetched, *behind: Acknowledged | Fetched) -> Story:
-    def tell(book: Book) -> None:
-        told(before)(book)
-        book.forgotten({0: 0})
-        told(*behind)(book)
+    def tell(run_history: RunHistory) -> None:
+        told(before)(run_history)
+        run_history.forgotten({0: 0})
+        told(*behind)(run_history)
 
     return tell
 
 
 def ended(*entries: tuple[int, int], start: int = 0, acks: tuple[Acknowledged, ...] = ()) -> Story:
-    def tell(book: Book) -> None:
-        told(*acks)(book)
+    def tell(run_history: RunHistory) -> None:
+        told(*acks)(run_history)
         values = {offset: record(number).value for offset, number in entries}
-        book.ended({0: FinalLog(start, 9, values)})
+        run_history.ended({0: FinalLog(start, 9, values)})
 
     return tell
 
@@ -94,10 +94,10 @@ def ended(*entries: tuple[int, int], start: int = 0, acks: tuple[Acknowledged, .
 def repeated_behind(*, start: int) -> Story:
     """Find record 1 of a producer without idempotence behind record 2, in what is left of a log."""
 
-    def tell(book: Book) -> None:
-        told(acked(1, 3, "q"), acked(2, 2, "q"))(book)
+    def tell(run_history: RunHistory) -> None:
+        told(acked(1, 3, "q"), acked(2, 2, "q"))(run_history)
         values = {2: record(2, "q").value, 3: record(1, "q").value}
-        book.ended({0: FinalLog(start, 9, values)})
+        run_history.ended({0: FinalLog(start, 9, values)})
 
     return tell
 
@@ -111,11 +111,11 @@ def compacted(superseded: Superseded, *, has_key: bool, left: int) -> Story:
         pair for pair in pairwise(sorted(alike, key=_key)) if _key(pair[0]) == _key(pair[1])
     )
 
-    def tell(book: Book) -> None:
-        told(acked(first, 0), acked(last, 1))(book)
+    def tell(run_history: RunHistory) -> None:
+        told(acked(first, 0), acked(last, 1))(run_history)
         logs = {0: FinalLog(0, 2, {left: record((first, last)[left]).value})}
         superseded.learn(logs)
-        book.ended(logs)
+        run_history.ended(logs)
 
     return tell
 
@@ -125,18 +125,18 @@ def _key(number: int) -> bytes:
 
 
 def sent_then(story: Story, *numbers: int) -> Story:
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         for number in numbers:
-            book.sent(record(number))
-        story(book)
+            run_history.sent(record(number))
+        story(run_history)
 
     return tell
 
 
-def refused_and_read(book: Book) -> None:
-    book.sent(record(1))
-    book.refused(record(1))
-    book.fetched(fetched((0, 1)))
+def refused_and_read(run_history: RunHistory) -> None:
+    run_history.sent(record(1))
+    run_history.refused(record(1))
+    run_history.fetched(fetched((0, 1)))
 
 
 def trespassed(*, is_read: bool = True, has_rot: bool = False, start: int = 0) -> Story:
@@ -144,46 +144,48 @@ def trespassed(*, is_read: bool = True, has_rot: bool = False, start: int = 0) -
     good = SentRecord("t0", 0, 0, b"t0/0/0/as it should be")
     bad = SentRecord("t0", 0, 1, b"t0/0/1" + TRESPASS)
 
-    def tell(book: Book) -> None:
-        book.acknowledged(Acknowledged(good, 3, AckLevel.DURABLE, 1.0))
+    def tell(run_history: RunHistory) -> None:
+        run_history.acknowledged(Acknowledged(good, 3, AckLevel.DURABLE, 1.0))
         if has_rot:
-            book.checkpoint_rotted(0, 0)
-        probed(("log_opened", {"log_start_offset": start}))(book)
+            run_history.checkpoint_corrupted(0, 0)
+        probed(("log_opened", {"log_start_offset": start}))(run_history)
         if is_read:
-            book.fetched(Fetched("r", 0, 5, 6, [(5, bad.value)], 9, 0, 1.0))
+            run_history.fetched(Fetched("r", 0, 5, 6, [(5, bad.value)], 9, 0, 1.0))
         else:
-            book.acknowledged(Acknowledged(bad, 5, AckLevel.DURABLE, 1.0))
+            run_history.acknowledged(Acknowledged(bad, 5, AckLevel.DURABLE, 1.0))
 
     return tell
 
 
 def sought(timestamp_ms: int, offset: int) -> Story:
-    return lambda book: book.looked_up(LookedUp(0, timestamp_ms, offset, [(5, 20), (6, 10)], 7))
+    return lambda run_history: run_history.looked_up(
+        LookedUp(0, timestamp_ms, offset, [(5, 20), (6, 10)], 7)
+    )
 
 
 def probed(*events: tuple[str, dict[str, object]]) -> Story:
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         for event, fields in events:
-            book.probed(event, {"directory": DIRECTORY, **fields})
+            run_history.probed(event, {"directory": DIRECTORY, **fields})
 
     return tell
 
 
 def stopped_cleanly_at(durable_end: int) -> Story:
-    def tell(book: Book) -> None:
-        told(acked(1, 5))(book)
+    def tell(run_history: RunHistory) -> None:
+        told(acked(1, 5))(run_history)
         probed(
             ("log_flushed", {"durable_end_offset": durable_end}),
             ("broker_stopped", {"is_clean": True}),
-        )(book)
+        )(run_history)
 
     return tell
 
 
 def opened_after_a_clean_stop_at(end: int) -> Story:
-    def tell(book: Book) -> None:
-        stopped_cleanly_at(6)(book)
-        probed(("log_opened", {"log_end_offset": end}), ("broker_started", {}))(book)
+    def tell(run_history: RunHistory) -> None:
+        stopped_cleanly_at(6)(run_history)
+        probed(("log_opened", {"log_end_offset": end}), ("broker_started", {}))(run_history)
 
     return tell
 
@@ -191,15 +193,15 @@ def opened_after_a_clean_stop_at(end: int) -> Story:
 def refused(*offsets: int, has_loss: bool = False, read_at: float | None = 1.0) -> Story:
     """Lose all at second 2, if anything, and be refused; having read before or behind that."""
 
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         if read_at == 1.0:
-            book.fetched(fetched((0, 1), (1, 2)))
+            run_history.fetched(fetched((0, 1), (1, 2)))
         if has_loss:
-            book.forgotten({0: 0})
+            run_history.forgotten({0: 0})
         if read_at == 3.0:
-            book.fetched(fetched((0, 1), (1, 2), asked_at=3.0))
+            run_history.fetched(fetched((0, 1), (1, 2), asked_at=3.0))
         for offset in offsets:
-            book.out_of_range(OutOfRange("r", 0, offset, 3, 9, 3.0))
+            run_history.out_of_range(OutOfRange("r", 0, offset, 3, 9, 3.0))
 
     return tell
 
@@ -207,52 +209,52 @@ def refused(*offsets: int, has_loss: bool = False, read_at: float | None = 1.0) 
 def high_watermark_after_a_loss(high_watermark: int, *, acknowledged: bool) -> Story:
     """Have it known to be 6; lose what is above 4; then see it."""
 
-    def tell(book: Book) -> None:
-        told(acked(1, 5) if acknowledged else fetched(high_watermark=6))(book)
-        book.forgotten({0: 4})
-        told(fetched(high_watermark=high_watermark, asked_at=3.0))(book)
+    def tell(run_history: RunHistory) -> None:
+        told(acked(1, 5) if acknowledged else fetched(high_watermark=6))(run_history)
+        run_history.forgotten({0: 4})
+        told(fetched(high_watermark=high_watermark, asked_at=3.0))(run_history)
 
     return tell
 
 
 def deleted_then_start_at(start: int, *, asked: int | None = 5, is_told: bool = True) -> Story:
-    def tell(book: Book) -> None:
-        book.deleting(0, asked)
+    def tell(run_history: RunHistory) -> None:
+        run_history.deleting(0, asked)
         if is_told:
-            book.deleted(0, 5, 1.0)
-        book.fetched(fetched(log_start_offset=start, asked_at=3.0))
+            run_history.deleted(0, 5, 1.0)
+        run_history.fetched(fetched(log_start_offset=start, asked_at=3.0))
 
     return tell
 
 
-def rotted_while_deleted(book: Book) -> None:
-    """The checkpoint rots when the deletion is done, and before its reply arrives."""
-    book.deleting(0, 5)
-    book.checkpoint_rotted(0, 3)
-    book.deleted(0, 5, 1.0)
-    book.fetched(fetched(log_start_offset=3, asked_at=3.0))
+def corrupted_while_deleted(run_history: RunHistory) -> None:
+    """The checkpoint becomes corrupt when the deletion is done, and before its reply arrives."""
+    run_history.deleting(0, 5)
+    run_history.checkpoint_corrupted(0, 3)
+    run_history.deleted(0, 5, 1.0)
+    run_history.fetched(fetched(log_start_offset=3, asked_at=3.0))
 
 
 def repeated_after_deletion(*, has_rot: bool, start: int) -> Story:
     """Retention takes the segments below `start`; then a record of offset 0 comes again."""
 
-    def tell(book: Book) -> None:
-        told(acked(1, 0))(book)
+    def tell(run_history: RunHistory) -> None:
+        told(acked(1, 0))(run_history)
         if has_rot:
-            book.checkpoint_rotted(0, 0)
-        probed(("log_opened", {"log_start_offset": start}))(book)
-        told(acked(1, 7))(book)
+            run_history.checkpoint_corrupted(0, 0)
+        probed(("log_opened", {"log_start_offset": start}))(run_history)
+        told(acked(1, 7))(run_history)
 
     return tell
 
 
-def deleted_and_rotted(start: int) -> Story:
+def deleted_and_corrupted(start: int) -> Story:
     """Delete up to 5, from a log whose first segment begins at 3; rot its checkpoint; open it."""
 
-    def tell(book: Book) -> None:
-        deleted_then_start_at(5)(book)
-        book.checkpoint_rotted(0, 3)
-        book.fetched(fetched(log_start_offset=start, asked_at=3.0))
+    def tell(run_history: RunHistory) -> None:
+        deleted_then_start_at(5)(run_history)
+        run_history.checkpoint_corrupted(0, 3)
+        run_history.fetched(fetched(log_start_offset=start, asked_at=3.0))
 
     return tell
 
@@ -260,15 +262,15 @@ def deleted_and_rotted(start: int) -> Story:
 def altered(*seen: str, is_told: bool, has_restart: bool = False) -> Story:
     """Alter a setting from `1` to `2`, and then see it to be as it is said."""
 
-    def tell(book: Book) -> None:
-        book.settings_seen({"s": "1"}, 0.5)
-        book.altering({"s": "2"}, 1.0)
+    def tell(run_history: RunHistory) -> None:
+        run_history.settings_seen({"s": "1"}, 0.5)
+        run_history.altering({"s": "2"}, 1.0)
         if is_told:
-            book.altered({"s": "2"}, 1.0)
+            run_history.altered({"s": "2"}, 1.0)
         if has_restart:
-            book.probed("broker_started", {})
+            run_history.probed("broker_started", {})
         for value in seen:
-            book.settings_seen({"s": value}, 3.0)
+            run_history.settings_seen({"s": value}, 3.0)
 
     return tell
 
@@ -276,19 +278,19 @@ def altered(*seen: str, is_told: bool, has_restart: bool = False) -> Story:
 def topics(*steps: str) -> Story:
     """Tell of the topic `n`: `create`, `created A`, `delete`, `deleted`, `start`, `sees A`."""
 
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         for step in steps:
             verb, _, topic_id = step.partition(" ")
             change = TopicChange("n", verb.startswith("create"), 1.0)
             match verb:
                 case "create" | "delete":
-                    book.topic_changing(change)
+                    run_history.topic_changing(change)
                 case "created" | "deleted":
-                    book.topic_changed(change, topic_id.encode() or None)
+                    run_history.topic_changed(change, topic_id.encode() or None)
                 case "start":
-                    book.probed("broker_started", {})
+                    run_history.probed("broker_started", {})
                 case _:
-                    book.topics_seen({"n": topic_id.encode()} if topic_id else {}, 3.0)
+                    run_history.topics_seen({"n": topic_id.encode()} if topic_id else {}, 3.0)
 
     return tell
 
@@ -296,8 +298,8 @@ def topics(*steps: str) -> Story:
 def grown(*steps: tuple[str, int], asked_at: float = 3.0) -> Story:
     """Tell of the number of partitions: `growing` or `seen`, and how many."""
 
-    def tell(book: Book) -> None:
-        promise = book.checker(PartitionsStay)
+    def tell(run_history: RunHistory) -> None:
+        promise = run_history.checker(PartitionsStay)
         for verb, count in steps:
             if verb == "growing":
                 promise.growing(count)
@@ -312,16 +314,16 @@ def complained(
 ) -> Story:
     """Let the disk have a fault, or let it be over; then a log says what it is."""
 
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         if fault == "full":
-            book.disk_filled()
+            run_history.disk_filled()
         elif fault == "failed":
-            book.disk_failed(f"{path}/{0:020}.log")
+            run_history.disk_failed(f"{path}/{0:020}.log")
         if is_over:
-            book.disk_freed()
-            book.process_began()
-            book.now = book.checkers[0].now = lambda: 60.0
-        probed(("log_status_changed", {"status": status}))(book)
+            run_history.disk_freed()
+            run_history.process_began()
+            run_history.now = run_history.checkers[0].now = lambda: 60.0
+        probed(("log_status_changed", {"status": status}))(run_history)
 
     return tell
 
@@ -329,25 +331,25 @@ def complained(
 def told_of(error: BrokerError, *faults: str) -> Story:
     """Let these things happen at second 2, and a client that asked at second 1 be told."""
 
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         for fault in faults:
             match fault:
                 case "full":
-                    book.disk_filled()
+                    run_history.disk_filled()
                 case "freed":
-                    book.disk_freed()
+                    run_history.disk_freed()
                 case "failed":
-                    book.disk_failed(DIRECTORY)
+                    run_history.disk_failed(DIRECTORY)
                 case "other failed":
-                    book.disk_failed(f"{DIRECTORY}1")
+                    run_history.disk_failed(f"{DIRECTORY}1")
                 case "stopping":
-                    book.probed("broker_stopping", {})
+                    run_history.probed("broker_stopping", {})
                 case "start":
-                    book.process_began()
+                    run_history.process_began()
                 case _:  # a client asks only much later
-                    book.told(0, error, 3.0)
+                    run_history.told(0, error, 3.0)
                     return
-        book.told(0, error, 1.0)
+        run_history.told(0, error, 1.0)
 
     return tell
 
@@ -355,50 +357,50 @@ def told_of(error: BrokerError, *faults: str) -> Story:
 def stopped_then_start_falls(*, is_clean: bool, has_rot: bool = False) -> Story:
     """Have the log start seen at 3; stop; open the log; then have it seen at 2."""
 
-    def tell(book: Book) -> None:
-        book.fetched(fetched(log_start_offset=3))
-        probed(("broker_stopped", {"is_clean": is_clean}))(book)
+    def tell(run_history: RunHistory) -> None:
+        run_history.fetched(fetched(log_start_offset=3))
+        probed(("broker_stopped", {"is_clean": is_clean}))(run_history)
         if has_rot:
-            book.checkpoint_rotted(0, 0)
-        probed(("log_opened", {"log_start_offset": 2}), ("broker_started", {}))(book)
-        book.fetched(fetched(log_start_offset=2, asked_at=3.0))
+            run_history.checkpoint_corrupted(0, 0)
+        probed(("log_opened", {"log_start_offset": 2}), ("broker_started", {}))(run_history)
+        run_history.fetched(fetched(log_start_offset=2, asked_at=3.0))
 
     return tell
 
 
-def rotted(book: Book) -> None:
-    book.rotted(DamageReported(0, 3, 5))
+def corrupted(run_history: RunHistory) -> None:
+    run_history.corrupted(DamageReported(0, 3, 5))
 
 
 def repeated_after_rot(offset: int) -> Story:
-    """What lies from offset 3 to 4 rots; then the record of that offset comes again, behind it."""
+    """Offsets 3 and 4 become corrupt; then the record of that offset comes again, behind them."""
 
-    def tell(book: Book) -> None:
-        told(acked(1, offset))(book)
-        rotted(book)
-        told(fetched((offset, 1)), acked(1, 7))(book)
+    def tell(run_history: RunHistory) -> None:
+        told(acked(1, offset))(run_history)
+        corrupted(run_history)
+        told(fetched((offset, 1)), acked(1, 7))(run_history)
 
     return tell
 
 
-def rotted_and_reported(book: Book) -> None:
-    rotted(book)
-    book.damage_reported(DamageReported(0, 4, 5))
+def corrupted_and_reported(run_history: RunHistory) -> None:
+    corrupted(run_history)
+    run_history.damage_reported(DamageReported(0, 4, 5))
 
 
-def reported(book: Book) -> None:
-    rotted(book)
-    book.damage_reported(DamageReported(0, 4, 6))
+def reported(run_history: RunHistory) -> None:
+    corrupted(run_history)
+    run_history.damage_reported(DamageReported(0, 4, 6))
 
 
-def rotted_and_found(book: Book) -> None:
-    rotted(book)
-    book.ended({0: FinalLog(0, 9, {}, [DamageReported(0, 3, 5)])})
+def corrupted_and_found(run_history: RunHistory) -> None:
+    corrupted(run_history)
+    run_history.ended({0: FinalLog(0, 9, {}, [DamageReported(0, 3, 5)])})
 
 
-def rotted_and_served(book: Book) -> None:
-    rotted(book)
-    book.ended({0: FinalLog(0, 9, {3: b"x"}, [DamageReported(0, 4, 5)])})
+def corrupted_and_served(run_history: RunHistory) -> None:
+    corrupted(run_history)
+    run_history.ended({0: FinalLog(0, 9, {3: b"x"}, [DamageReported(0, 4, 5)])})
 
 
 def consumed(
@@ -410,20 +412,20 @@ def consumed(
     """Let a consumer read this, where records 1 and 2 are at 0 and 1, and 2 was acknowledged."""
     values = {(0, offset): record(number).value for offset, number in entries}
 
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         if has_loss:
-            book.forgotten({0: 1})
-        book.consumed(Consumed("c", {0: next_offset}, values, left_out))
-        ended((0, 1), (1, 2), acks=(acked(2, 1),))(book)
+            run_history.forgotten({0: 1})
+        run_history.consumed(Consumed("c", {0: next_offset}, values, left_out))
+        ended((0, 1), (1, 2), acks=(acked(2, 1),))(run_history)
 
     return tell
 
 
-def consumed_and_rotted(book: Book) -> None:
-    rotted(book)
+def consumed_and_corrupted(run_history: RunHistory) -> None:
+    corrupted(run_history)
     values = {(0, offset): b"x" for offset in range(3, 5)}
-    book.consumed(Consumed("c", {0: 5}, values, [DamageReported(0, 0, 3)]))
-    book.ended({0: FinalLog(0, 9, {})})
+    run_history.consumed(Consumed("c", {0: 5}, values, [DamageReported(0, 0, 3)]))
+    run_history.ended({0: FinalLog(0, 9, {})})
 
 
 def lost(
@@ -431,16 +433,16 @@ def lost(
 ) -> Story:
     """Lose what is at 5 and above, so long after this record was acknowledged."""
 
-    def tell(book: Book) -> None:
+    def tell(run_history: RunHistory) -> None:
         clock = [1.0]
-        for checker in book.checkers:
+        for checker in run_history.checkers:
             checker.now = lambda: clock[0]
-        book.probed("broker_started", {})
-        book.acknowledged(Acknowledged(record(1), offset, level, 1.0))
+        run_history.probed("broker_started", {})
+        run_history.acknowledged(Acknowledged(record(1), offset, level, 1.0))
         if hold:
-            book.held_up(clock[0] + hold)
+            run_history.held_up(clock[0] + hold)
         clock[0] += after
-        book.forgotten({0: 5})
-        book.ended({0: FinalLog(0, 5, {} if offset >= 5 else {offset: record(1).value})})
+        run_history.forgotten({0: 5})
+        run_history.ended({0: FinalLog(0, 5, {} if offset >= 5 else {offset: record(1).value})})
 
     return tell

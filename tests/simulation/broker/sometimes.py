@@ -49,7 +49,7 @@ PROBES: Final = {
     "write failed": "a log went offline because a write failed",
     "read failed": "a log went offline because a read failed",
     "name failed": "a call failed that changes names or the length of a file",
-    "frame rotted": "a header or footer of a segment, or an index, holds another bit",
+    "frame corrupted": "a header or footer of a segment, or an index, holds another bit",
     "sector lost": "a sector that was durable holds zeros, or what belongs elsewhere",
     "crash in roll": "a crash came while a segment was being rolled",
     "crash in checkpoint": "a crash came while a checkpoint was being written",

@@ -61,7 +61,9 @@ def test_a_fault_that_was_to_come_later_does_not_come_when_they_are_over(fault: 
 
     report = run_with(fault, lines=lines)
 
-    (end,) = (number for number, line in enumerate(lines) if "nemesis" in line and "ends" in line)
+    (end,) = (
+        number for number, line in enumerate(lines) if "fault injector" in line and "ends" in line
+    )
     after = lines[end:]
     assert report.checker is None, report.problem
     assert sum("loses its power" in line for line in after) == 1  # the last one

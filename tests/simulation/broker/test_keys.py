@@ -5,15 +5,15 @@ from itertools import count
 import pytest
 
 from tests.simulation.broker.keys import Superseded, as_tombstone, is_tombstone, key_of, value_sent
-from tests.simulation.checkers.book import (
+from tests.simulation.checkers.compaction_checkers import OnlySupersededGoes
+from tests.simulation.checkers.run_history import (
     Acknowledged,
-    Book,
     FinalLog,
     ProducerRules,
+    RunHistory,
     SentRecord,
     ViolationError,
 )
-from tests.simulation.checkers.compaction_promises import OnlySupersededGoes
 from tidelog.wire.messages.produce import AckLevel
 
 RULES = {"p": ProducerRules(acks=2, is_idempotent=True)}
@@ -42,14 +42,14 @@ def judged(
     superseded = Superseded(
         [0], has_tombstones=True, loses_tombstones=loses_tombstones, rules=RULES
     )
-    book = Book([OnlySupersededGoes(superseded, is_alone=is_alone)], lambda: 2.0)
+    run_history = RunHistory([OnlySupersededGoes(superseded, is_alone=is_alone)], lambda: 2.0)
     for offset, each in enumerate(sent):
-        book.sent(each)
-        book.acknowledged(Acknowledged(each, offset, AckLevel.DURABLE, 1.0))
+        run_history.sent(each)
+        run_history.acknowledged(Acknowledged(each, offset, AckLevel.DURABLE, 1.0))
     logs = {0: FinalLog(0, len(sent), {at: each.value for at, each in left.items()})}
     superseded.learn(logs)
     try:
-        book.ended(logs)
+        run_history.ended(logs)
     except ViolationError as violation:
         return str(violation)
     return ""

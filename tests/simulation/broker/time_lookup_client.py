@@ -7,7 +7,7 @@ import trio
 
 from tests.simulation.broker.plans import ENDLESS
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.checkers.book import Book, LookedUp
+from tests.simulation.checkers.run_history import LookedUp, RunHistory
 from tests.simulation.machine.broker_host import HOST, PORT, TOPIC
 from tests.simulation.machine.process import Process
 from tidelog.client.admin.admin import Admin
@@ -28,9 +28,9 @@ class TimeLookupClient:
     First it sees to it that nothing is deleted meanwhile.
     """
 
-    def __init__(self, book: Book, *, is_compacted: bool = False) -> None:
-        """Tell `book` what was found."""
-        self._book = book
+    def __init__(self, run_history: RunHistory, *, is_compacted: bool = False) -> None:
+        """Tell `run_history` what was found."""
+        self._run_history = run_history
         self._kept = ENDLESS | {"cleanup_policy": "delete"} if is_compacted else ENDLESS
         self._is_compacted = is_compacted
         # Whoever reads twice must not wait long behind questions that wait for records.
@@ -54,9 +54,9 @@ class TimeLookupClient:
 
     async def _keep_all(self, admin: Admin) -> None:
         asked_at = trio.current_time()
-        self._book.altering(self._kept, asked_at)
+        self._run_history.altering(self._kept, asked_at)
         await admin.alter_topic(TOPIC, set=self._kept)
-        self._book.altered(self._kept, asked_at)
+        self._run_history.altered(self._kept, asked_at)
 
     async def _look_up(self, consumer: Consumer) -> None:
         ends = await consumer.end_offsets()
@@ -71,7 +71,7 @@ class TimeLookupClient:
             times = again
             found = [each async for each in self._answers(consumer, times, ends)]
         for looked_up in found:
-            self._book.looked_up(looked_up)
+            self._run_history.looked_up(looked_up)
 
     async def _times(self, consumer: Consumer) -> _Times:
         ends = await consumer.end_offsets()

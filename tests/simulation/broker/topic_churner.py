@@ -10,7 +10,7 @@ from tests.simulation.broker.plans import ProducerPlan
 from tests.simulation.broker.readers import PATIENCE_S, RawReader, with_connection
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.writers import RawWriter, Values
-from tests.simulation.checkers.book import Book, TopicChange, ViolationError
+from tests.simulation.checkers.run_history import RunHistory, TopicChange, ViolationError
 from tests.simulation.machine.broker_host import HOST, PORT
 from tests.simulation.machine.process import Process
 from tidelog.client.admin.admin import Admin
@@ -49,14 +49,20 @@ class TopicChurner:
     """
 
     def __init__(
-        self, name: str, pause_s: float, random: Random, *, book: Book, sometimes: Sometimes
+        self,
+        name: str,
+        pause_s: float,
+        random: Random,
+        *,
+        run_history: RunHistory,
+        sometimes: Sometimes,
     ) -> None:
-        """Rest for `pause_s` between two deeds, on average."""
+        """Rest for `pause_s` between two commands, on average."""
         self.should_stop = False
         self._name = name
         self._pause_s = pause_s
         self._random = random
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._producer_id = 0
         self._writers: dict[bytes, RawWriter] = {}
@@ -91,12 +97,12 @@ class TopicChurner:
         asked_at = trio.current_time()
         topics = {topic.name: topic for topic in await admin.describe_topics()}
         ids = {name: topic.topic_id for name, topic in topics.items()}
-        self._book.topics_seen(ids, asked_at)
+        self._run_history.topics_seen(ids, asked_at)
         return topics
 
     async def _create(self, admin: Admin, name: str) -> None:
         change = TopicChange(name, is_creation=True, asked_at=trio.current_time())
-        self._book.topic_changing(change)
+        self._run_history.topic_changing(change)
         partition_count = self._random.randint(1, _PARTITIONS_MAX)
         try:
             reply = await admin.create_topic(name, partition_count, segment_bytes=4096)
@@ -106,11 +112,11 @@ class TopicChurner:
             self._sometimes.reached("creation unknown")
             raise
         self._sometimes.reached("topic created")
-        self._book.topic_changed(change, reply.topic_id)
+        self._run_history.topic_changed(change, reply.topic_id)
 
     async def _delete(self, admin: Admin, name: str) -> None:
         change = TopicChange(name, is_creation=False, asked_at=trio.current_time())
-        self._book.topic_changing(change)
+        self._run_history.topic_changing(change)
         try:
             await admin.delete_topic(name)
         except UnknownTopicError:
@@ -119,7 +125,7 @@ class TopicChurner:
             self._sometimes.reached("deletion of a topic unknown")
             raise
         self._sometimes.reached("topic deleted")
-        self._book.topic_changed(change, None)
+        self._run_history.topic_changed(change, None)
 
     async def _use(self, connection: RpcConnection, topic: TopicDescription) -> None:
         """Write to a topic once, and read all of it."""
@@ -129,7 +135,7 @@ class TopicChurner:
             self._producer_id = writer.producer_id
             reader = RawReader(
                 self._name,
-                self._book,
+                self._run_history,
                 self._sometimes,
                 topic_id=topic.topic_id,
                 partition_count=len(topic.partitions),
@@ -154,9 +160,9 @@ class TopicChurner:
                 _PRODUCER,
                 self._random,
                 partition_count=len(topic.partitions),
-                first_number=self._book.numbers.first(topic.topic_id),
+                first_number=self._run_history.numbers.first(topic.topic_id),
             ),
-            self._book,
+            self._run_history,
             sometimes=self._sometimes,
             topic_id=topic.topic_id,
         )

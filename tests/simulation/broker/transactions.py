@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, final
 
 import trio
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tidelog.client.client import Client
 from tidelog.client.transactions.transaction import TaskResult, Transaction
 from tidelog.wire.errors import StagedRecordsLostError, TidelogError, TransactionGoneError
@@ -76,27 +76,33 @@ class Ledger:
     def _problems(self, found: Contents) -> Iterator[str]:
         seen: dict[bytes, Contents] = {}
         for partition, values in found.items():
-            batches = [value.rsplit(b":", 1)[0] for value in values]
-            for batch, value in zip(batches, values, strict=True):
-                seen.setdefault(batch, {}).setdefault(partition, []).append(value)
-            begins = [each for at, each in enumerate(batches) if at == 0 or batches[at - 1] != each]
+            transactions = [value.rsplit(b":", 1)[0] for value in values]
+            for transaction, value in zip(transactions, values, strict=True):
+                seen.setdefault(transaction, {}).setdefault(partition, []).append(value)
+            begins = [
+                each
+                for at, each in enumerate(transactions)
+                if at == 0 or transactions[at - 1] != each
+            ]
             if len(begins) > len(set(begins)):
                 yield f"transactions are mixed up in partition {partition}: {begins}"
-        for batch in self.committed:
-            if batch not in seen and all(any(each.values()) for each in self.asked[batch]):
-                yield f"{batch!r} is lost"
-        for batch, contents in seen.items():
-            problem = self._problem_of(batch, contents)
+        for transaction in self.committed:
+            if transaction not in seen and all(
+                any(each.values()) for each in self.asked[transaction]
+            ):
+                yield f"{transaction!r} is lost"
+        for transaction, contents in seen.items():
+            problem = self._problem_of(transaction, contents)
             if problem:
-                yield f"{batch!r} {problem}"
+                yield f"{transaction!r} {problem}"
 
-    def _problem_of(self, batch: bytes, contents: Contents) -> str:
+    def _problem_of(self, transaction: bytes, contents: Contents) -> str:
         """Return what is wrong with it that this is there of a transaction; empty if nothing is."""
-        if batch in self.dropped:
+        if transaction in self.dropped:
             return "was dropped, and is there"
-        if batch not in self.committed:
+        if transaction not in self.committed:
             return "was never committed, and is there"
-        if contents not in self.asked[batch]:
+        if contents not in self.asked[transaction]:
             return f"is not what any commit has named: {contents}"
         return ""
 
@@ -132,23 +138,23 @@ class TransactionWriter:
     async def _write(self, client: Client, *, is_last: bool = False) -> None:
         """Do what it takes until it is known what became of a transaction."""
         timeout_s = self._random.choice(_TIMEOUTS_S)
-        batch = client.transaction(self._name, self.count, timeout=timeout_s)
-        await self._end(batch, is_wanted=is_last or self._random.random() < _IS_COMMITTED)
+        transaction = client.transaction(self._name, self.count, timeout=timeout_s)
+        await self._end(transaction, is_wanted=is_last or self._random.random() < _IS_COMMITTED)
         self.count += 1
 
-    async def _end(self, batch: Transaction, *, is_wanted: bool) -> None:
-        key = f"{self._name}/{batch.transaction_id}".encode()
+    async def _end(self, transaction: Transaction, *, is_wanted: bool) -> None:
+        key = f"{self._name}/{transaction.transaction_id}".encode()
         tasks: list[Staged] = []
         is_left = self._random.random() < _IS_LEFT
         while True:
             with trio.move_on_after(self._random.uniform(0.05, _PATIENCE_S)):
                 try:
                     if not tasks:
-                        tasks = await self._stage(batch, key)
+                        tasks = await self._stage(transaction, key)
                     if is_wanted or key in self._ledger.asked:
-                        await self._commit(batch, key, tasks)
+                        await self._commit(transaction, key, tasks)
                     elif not is_left:
-                        await self._abort(batch, key)
+                        await self._abort(transaction, key)
                 except TransactionGoneError:
                     self._ledger.gone_count += 1
                     tasks = []
@@ -163,26 +169,26 @@ class TransactionWriter:
             if self._random.random() < _STAGES_ANEW:
                 tasks = []  # As after a crash of whoever commits.
 
-    async def _commit(self, batch: Transaction, key: bytes, tasks: list[Staged]) -> None:
+    async def _commit(self, transaction: Transaction, key: bytes, tasks: list[Staged]) -> None:
         if self._random.random() < _DAWDLES:
             await trio.sleep(self._random.uniform(0, _DAWDLES_S))
         self._ledger.asking(key, tasks)
-        await batch.commit([task.result for task in tasks])
+        await transaction.commit([task.result for task in tasks])
         self._ledger.committed[key] = None
 
-    async def _abort(self, batch: Transaction, key: bytes) -> None:
-        if await batch.abort():
+    async def _abort(self, transaction: Transaction, key: bytes) -> None:
+        if await transaction.abort():
             raise ViolationError(
                 "TransactionsOnce", f"{key!r} is committed, and nobody asked for it"
             )
         self._ledger.dropped[key] = None
 
-    async def _stage(self, batch: Transaction, key: bytes) -> list[Staged]:
+    async def _stage(self, transaction: Transaction, key: bytes) -> list[Staged]:
         """Stage with some tasks, of which some lose; return the winners in any order."""
         staged: list[Staged] = []
         for _ in range(self._random.randint(1, 4)):
             contents: Contents = {}
-            async with batch.task() as task:
+            async with transaction.task() as task:
                 for _ in range(self._random.randint(0, 3)):
                     values = [self._value(key) for _ in range(self._random.randint(1, 4))]
                     partition = self._random.randrange(self._partition_count)

@@ -16,8 +16,13 @@ from tests.simulation.broker.outcomes import outcome_of
 from tests.simulation.broker.plans import ProducerPlan
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S, with_connection
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import Acknowledged, Book, SentRecord, ViolationError
 from tests.simulation.checkers.history import Operation, Outcome, Poll, Send
+from tests.simulation.checkers.run_history import (
+    Acknowledged,
+    RunHistory,
+    SentRecord,
+    ViolationError,
+)
 from tests.simulation.machine.broker_host import HOST, PORT, TOPIC
 from tests.simulation.machine.clock import EPOCH_MS
 from tests.simulation.machine.process import Process
@@ -70,7 +75,7 @@ class Values:
         partition_count: int,
         first_number: int = 0,
     ) -> None:
-        """Number them from 0 on in each partition; the book knows partition 0 as `first_number`."""
+        """Number them from 0 in each partition; the history knows partition 0 as `first_number`."""
         self.name = name
         self._first_number = first_number
         self.random = random
@@ -112,7 +117,7 @@ class LibraryWriter:
         self,
         plan: ProducerPlan,
         values: Values,
-        book: Book,
+        run_history: RunHistory,
         *,
         sometimes: Sometimes,
         history: list[Operation],
@@ -122,7 +127,7 @@ class LibraryWriter:
         self.should_stop = False
         self._plan = plan
         self._values = values
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._history = history
         self._addresses = addresses
@@ -211,7 +216,7 @@ class LibraryWriter:
         """Send one record; return whether it was acknowledged."""
         record = self._values.next(partition)
         asked_at = trio.current_time()
-        self._book.sent(record)
+        self._run_history.sent(record)
         outcome, offset, level = Outcome.UNKNOWN, None, 0
         try:
             key = key_of(record.value) if self._plan.has_keys else None
@@ -229,11 +234,11 @@ class LibraryWriter:
         finally:  # Who is killed knows nothing, and that is noted as well.
             self._told.append((record, outcome, offset))
         if outcome is Outcome.OK:
-            self._book.acknowledged(Acknowledged(record, offset, level, asked_at))
+            self._run_history.acknowledged(Acknowledged(record, offset, level, asked_at))
             return True
         if outcome is Outcome.FAILED:
             self._sometimes.reached("send refused")
-            self._book.refused(record)
+            self._run_history.refused(record)
         else:
             self._sometimes.reached("outcome unknown")
         await trio.sleep(BACKOFF_S)
@@ -284,7 +289,7 @@ class RawWriter:
         self,
         plan: ProducerPlan,
         values: Values,
-        book: Book,
+        run_history: RunHistory,
         *,
         sometimes: Sometimes,
         topic_id: bytes,
@@ -298,7 +303,7 @@ class RawWriter:
         self._may_resend = may_resend
         self._plan = plan
         self._values = values
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._topic_id = topic_id
         self.producer_id = 0
@@ -340,7 +345,7 @@ class RawWriter:
         count = self._values.random.randint(1, self._plan.burst_max)
         records = [self._values.next(partition) for _ in range(count)]
         for record in records:
-            self._book.sent(record)
+            self._run_history.sent(record)
         first = self._sequences[partition]
         self._sequences[partition] += count
         return _Batch(partition, records, first, asked_at=trio.current_time())
@@ -360,13 +365,13 @@ class RawWriter:
             if isinstance(error, DuplicateSequenceError):
                 self._under_way = None  # It is there, and nobody knows where.
                 return True
-            self._book.told(batch.records[0].partition, error, asked_at)
+            self._run_history.told(batch.records[0].partition, error, asked_at)
             await trio.sleep(BACKOFF_S)
             return False
         self._under_way = None
         self._note_acknowledged(batch, result, batch.asked_at)
         batch.base_offset = result.base_offset
-        batch.start_count = self._book.start_count
+        batch.start_count = self._run_history.start_count
         self._acknowledged[batch.partition].append(batch)
         return True
 
@@ -393,7 +398,7 @@ class RawWriter:
         result = await self._produce(connection, batch)
         if result.error is None:
             self._sometimes.reached("resent batch")
-            if batch.start_count < self._book.start_count:
+            if batch.start_count < self._run_history.start_count:
                 self._sometimes.reached("resent after crash")
             self._note_acknowledged(batch, result, asked_at)
 
@@ -401,7 +406,7 @@ class RawWriter:
         self, batch: "_Batch", result: PartitionAppended, asked_at: float
     ) -> None:
         for number, record in enumerate(batch.records):
-            self._book.acknowledged(
+            self._run_history.acknowledged(
                 Acknowledged(record, result.base_offset + number, result.ack_level, asked_at)
             )
 

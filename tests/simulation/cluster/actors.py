@@ -6,11 +6,11 @@ from typing import Protocol, final
 
 from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.machines import Machines
-from tests.simulation.cluster.return_faults import Attacker
+from tests.simulation.cluster.return_faults import Injector
 from tests.simulation.machine.world import World
 
 
@@ -49,8 +49,8 @@ class Actors(Protocol):
         """Come, among the other clients."""
         ...
 
-    def faults(self, attacker: Attacker) -> Mapping[str, Callable[[Fault], None]]:
-        """Return, by kind, what else may go wrong because of them, by means of `attacker`."""
+    def faults(self, injector: Injector) -> Mapping[str, Callable[[Fault], None]]:
+        """Return, by kind, what else may go wrong because of them, by means of `injector`."""
         ...
 
     async def finish(self) -> None:

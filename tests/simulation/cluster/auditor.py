@@ -3,7 +3,7 @@
 import trio
 
 from tests.simulation.broker.readers import BACKOFF_S
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster.machines import PORT, host_of
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process

@@ -14,8 +14,8 @@ from tests.simulation.broker.plans import ProducerPlan, ReadingPlan
 from tests.simulation.broker.readers import LibraryReader
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.writers import LibraryWriter, Values
-from tests.simulation.checkers.book import Book, ProducerRules
 from tests.simulation.checkers.history import Operation
+from tests.simulation.checkers.run_history import ProducerRules, RunHistory
 from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.group_members import GroupMembers, Member
 from tests.simulation.cluster.machines import addresses
@@ -71,7 +71,7 @@ class Clients:
         self,
         world: World,
         plan: ClusterPlan,
-        book: Book,
+        run_history: RunHistory,
         *,
         cluster_history: ClusterHistory,
         sometimes: Sometimes,
@@ -82,7 +82,7 @@ class Clients:
         self._rules = rules
         self._world = world
         self._plan = plan
-        self._book = book
+        self._run_history = run_history
         self._cluster_history = cluster_history
         self._sometimes = sometimes
         self._topic_id = b""
@@ -222,7 +222,7 @@ class Clients:
         writer = LibraryWriter(
             plan,
             values,
-            self._book,
+            self._run_history,
             sometimes=self._sometimes,
             history=self.history,
             addresses=addresses(self._plan),
@@ -233,7 +233,7 @@ class Clients:
     def _consumer(self, name: str) -> Program:
         consumer = LibraryReader(
             self.generation(name),
-            self._book,
+            self._run_history,
             self.history,
             reading=ReadingPlan(
                 read_from="followers" if self._plan.reads_from_followers else "leader"
@@ -282,7 +282,7 @@ class Clients:
         visitor = StrayClient(
             self._plan,
             values,
-            self._book,
+            self._run_history,
             cluster_history=self._cluster_history,
             sometimes=self._sometimes,
             topic_id=self._topic_id,

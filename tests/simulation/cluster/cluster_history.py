@@ -1,7 +1,7 @@
 """The history of a cluster: what its nodes agreed on, and what clients were told of it.
 
-Beside the book of a run, which is about records in partitions. Every entry goes to every checker
-at the moment at which it happens.
+It stands beside the run history, which is about records in partitions. Every entry goes to every
+checker at the moment at which it happens.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import final
 
 import msgspec
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster import replica_log
 from tests.simulation.cluster.replica_log import (
     Appended,

@@ -46,8 +46,8 @@ _CHECKPOINTS = 0.3
 _CHECKPOINT_PREFIX_BYTES = 16
 
 
-class Attacker(Protocol):
-    """What can be done to any machine; see `tests.simulation.cluster.faults.Nemesis`."""
+class Injector(Protocol):
+    """What can be done to any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
 
     has_damaged: bool
     """Whether a disk was damaged."""
@@ -67,14 +67,14 @@ class DiskFaults:
 
     def __init__(
         self,
-        attacker: Attacker,
+        injector: Injector,
         machines: Machines,
         cluster_history: ClusterHistory,
         *,
         sometimes: Sometimes,
     ) -> None:
-        """Strike by means of `attacker`."""
-        self._attacker = attacker
+        """Strike by means of `injector`."""
+        self._injector = injector
         self._machines = machines
         self._cluster_history = cluster_history
         self._sometimes = sometimes
@@ -105,12 +105,12 @@ class DiskFaults:
 
     def _cut_proven(self, machine: Machine, random: Random) -> None:
         """Cut what is missed when it is gone, of a node that may be counted on."""
-        if self._attacker.has_damaged:
+        if self._injector.has_damaged:
             return  # A checkpoint may be too damaged to say what is missed.
         disk = machine.node.disk
         is_beside = random.random() < _CHECKPOINTS
         paths = _sample(random, _checkpoints(disk) if is_beside else _proven_files(disk))
-        if not paths or not self._attacker.may_damage():
+        if not paths or not self._injector.may_damage():
             return
         if machine.is_up and random.random() < _WHILE_IT_RUNS:
             self._sometimes.reached("files cut while in use")
@@ -179,7 +179,7 @@ class DiskFaults:
                 self._cut_aims.remove(fault)
 
         self._cut_aims.append(fault)
-        self._attacker.later(_AIM_S, give_up)
+        self._injector.later(_AIM_S, give_up)
 
     def _cuts(self, cut: Cut) -> None:
         """Remember what a follower is about to remove, and others will write there."""
@@ -209,7 +209,7 @@ class DiskFaults:
         def go_away() -> None:
             self._when_let_go([machine], come_back)
 
-        self._attacker.later(0.5 + 2 * fault.duration, go_away)
+        self._injector.later(0.5 + 2 * fault.duration, go_away)
 
     # Who can do without which disk.
 
@@ -221,7 +221,7 @@ class DiskFaults:
         While enough others are in sync nobody is eligible. So mostly all lose their power at once,
         and some come back late; then all are but the first that comes back.
         """
-        if self._is_over or not machines or not self._attacker.may_damage():
+        if self._is_over or not machines or not self._injector.may_damage():
             return
         if is_power_cut:
             others = [machine for machine in self._machines.all if machine not in machines]
@@ -256,10 +256,10 @@ class DiskFaults:
             if self._is_over or not all(process in processes for process in running):
                 return
             if running and looks_left:
-                self._attacker.later(_LOOK_S, look)
+                self._injector.later(_LOOK_S, look)
             elif not running and not self._damage_if_let_go(machines, damage):
-                if looks_left and not self._attacker.has_damaged:
-                    self._attacker.later(_LOOK_S, look)
+                if looks_left and not self._injector.has_damaged:
+                    self._injector.later(_LOOK_S, look)
                     return
                 for machine in machines:
                     machine.start_now()
@@ -268,7 +268,7 @@ class DiskFaults:
 
     def _damage_if_let_go(self, machines: Sequence[Machine], damage: Callable[[], None]) -> bool:
         """Return whether it was done; who is to come back does so then."""
-        if not self._are_let_go(machines) or not self._attacker.may_damage():
+        if not self._are_let_go(machines) or not self._injector.may_damage():
             return False
         for machine in machines:
             machine.was_damaged = True

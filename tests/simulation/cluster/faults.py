@@ -51,7 +51,7 @@ Aim = TypeVar("Aim")
 
 
 @final
-class Nemesis:
+class FaultInjector:
     """Carries out the faults of one plan."""
 
     def __init__(
@@ -152,7 +152,7 @@ class Nemesis:
 
     def end(self) -> None:
         """Make everything good that was made bad."""
-        self._world.trace.note("nemesis", "ends")
+        self._world.trace.note("fault injector", "ends")
         self._is_over = True
         self._disk_aims.clear()
         self._commit_aims.clear()
@@ -170,7 +170,7 @@ class Nemesis:
 
     def _strike(self, fault: Fault) -> None:
         if not self._is_over:
-            self._world.trace.note("nemesis", f"{fault.kind} {fault.duration} {fault.dice}")
+            self._world.trace.note("fault injector", f"{fault.kind} {fault.duration} {fault.dice}")
             self._effects[fault.kind](fault)
 
     def later(self, seconds: float, heal: Callable[[], None]) -> None:

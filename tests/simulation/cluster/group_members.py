@@ -13,7 +13,7 @@ import trio
 from tests.simulation.broker.keys import Superseded
 from tests.simulation.broker.readers import BACKOFF_S, values_of
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import FinalLog, Place, ViolationError
+from tests.simulation.checkers.run_history import FinalLog, Place, ViolationError
 from tests.simulation.cluster.cluster_history import ClusterHistory, GroupCommit, Work
 from tests.simulation.machine.broker_host import TOPIC
 from tests.simulation.machine.process import Process

@@ -8,7 +8,7 @@ from typing import Any, Final, final
 import trio
 
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import Book, ViolationError
+from tests.simulation.checkers.run_history import RunHistory, ViolationError
 from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.plans import ClusterPlan
 from tests.simulation.machine.process import Process
@@ -181,7 +181,7 @@ class Machines:
         self,
         world: World,
         plan: ClusterPlan,
-        book: Book,
+        run_history: RunHistory,
         *,
         cluster_history: ClusterHistory,
         sometimes: Sometimes,
@@ -190,7 +190,7 @@ class Machines:
         random = world.streams.stream("operator")
         self.all = [Machine(world, plan, node_id, random=random) for node_id in plan.node_ids]
         self._by_host = {machine.node.name: machine for machine in self.all}
-        self._book = book
+        self._run_history = run_history
         self._cluster_history = cluster_history
         self._sometimes = sometimes
         self.on_truncated: list[Callable[[str], None]] = []
@@ -252,7 +252,7 @@ class Machines:
         machine = self._by_host.get(host)
         if machine is None:
             return
-        self._book.probed(event, fields)
+        self._run_history.probed(event, fields)
         if event in _REACHED:
             self._sometimes.reached(_REACHED[event])
         if event == "broker_started":

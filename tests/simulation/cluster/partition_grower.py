@@ -38,7 +38,7 @@ class Grower:
     """Has a topic grow until it is told to stop, and then looks once more how large it is."""
 
     def __init__(self, plan: ClusterPlan, random: Random, growth: Growth) -> None:
-        """Rest between two deeds as the plan says."""
+        """Rest between two commands as the plan says."""
         self.should_stop = False
         self._plan = plan
         self._random = random

@@ -109,13 +109,13 @@ class ClusterPlan(RunPlan[Fault], frozen=True):
     member_count: int
     """Members of a consumer group that process all partitions."""
     churn_pause_s: float | None
-    """Mean time between two deeds of a client that creates, alters and deletes topics."""
+    """Mean time between two commands of a client that creates, alters and deletes topics."""
     visit_pause_s: float | None
     """Mean time between two questions of a client that asks brokers whether they lead or not."""
     move_pause_s: float | None = None
-    """Mean time between two deeds of a client that moves leaderships and replicas."""
+    """Mean time between two commands of a client that moves leaderships and replicas."""
     grow_pause_s: float | None = None
-    """Mean time between two deeds of a client that adds partitions to the topic."""
+    """Mean time between two commands of a client that adds partitions to the topic."""
     clock_jump_s: float = 7200.0
     """From the farthest that a clock is put back to the farthest that it is put forward."""
     clock_error_s: float = 0.0

@@ -34,8 +34,8 @@ DiskAim = Callable[[Machine, str, str], bool]
 """Told of a call to a disk before it takes effect; returns whether this was the moment."""
 
 
-class Attacker(Protocol):
-    """What can be done to any machine; see `tests.simulation.cluster.faults.Nemesis`."""
+class Injector(Protocol):
+    """What can be done to any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
 
     def later(self, seconds: float, heal: Callable[[], None]) -> None:
         """Heal after a while, and at the end in any case, but once."""
@@ -76,16 +76,16 @@ class ReplicaFaults:
 
     def __init__(
         self,
-        attacker: Attacker,
+        injector: Injector,
         machines: Machines,
         cluster_history: ClusterHistory,
         *,
         sometimes: Sometimes,
         part_on_return: Callable[[int, Fault], None],
     ) -> None:
-        """Strike by means of `attacker`; see `ReturnFaults.part_on_return`."""
+        """Strike by means of `injector`; see `ReturnFaults.part_on_return`."""
         self._part_on_return = part_on_return
-        self._attacker = attacker
+        self._injector = injector
         self._machines = machines
         self._cluster_history = cluster_history
         self._sometimes = sometimes
@@ -96,7 +96,7 @@ class ReplicaFaults:
         self.effects: Final[Mapping[str, Callable[[Fault], None]]] = {
             "crash_partition_leader": partial(self._at_leader, strike=self._crash),
             "pause_partition_leader": partial(self._at_leader, strike=self._pause),
-            "isolate_partition_leader": partial(self._at_leader, strike=attacker.isolate),
+            "isolate_partition_leader": partial(self._at_leader, strike=injector.isolate),
             "crash_on_takeover": self._takeover_aims.append,
             "crash_after_append": self._crash_after_append,
             "fail_log_sync": self._fail_log_sync,
@@ -129,17 +129,17 @@ class ReplicaFaults:
         return next(machine for machine in self._machines.all if machine.node_id == node_id)
 
     def _crash(self, machine: Machine, fault: Fault) -> None:
-        self._attacker.crash(machine, fault.dice)
+        self._injector.crash(machine, fault.dice)
 
     def _pause(self, machine: Machine, fault: Fault) -> None:
         """Pause a process until others have taken over, maybe, and kill it when it goes on.
 
         What was on its way in and out of it is worth nothing then.
         """
-        self._attacker.later(fault.duration, machine.node.pause(fault.duration))
+        self._injector.later(fault.duration, machine.node.pause(fault.duration))
         if fault.dice * 100 % 1 < _KILLED_AFTER_PAUSE:
             self._sometimes.reached("killed after a pause")
-            self._attacker.crash_within(machine, fault.duration + 0.05, fault.dice)
+            self._injector.crash_within(machine, fault.duration + 0.05, fault.dice)
 
     def _committed(self, entry: Sequence[object]) -> None:
         for record in entry:
@@ -162,7 +162,7 @@ class ReplicaFaults:
         self._sometimes.reached("crash on takeover")
         # From before it has heard of it, up to when it has appended and others have fetched.
         seconds = 10 ** Random(fault.dice).uniform(-3, 0.3)
-        self._attacker.crash_within(self._machine(leader), seconds, fault.dice)
+        self._injector.crash_within(self._machine(leader), seconds, fault.dice)
 
     # Disks.
 
@@ -178,10 +178,10 @@ class ReplicaFaults:
             return
         away = self._eligible_and_away()
         if looks_left and not away:
-            self._attacker.later(_LOOK_S, lambda: self._wipe_eligible(fault, looks_left - 1))
+            self._injector.later(_LOOK_S, lambda: self._wipe_eligible(fault, looks_left - 1))
             return
         machine = self._machine(away[0]) if away else self._any(fault)
-        self._attacker.wipe(machine)
+        self._injector.wipe(machine)
         if fault.dice * 100 % 1 < _PARTED_ON_RETURN:
             self._part_on_return(machine.node_id, fault)
 
@@ -217,12 +217,12 @@ class ReplicaFaults:
             seconds = 10 ** Random(fault.dice).uniform(-4, -2)
             if wants_leader and fault.dice * 1000 % 1 < _MISSED:
                 # What only it has appended it has still when it comes back, and others went on.
-                self._attacker.kill_within(machine, seconds, down_s=min(fault.duration, 3.0))
+                self._injector.kill_within(machine, seconds, down_s=min(fault.duration, 3.0))
             else:
-                self._attacker.crash_within(machine, seconds, fault.dice)
+                self._injector.crash_within(machine, seconds, fault.dice)
             return True
 
-        self._attacker.aim_at_disk(aim)
+        self._injector.aim_at_disk(aim)
 
     def _fail_log_sync(self, fault: Fault) -> None:
         remaining = int(fault.dice * 20)
@@ -238,7 +238,7 @@ class ReplicaFaults:
             machine.has_failing_disk = True
             raise os_error(errno.EIO, path)
 
-        self._attacker.aim_at_disk(aim)
+        self._injector.aim_at_disk(aim)
 
     def _fill_disk(self, fault: Fault) -> None:
         machine = self._any(fault)
@@ -252,7 +252,7 @@ class ReplicaFaults:
             machine.node.disk.capacity_bytes = None
             machine.is_disk_full = False
 
-        self._attacker.later(fault.duration, make_room)
+        self._injector.later(fault.duration, make_room)
 
     def _rot_replicas(self, fault: Fault) -> None:
         """Flip bits in what one node has of records, while it is down.
@@ -262,7 +262,7 @@ class ReplicaFaults:
         """
         machine, random = self._any(fault), Random(fault.dice)
         batches = provable_batches(machine.node.disk, TOPIC)
-        if not batches or not self._attacker.may_damage():
+        if not batches or not self._injector.may_damage():
             return
         machine.kill()
         count = random.choice([1, 3, len(batches)])
@@ -270,7 +270,7 @@ class ReplicaFaults:
         for batch in random.sample(batches, min(count, len(batches))):
             bit = random.randrange(batch.header.size * 8)
             disk.flip_bit(batch.path, batch.position + bit // 8, bit % 8)
-        self._sometimes.reached("replicas rotted")
+        self._sometimes.reached("replicas corrupted")
 
 
 def _is_log(path: str) -> bool:

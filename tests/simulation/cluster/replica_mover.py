@@ -25,7 +25,7 @@ class Mover:
     """Has preferred replicas lead, other ones be preferred, and replicas go elsewhere."""
 
     def __init__(self, plan: ClusterPlan, random: Random, sometimes: Sometimes) -> None:
-        """Rest between two deeds as the plan says."""
+        """Rest between two commands as the plan says."""
         self.should_stop = False
         self._plan = plan
         self._random = random

@@ -8,7 +8,7 @@ from typing import final
 
 import msgspec
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster import cluster_history
 from tests.simulation.cluster.replica_difference import MayLack, difference
 from tests.simulation.cluster.replica_log import (

@@ -22,8 +22,8 @@ _LET_IN_S = 2.0
 _STRIKES: Final = ("stall joiner", "crash joiner", "pause joiner", "kill leader", "delay leader")
 
 
-class Attacker(Protocol):
-    """What can be done to any machine; see `tests.simulation.cluster.faults.Nemesis`."""
+class Injector(Protocol):
+    """What can be done to any machine; see `tests.simulation.cluster.faults.FaultInjector`."""
 
     def later(self, seconds: float, heal: Callable[[], None]) -> None:
         """Heal after a while, and at the end in any case, but once."""
@@ -52,14 +52,14 @@ class ReturnFaults:
 
     def __init__(
         self,
-        attacker: Attacker,
+        injector: Injector,
         machines: Machines,
         cluster_history: ClusterHistory,
         *,
         sometimes: Sometimes,
     ) -> None:
-        """Strike by means of `attacker`."""
-        self._attacker = attacker
+        """Strike by means of `injector`."""
+        self._injector = injector
         self._machines = machines
         self._cluster_history = cluster_history
         self._sometimes = sometimes
@@ -88,7 +88,7 @@ class ReturnFaults:
             if aim in self._return_aims:
                 self._return_aims.remove(aim)
 
-        self._attacker.later(2 * _AIM_S, give_up)
+        self._injector.later(2 * _AIM_S, give_up)
 
     def _aim(self, aims: list[Fault], fault: Fault) -> None:
         def give_up() -> None:
@@ -96,7 +96,7 @@ class ReturnFaults:
                 aims.remove(fault)
 
         aims.append(fault)
-        self._attacker.later(_AIM_S, give_up)
+        self._injector.later(_AIM_S, give_up)
 
     def _asked(self, asked: Asked) -> None:
         """Strike while a leader asks for others to join.
@@ -112,17 +112,17 @@ class ReturnFaults:
         leader, joiner = self._machine(asked.node_id), self._machine(asked.joining[0])
         soon_s = 10 ** random.uniform(-4, -1)
         if strike == "stall joiner":
-            self._attacker.stall_disk(joiner, fault.duration)
+            self._injector.stall_disk(joiner, fault.duration)
         elif strike == "pause joiner":
-            self._attacker.later(fault.duration, joiner.node.pause(fault.duration))
+            self._injector.later(fault.duration, joiner.node.pause(fault.duration))
         elif strike == "delay leader":
             decides = self._machines.leader()
             if decides not in (None, leader):
-                self._attacker.part(leader, [decides], 2 * fault.duration)
+                self._injector.part(leader, [decides], 2 * fault.duration)
         elif strike == "kill leader":
-            self._attacker.kill_within(leader, soon_s, down_s=min(fault.duration, 3.0))
+            self._injector.kill_within(leader, soon_s, down_s=min(fault.duration, 3.0))
         else:
-            self._attacker.crash_within(joiner, soon_s, fault.dice)
+            self._injector.crash_within(joiner, soon_s, fault.dice)
 
     def _committed(self, entry: Sequence[object]) -> None:
         for record in entry:
@@ -144,7 +144,7 @@ class ReturnFaults:
         ]
         if leaders:
             self._sometimes.reached("parted on return")
-            self._attacker.part(returned, leaders, _LET_IN_S + fault.duration)
+            self._injector.part(returned, leaders, _LET_IN_S + fault.duration)
 
     def _leaders_of(self, node_id: int) -> set[int]:
         """Return who leads partitions of which a node has replicas."""

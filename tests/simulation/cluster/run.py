@@ -14,17 +14,9 @@ from tests.simulation.broker.keys import Superseded
 from tests.simulation.broker.plans import superseded_of
 from tests.simulation.broker.readers import BACKOFF_S, values_of
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import (
-    Book,
-    Checker,
-    Fetched,
-    FinalLog,
-    ProducerRules,
-    ViolationError,
-)
-from tests.simulation.checkers.broker_promises import DamageIsReal
-from tests.simulation.checkers.compaction_promises import OnlySupersededGoes, ranges_of
-from tests.simulation.checkers.consumer_promises import ConsumersReadAll
+from tests.simulation.checkers.broker_checkers import DamageIsReal
+from tests.simulation.checkers.compaction_checkers import OnlySupersededGoes, ranges_of
+from tests.simulation.checkers.consumer_checkers import ConsumersReadAll
 from tests.simulation.checkers.history import (
     HistoryChecker,
     Operation,
@@ -32,7 +24,7 @@ from tests.simulation.checkers.history import (
     Poll,
     unexpected,
 )
-from tests.simulation.checkers.log_promises import (
+from tests.simulation.checkers.log_checkers import (
     AcknowledgedStays,
     Contiguous,
     NoDuplicates,
@@ -40,11 +32,19 @@ from tests.simulation.checkers.log_promises import (
     ProducerOrder,
     StableOffsets,
 )
+from tests.simulation.checkers.run_history import (
+    Checker,
+    Fetched,
+    FinalLog,
+    ProducerRules,
+    RunHistory,
+    ViolationError,
+)
 from tests.simulation.cluster.actors import Actors, CreateActors, Host
 from tests.simulation.cluster.auditor import audit
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.cluster_history import ClusterHistory, NodeChecker, Partition
-from tests.simulation.cluster.consensus_promises import (
+from tests.simulation.cluster.consensus_checkers import (
     AppliedInOrder,
     ElectionSafety,
     LeaderCompleteness,
@@ -53,11 +53,11 @@ from tests.simulation.cluster.consensus_promises import (
     StatesAgree,
     TermNeverFalls,
 )
-from tests.simulation.cluster.faults import Nemesis
-from tests.simulation.cluster.group_promises import CommitsStay, OneOwner
+from tests.simulation.cluster.faults import FaultInjector
+from tests.simulation.cluster.group_checkers import CommitsStay, OneOwner
 from tests.simulation.cluster.loss_acceptor import LossAcceptor
 from tests.simulation.cluster.machines import Machines, addresses
-from tests.simulation.cluster.metadata_promises import (
+from tests.simulation.cluster.metadata_checkers import (
     AnswersAreCommitted,
     FencedIsSilent,
     LeadersAreAlive,
@@ -69,7 +69,7 @@ from tests.simulation.cluster.replica_difference import MayLack
 from tests.simulation.cluster.replica_log import Lost
 from tests.simulation.cluster.replica_witness import watching_replicas
 from tests.simulation.cluster.replicas import Replicas
-from tests.simulation.cluster.replication_promises import (
+from tests.simulation.cluster.replication_checkers import (
     CommittedIsEverywhere,
     CommittedIsNotCut,
     HighWatermarkStays,
@@ -123,7 +123,7 @@ class _Run:
         self.rules: dict[str, ProducerRules] = {}
         self.superseded = superseded_of(plan, range(plan.partition_count), self.rules)
         checkers = _checkers(self.rules, self.superseded)
-        self.book = Book(checkers, world.clock.current_time, goes_on=goes_on)
+        self.run_history = RunHistory(checkers, world.clock.current_time, goes_on=goes_on)
         clock = world.clock
         self.cluster_history = ClusterHistory(
             _node_checkers(), clock.current_time, clock.fail, goes_on=goes_on
@@ -132,7 +132,11 @@ class _Run:
         self._world = world
         self._plan = plan
         self.machines = Machines(
-            world, plan, self.book, cluster_history=self.cluster_history, sometimes=self.sometimes
+            world,
+            plan,
+            self.run_history,
+            cluster_history=self.cluster_history,
+            sometimes=self.sometimes,
         )
         self.machines.on_truncated.append(self.replicas.truncated)
         self.replicas.has_kept_cache = self.machines.has_kept_cache
@@ -142,7 +146,7 @@ class _Run:
         self._clients = Clients(
             world,
             plan,
-            self.book,
+            self.run_history,
             cluster_history=self.cluster_history,
             sometimes=self.sometimes,
             rules=self.rules,
@@ -164,7 +168,7 @@ class _Run:
                 self._world.add_node("acceptor").start(acceptor.run)
             if self.actors is not None:
                 await self.actors.prepare()
-            nemesis = Nemesis(
+            fault_injector = FaultInjector(
                 self._world,
                 self.machines,
                 self.cluster_history,
@@ -174,10 +178,10 @@ class _Run:
             self._clients.begin(topic_id)
             if self.actors is not None:
                 self.actors.begin(self._clients)
-                nemesis.learn(self.actors.faults(nemesis))
-            nemesis.begin(plan)
+                fault_injector.learn(self.actors.faults(fault_injector))
+            fault_injector.begin(plan)
             await trio.sleep(plan.seconds)
-            nemesis.end()
+            fault_injector.end()
             await self._wait_of_one_mind(_OF_ONE_MIND_S)
             await self._wait_in_sync()
             await self._finish_clients()
@@ -197,7 +201,7 @@ class _Run:
             if self.actors is not None:
                 await self.actors.look()
             nursery.cancel_scope.cancel()
-        self.book.ended(logs)
+        self.run_history.ended(logs)
         if plan.member_count:
             self._clients.members.check(logs, self.superseded)
         self._check_history(logs)
@@ -227,7 +231,7 @@ class _Run:
         if topic_id == self._topic_id:
             self.sometimes.reached("lost in memory")
             self._void.setdefault(str(number), []).append(range(lost.end_offset, lost.lost_end))
-            self.book.forgotten({number: lost.end_offset})
+            self.run_history.forgotten({number: lost.end_offset})
 
     async def _wait_of_one_mind(self, seconds: float) -> None:
         with trio.move_on_after(seconds):
@@ -308,7 +312,7 @@ class _Run:
                         connect(addresses(self._plan), env=process.env) as client,
                         client.consumer(TOPIC, auto_offset_reset="earliest") as consumer,
                     ):
-                        logs.update(await _read_all(consumer, self.book))
+                        logs.update(await _read_all(consumer, self.run_history))
                         break
                 except TidelogError:
                     await trio.sleep(BACKOFF_S)
@@ -346,7 +350,7 @@ class _Run:
                     for offset, value in log.values.items()
                     if self.superseded.covers((number, offset), value)
                 }
-                gone = self.book.checker(OnlySupersededGoes).gone[number] | superseded
+                gone = self.run_history.checker(OnlySupersededGoes).gone[number] | superseded
                 void = [range(log.log_start_offset), *ranges_of(gone)]
                 self._void.setdefault(str(number), []).extend(void)
         found = HistoryChecker(
@@ -360,8 +364,8 @@ class _Run:
             raise ViolationError(f"History.{anomaly.name}", f"{len(cases)}: {cases[0]}")
 
 
-async def _read_all(consumer: Consumer, book: Book) -> dict[int, FinalLog]:
-    """Return all that there is, after it was written to the book."""
+async def _read_all(consumer: Consumer, run_history: RunHistory) -> dict[int, FinalLog]:
+    """Return all that there is, after it was written to the run history."""
     asked_at = trio.current_time()
     starts, ends = await consumer.beginning_offsets(), await consumer.end_offsets()
     logs = {
@@ -372,7 +376,7 @@ async def _read_all(consumer: Consumer, book: Book) -> dict[int, FinalLog]:
         log = logs[batch.partition]
         records = values_of(batch)
         log.values.update(records)
-        book.fetched(
+        run_history.fetched(
             Fetched(
                 "last reader",
                 batch.partition,
@@ -464,7 +468,7 @@ def run(
 
     checker, problem = judged(lambda: simulation.run(main))
     run = runs[0]
-    objections = [*run.cluster_history.objections.values(), *run.book.objections.values()]
+    objections = [*run.cluster_history.objections.values(), *run.run_history.objections.values()]
     if run.actors is not None:
         objections += run.actors.objections.values()
     objectors = [each.checker for each in objections] + ([checker] if checker else [])
@@ -479,8 +483,8 @@ def run(
             "events": simulation.clock.event_count,
             "crashes": run.machines.crash_count,
             "entries": run.cluster_history.end_index,
-            "acknowledged": run.book.acknowledged_count,
-            "read": run.book.read_count,
+            "acknowledged": run.run_history.acknowledged_count,
+            "read": run.run_history.read_count,
             **({} if run.actors is None else run.actors.counts),
         },
         simulated_s=simulation.clock.now,

@@ -37,7 +37,7 @@ PROBES: Final = {
     "eligible replica led": "nobody in sync was there, and one that was eligible took over",
     "log offline": "a sync of a log failed",
     "disk full": "a disk had no room for a while",
-    "replicas rotted": "bits of records of one node were flipped",
+    "replicas corrupted": "bits of records of one node were flipped",
     "replica repaired": "a damaged replica was repaired from its leader",
     "loss accepted": "nobody in sync had kept its memory, and somebody accepted the loss",
     "lost in memory": "records were lost that had been committed in memory",

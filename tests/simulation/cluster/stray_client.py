@@ -12,7 +12,7 @@ import trio
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.broker.writers import Values, ask_to_produce
-from tests.simulation.checkers.book import Acknowledged, Book
+from tests.simulation.checkers.run_history import Acknowledged, RunHistory
 from tests.simulation.cluster.cluster_history import ClusterHistory, Served
 from tests.simulation.cluster.machines import PORT, host_of
 from tests.simulation.cluster.plans import ClusterPlan
@@ -55,7 +55,7 @@ class StrayClient:
         self,
         plan: ClusterPlan,
         values: Values,
-        book: Book,
+        run_history: RunHistory,
         *,
         cluster_history: ClusterHistory,
         sometimes: Sometimes,
@@ -65,7 +65,7 @@ class StrayClient:
         self.should_stop = False
         self._plan = plan
         self._values = values
-        self._book = book
+        self._run_history = run_history
         self._cluster_history = cluster_history
         self._sometimes = sometimes
         self._topic_id = topic_id
@@ -144,7 +144,7 @@ class StrayClient:
         batch = encode_batch(Columns(1, values=[record.value]), first_timestamp_ms=written_at_ms)
         entry = PartitionBatch(self._topic_id, partition, len(batch))
         request = ProduceRequest(Acks.ALL, _ACK_TIMEOUT_MS, [entry])
-        self._book.sent(record)
+        self._run_history.sent(record)
         (result,) = (await ask_to_produce(connection, request, [bytes(batch)])).results
         if result.error is None:
             self._cluster_history.served(Served(node_id, (self._topic_id, partition), asked_at))
@@ -152,7 +152,7 @@ class StrayClient:
             self._cluster_history.known_end(
                 (self._topic_id, partition), result.base_offset + 1, asked_at
             )
-            self._book.acknowledged(
+            self._run_history.acknowledged(
                 Acknowledged(record, result.base_offset, result.ack_level, asked_at)
             )
             return
@@ -161,7 +161,7 @@ class StrayClient:
         if isinstance(error, (NotEnoughReplicasAfterAppendError, RequestTimedOutError)):
             self._cluster_history.appended(Appended(node_id, (self._topic_id, partition), asked_at))
         if isinstance(error, _REFUSALS):
-            self._book.refused(record)
+            self._run_history.refused(record)
 
     def _note_refusal(self, error: BrokerError) -> None:
         if isinstance(error, NotLeaderError):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster import replica_log
 from tests.simulation.cluster.cluster_history import (
     Applied,
@@ -16,7 +16,7 @@ from tests.simulation.cluster.cluster_history import (
     Voted,
     Work,
 )
-from tests.simulation.cluster.consensus_promises import (
+from tests.simulation.cluster.consensus_checkers import (
     AppliedInOrder,
     ElectionSafety,
     LeaderCompleteness,
@@ -25,8 +25,8 @@ from tests.simulation.cluster.consensus_promises import (
     StatesAgree,
     TermNeverFalls,
 )
-from tests.simulation.cluster.group_promises import CommitsStay, OneOwner
-from tests.simulation.cluster.metadata_promises import (
+from tests.simulation.cluster.group_checkers import CommitsStay, OneOwner
+from tests.simulation.cluster.metadata_checkers import (
     AnswersAreCommitted,
     FencedIsSilent,
     LeadersAreAlive,
@@ -34,7 +34,7 @@ from tests.simulation.cluster.metadata_promises import (
     OneLeader,
 )
 from tests.simulation.cluster.replica_log import Appended, Opened, ReplicaLog, Shown, ToldEnd
-from tests.simulation.cluster.replication_promises import (
+from tests.simulation.cluster.replication_checkers import (
     CommittedIsEverywhere,
     CommittedIsNotCut,
     HighWatermarkStays,
@@ -501,7 +501,7 @@ def test_every_checker_has_a_promise_kept_and_one_broken() -> None:
     promises = {
         promise
         for promise in NodeChecker.__subclasses__()
-        if promise.__module__.endswith("_promises")
+        if promise.__module__.endswith("_checkers")
     }
 
     assert {promise for promise, _ in BROKEN} == promises

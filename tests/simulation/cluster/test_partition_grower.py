@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
-from tests.simulation.cluster.metadata_promises import AnswersAreCommitted
+from tests.simulation.checkers.run_history import ViolationError
+from tests.simulation.cluster.metadata_checkers import AnswersAreCommitted
 from tidelog.coordinator.metadata.catalog import TopicCreated, TopicGrown
 
 TOPIC = b"t" * 16

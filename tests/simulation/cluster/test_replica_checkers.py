@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster.cluster_history import ClusterHistory
 from tests.simulation.cluster.replica_log import (
     Asked,
@@ -14,7 +14,7 @@ from tests.simulation.cluster.replica_log import (
     ToldEnd,
     Waits,
 )
-from tests.simulation.cluster.replication_promises import (
+from tests.simulation.cluster.replication_checkers import (
     CommittedIsNotCut,
     JoinersAreKnown,
     JoinersHaveAll,

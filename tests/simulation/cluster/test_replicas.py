@@ -13,7 +13,7 @@ import trio
 from tests.broker.replication.three_brokers import NODES, TOPIC, ThreeBrokers, make_topic, produce
 from tests.coordinator.raft_clients import until
 from tests.isr.leader_fixture import LeaderFixture
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster.cluster_history import ClusterHistory, NodeChecker
 from tests.simulation.cluster.replica_log import Asked, Cut, Opened, Shown
 from tests.simulation.cluster.replica_witness import batches_of, not_overtaken, watching_replicas

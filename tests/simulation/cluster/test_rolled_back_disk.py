@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster.replica_log import Cut, Opened, ReplicaLog, Shown
-from tests.simulation.cluster.replication_promises import LogsMatch
+from tests.simulation.cluster.replication_checkers import LogsMatch
 
 PLACE = (bytes(16), 0)
 LOG = ReplicaLog(9, 9, ((1, 0), (2, 6)))

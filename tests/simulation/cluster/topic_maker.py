@@ -39,7 +39,7 @@ class TopicMaker:
         cluster_history: ClusterHistory,
         sometimes: Sometimes,
     ) -> None:
-        """Rest for `pause_s` between two deeds, on average."""
+        """Rest for `pause_s` between two commands, on average."""
         self.should_stop = False
         self._plan = plan
         self._pause_s = pause_s

@@ -1,4 +1,4 @@
-"""A client that writes batches into a topic of its own, each of which is there once or nowhere."""
+"""A client that writes transactions, each of which is there once or nowhere."""
 
 from contextlib import suppress
 from random import Random
@@ -21,10 +21,10 @@ TOPIC: Final = "staged-life"
 
 @final
 class TransactionClient:
-    """Goes on, whenever it dies, with the batch it was at, as its next self."""
+    """Goes on, whenever it dies, with the transaction it was at, as its next self."""
 
     def __init__(self, plan: ClusterPlan, random: Random, sometimes: Sometimes) -> None:
-        """Rest between two batches as the plan says."""
+        """Rest between two transactions as the plan says."""
         self.ledger = Ledger()
         self._plan = plan
         self._sometimes = sometimes
@@ -53,7 +53,7 @@ class TransactionClient:
         """Read all that is there, and compare it with what was asked for.
 
         Raises:
-            ViolationError: A batch is lost, there twice or in parts, or should not be there.
+            ViolationError: A transaction is lost, there twice or in parts, or should not be there.
         """
         while True:
             try:

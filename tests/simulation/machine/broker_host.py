@@ -1,6 +1,6 @@
 """The machine of a broker, and who keeps the broker running on it.
 
-All crashes go through here, so that the book learns what each of them may take.
+All crashes go through here, so that the run history learns what each of them may take.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ import trio
 from tests.simulation.broker.bit_rot import visible_log_ends
 from tests.simulation.broker.plans import Plan
 from tests.simulation.broker.sometimes import Sometimes
-from tests.simulation.checkers.book import Book, DamageReported, ViolationError
-from tests.simulation.checkers.broker_promises import CleanStopKeeps, DurableStays
+from tests.simulation.checkers.broker_checkers import CleanStopKeeps, DurableStays
+from tests.simulation.checkers.run_history import DamageReported, RunHistory, ViolationError
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import World
 from tidelog.broker.config.broker_config import BrokerConfig
@@ -29,7 +29,9 @@ _OFFLINE_MEAN_S = 0.5
 class BrokerHost:
     """A broker's machine: it crashes when told to, and is started again."""
 
-    def __init__(self, world: World, plan: Plan, book: Book, *, sometimes: Sometimes) -> None:
+    def __init__(
+        self, world: World, plan: Plan, run_history: RunHistory, *, sometimes: Sometimes
+    ) -> None:
         """Make the machine; `run` must run in a task of its own."""
         self.node = world.add_node(HOST)
         self.crash_count = 0
@@ -37,15 +39,15 @@ class BrokerHost:
         """By partition: the offsets that crashes may have taken, and others may have got since."""
         self._world = world
         self._plan = plan
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._random = world.streams.stream("operator")
         self._stop_wanted = trio.Event()
         self._is_cache_wrong = False
         self._has_stopped_cleanly = False
         self._cuts_after_stop = False
-        self._clean = book.checker(CleanStopKeeps)
-        self._durable = book.checker(DurableStays)
+        self._clean = run_history.checker(CleanStopKeeps)
+        self._durable = run_history.checker(DurableStays)
         self.node.disk_speed.sync_mean_s = plan.sync_mean_s
         world.observe(self._observe)
 
@@ -55,7 +57,7 @@ class BrokerHost:
             if self.node.process is None:
                 self._stop_wanted = trio.Event()
                 self._has_stopped_cleanly = self._cuts_after_stop = False
-                self._book.process_began()
+                self._run_history.process_began()
                 self.node.start(self._serve)
             await trio.sleep(self._random.expovariate(1 / self._plan.restart_mean_s))
 
@@ -63,13 +65,13 @@ class BrokerHost:
         """End the process; nothing happens when none runs."""
         if self.node.process is not None:
             self._crashed(may_lose=self._is_cache_wrong)
-            self._book.held_up(inf)
+            self._run_history.held_up(inf)
             self.node.kill()
 
     def cut_power(self) -> None:
         """End everything on the machine."""
         self._crashed(may_lose=True)
-        self._book.held_up(inf)
+        self._run_history.held_up(inf)
         self.node.cut_power()
         self._sometimes.cut(self.node.disk.survivals)
 
@@ -95,7 +97,7 @@ class BrokerHost:
                 await stop_wanted.wait()
         except (OSError, DataDirectoryError, LogOfflineError) as error:
             process.env.probe("broker_failed", reason=str(error))
-        self._book.held_up(inf)
+        self._run_history.held_up(inf)
         if self._is_cache_wrong:
             self._crashed(may_lose=True)
 
@@ -114,13 +116,13 @@ class BrokerHost:
                 self.lost.setdefault(partition, []).append(lost)
             if self._clean.is_owed():
                 self._sometimes.reached("lost in memory")
-            self._book.forgotten(ends)
+            self._run_history.forgotten(ends)
 
     def _observe(self, node: str, event: str, fields: Mapping[str, object]) -> None:
         if node != HOST:
             return
         self._sometimes.probed(event, fields)
-        self._book.probed(event, fields)
+        self._run_history.probed(event, fields)
         if event == "broker_started":
             self._is_cache_wrong = False
         elif event == "broker_stopping" and self._clean.is_owed():
@@ -134,10 +136,10 @@ class BrokerHost:
             partition, offset, end = fields["partition"], fields["offset"], fields["end_offset"]
             assert isinstance(partition, int)
             if fields["topic"] != TOPIC:
-                raise ViolationError("DamageIsReal", f"nothing rots in {fields['topic']}")
+                raise ViolationError("DamageIsReal", f"nothing is corrupt in {fields['topic']}")
             assert isinstance(offset, int)
             assert isinstance(end, int)
-            self._book.damage_reported(DamageReported(partition, offset, end))
+            self._run_history.damage_reported(DamageReported(partition, offset, end))
         elif event == "metadata_offline" or fields.get("status") == "offline":
             self._kill_later()
 

@@ -14,7 +14,7 @@ import trio
 from tests.simulation.machine.clock import WallClock, quantised
 from tests.simulation.machine.disk_contents import contents
 from tests.simulation.machine.faulty_disk import FaultyDisk
-from tests.simulation.machine.process import Process, Program, Surroundings
+from tests.simulation.machine.process import Process, ProcessContext, Program
 from tests.simulation.machine.thread_pool import DiskSpeed, block_for_disk
 
 DiskWatcher = Callable[[str, str], None]
@@ -29,11 +29,11 @@ class Node:
     """
 
     def __init__(
-        self, surroundings: Surroundings, nursery: trio.Nursery, name: str, *, skew_s: float = 0.0
+        self, context: ProcessContext, nursery: trio.Nursery, name: str, *, skew_s: float = 0.0
     ) -> None:
         """Be on, with an empty disk; `skew_s` is how far the wall clock is ahead."""
         self.name = name
-        self.wall_clock = WallClock(surroundings.clock.current_time, skew_s=skew_s)
+        self.wall_clock = WallClock(context.clock.current_time, skew_s=skew_s)
         self.disk_speed = DiskSpeed()
         self.disk_watcher: DiskWatcher | None = None
         """For faults that are aimed. It may raise an `OSError`; to end the process, it asks the
@@ -41,13 +41,13 @@ class Node:
         self.process: Process | None = None
         """What runs here, `None` when nothing does."""
         self.process_count = 0
-        self._surroundings = surroundings
+        self._context = context
         self._nursery = nursery
-        self._host = surroundings.network.add_host(name)
+        self._host = context.network.add_host(name)
         self._disk = FaultyDisk(root=f"/{name}")
-        self._disk.failed_sync_random = surroundings.streams.stream(f"failed syncs of {name}")
-        self._disk_random = surroundings.streams.stream(f"disk {name}")
-        self._power_random = surroundings.streams.stream(f"power cuts of {name}")
+        self._disk.failed_sync_random = context.streams.stream(f"failed syncs of {name}")
+        self._disk_random = context.streams.stream(f"disk {name}")
+        self._power_random = context.streams.stream(f"power cuts of {name}")
 
     @property
     def disk(self) -> FaultyDisk:
@@ -59,11 +59,11 @@ class Node:
         assert self.process is None, f"{self.process} runs on {self.name} already"
         if not self._host.is_on:
             self._host.is_on = True
-            self._surroundings.network.power_changed(self._host)
+            self._context.network.power_changed(self._host)
         self.process_count += 1
         self._disk.before_call = self._before_disk_call
         process = Process(
-            self._surroundings,
+            self._context,
             self._host,
             self._disk,
             wall_clock=self.wall_clock,
@@ -91,7 +91,7 @@ class Node:
         self._host.is_on = False
         if process is not None:
             process.end(by_power_cut=True)
-        self._surroundings.network.power_changed(self._host)
+        self._context.network.power_changed(self._host)
         self._note_disk()
 
     def pause(self, seconds: float) -> Callable[[], None]:
@@ -108,7 +108,7 @@ class Node:
     def stall_disk(self, seconds: float) -> None:
         """Let no thread's call to the disk end for so long; 0 ends what was said before."""
         self._note(f"has a disk that stalls for {seconds:.3f} s")
-        clock = self._surroundings.clock
+        clock = self._context.clock
         self.disk_speed.stalled_until = clock.now + quantised(seconds)
 
     def wipe_disk(self) -> None:
@@ -149,21 +149,21 @@ class Node:
                 is_held = False
                 process.let_go(threads_too=threads_too)
 
-        self._surroundings.clock.call_later(seconds, let_go)
+        self._context.clock.call_later(seconds, let_go)
         return let_go
 
     def _before_disk_call(self, operation: str, path: str) -> None:
         if self.disk_watcher is not None:
             self.disk_watcher(operation, path)
         if self.disk_speed.mean_s(operation):
-            clock = self._surroundings.clock
+            clock = self._context.clock
             block_for_disk(clock, self.disk_speed, self._disk_random, operation=operation)
             self._note(f"disk {operation} {path}")
             if operation == "read_at":
                 self._disk.cold_paths.discard(path)
 
     def _note(self, what: str) -> None:
-        self._surroundings.trace.note(self.name, what)
+        self._context.trace.note(self.name, what)
 
     def _note_disk(self) -> None:
         found = contents(self._disk).items()

@@ -65,7 +65,7 @@ class BuggifySites:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProcessContext:
     """What all processes of a world share."""
 
     clock: SimulatedClock
@@ -83,7 +83,7 @@ class Process:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: ProcessContext,
         host: Host,
         disk: FaultyDisk,
         *,
@@ -92,23 +92,23 @@ class Process:
         disk_speed: DiskSpeed,
     ) -> None:
         """Be the process `number` on its node."""
-        streams, name = surroundings.streams, f"{host.name}#{number}"
+        streams, name = context.streams, f"{host.name}#{number}"
         self.name = name
         self.is_dead = False
         self.ended = trio.Event()
         """Set when it has ended, by itself or by others."""
         self._node_name = host.name
-        self._surroundings = surroundings
+        self._context = context
         self._disk = disk
         self._wall_clock = wall_clock
         self._scope = trio.CancelScope()
         self._tasks = ProcessTasks()
         self._hold_count = 0
         self._stop_count = 0
-        self._network = ProcessNetwork(surroundings.network, host, self.check_alive)
+        self._network = ProcessNetwork(context.network, host, self.check_alive)
         self._thread_pool = SimulatedThreadPool(
-            surroundings.clock,
-            surroundings.threads,
+            context.clock,
+            context.threads,
             streams.stream(f"threads {name}"),
             speed=disk_speed,
         )
@@ -183,13 +183,13 @@ class Process:
     def _probe(self, event: str, **fields: object) -> None:
         self.check_alive()
         shown = " ".join(f"{name}={value!r}" for name, value in fields.items())
-        self._surroundings.trace.note(self.name, f"{event} {shown}")
-        for observer in self._surroundings.observers:
+        self._context.trace.note(self.name, f"{event} {shown}")
+        for observer in self._context.observers:
             observer(self._node_name, event, fields)
 
     def _buggify(self, site: str) -> bool:
         self.check_alive()
-        return self._surroundings.buggify.fires(site, self._buggify_random)
+        return self._context.buggify.fires(site, self._buggify_random)
 
 
 Program = Callable[[Process], Awaitable[None]]

@@ -12,7 +12,7 @@ from tests.simulation.machine.clock import SimulatedClock
 from tests.simulation.machine.guard import Guard
 from tests.simulation.machine.network import SimulatedNetwork
 from tests.simulation.machine.node import Node
-from tests.simulation.machine.process import BuggifySites, Observer, Surroundings
+from tests.simulation.machine.process import BuggifySites, Observer, ProcessContext
 from tests.simulation.machine.random_streams import RandomStreams
 from tests.simulation.machine.scheduler import Scheduler, deterministic_scheduling
 from tests.simulation.trace import Trace
@@ -28,26 +28,26 @@ _GARBAGE_THRESHOLDS = (50_000, 20, 100)
 class World:
     """Everything there is in one run; `run_world` makes it and lets its time pass."""
 
-    def __init__(self, surroundings: Surroundings, nursery: trio.Nursery) -> None:
+    def __init__(self, context: ProcessContext, nursery: trio.Nursery) -> None:
         """Have no nodes; processes run in `nursery`."""
-        self.clock = surroundings.clock
-        self.streams = surroundings.streams
-        self.trace = surroundings.trace
-        self.network = surroundings.network
-        self.buggify = surroundings.buggify
+        self.clock = context.clock
+        self.streams = context.streams
+        self.trace = context.trace
+        self.network = context.network
+        self.buggify = context.buggify
         self.nodes: dict[str, Node] = {}
-        self._surroundings = surroundings
+        self._context = context
         self._nursery = nursery
 
     def add_node(self, name: str, *, skew_s: float = 0.0) -> Node:
         """Return a new machine with an empty disk."""
-        node = Node(self._surroundings, self._nursery, name, skew_s=skew_s)
+        node = Node(self._context, self._nursery, name, skew_s=skew_s)
         self.nodes[name] = node
         return node
 
     def observe(self, observer: Observer) -> None:
         """Tell `observer` of every event of every process; what it raises ends the run."""
-        self._surroundings.observers.append(observer)
+        self._context.observers.append(observer)
 
     def end(self) -> None:
         """End all processes, which leave no trace any more."""
@@ -81,7 +81,7 @@ class Simulation:
             RealWorldError: Something reached for the real world.
         """
         threads = Threads()
-        surroundings = Surroundings(
+        context = ProcessContext(
             clock=self.clock,
             streams=self._streams,
             trace=self.trace,
@@ -99,7 +99,7 @@ class Simulation:
             ):
                 results = trio.run(
                     self._live,
-                    surroundings,
+                    context,
                     main,
                     guard,
                     clock=self.clock,
@@ -117,7 +117,7 @@ class Simulation:
 
     async def _live(
         self,
-        surroundings: Surroundings,
+        context: ProcessContext,
         main: Callable[[World], Awaitable[Result]],
         guard: Guard,
     ) -> list[Result]:
@@ -126,7 +126,7 @@ class Simulation:
         guard.set()
         with self.clock.running(run.cancel), run:
             async with trio.open_nursery() as nursery:
-                world = World(surroundings, nursery)
+                world = World(context, nursery)
                 try:
                     results.append(await main(world))
                 finally:

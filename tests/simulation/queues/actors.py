@@ -8,18 +8,18 @@ import trio
 
 from tests.simulation.broker.plans import Fault
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.cluster.actors import Host
 from tests.simulation.cluster.clients import Clients
 from tests.simulation.cluster.machines import addresses
-from tests.simulation.cluster.return_faults import Attacker
+from tests.simulation.cluster.return_faults import Injector
 from tests.simulation.machine.process import Process, Program
-from tests.simulation.queues.book import FinalMessage, Place, QueueBook
 from tests.simulation.queues.entry_faults import EntryFaults
 from tests.simulation.queues.library_workers import LibraryWorker
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
 from tests.simulation.queues.recreated_queues import QueueRecreator, RecreatedQueues
 from tests.simulation.queues.redrives import QueueRedriver
+from tests.simulation.queues.run_history import FinalMessage, Place, QueueRunHistory
 from tests.simulation.queues.sometimes import FORCED
 from tests.simulation.queues.users import QueueCaretaker, QueueSender, QueueUser, QueueWorker
 from tests.simulation.queues.waker import WAKERS, Waker
@@ -41,27 +41,27 @@ _DRAIN_BATCH = 100
 class QueueActors:
     """Whoever has to do with queues in one run; see `tests.simulation.cluster.actors`."""
 
-    def __init__(self, host: Host, plan: QueuePlan, book: QueueBook) -> None:
+    def __init__(self, host: Host, plan: QueuePlan, run_history: QueueRunHistory) -> None:
         """Begin with no queue."""
         self._world = host.world
         self._plan = plan
-        self._book = book
+        self._run_history = run_history
         self._sometimes = host.sometimes
         self._faults = EntryFaults(host)
-        self._recreated_queues = RecreatedQueues(plan, book)
+        self._recreated_queues = RecreatedQueues(plan, run_history)
 
     @property
     def objections(self) -> Mapping[str, ViolationError]:
         """See `Actors`."""
-        return self._book.objections
+        return self._run_history.objections
 
     @property
     def counts(self) -> Mapping[str, int]:
         """See `Actors`."""
         return {
-            "sent to queues": self._book.sent_count,
-            "handed out": self._book.delivered_count,
-            "deleted": self._book.deleted_count,
+            "sent to queues": self._run_history.sent_count,
+            "handed out": self._run_history.delivered_count,
+            "deleted": self._run_history.deleted_count,
         }
 
     async def prepare(self) -> None:
@@ -83,14 +83,14 @@ class QueueActors:
         if self._plan.redrive_pause_s is not None:
             clients.add("redriver", partial(self._redrive_job, clients))
         if self._plan.recreation_pause_s is not None:
-            clients.add("lodger", partial(self._recreator, clients))
+            clients.add("recreator", partial(self._recreator, clients))
         if any(setup.is_looked_after for setup in self._plan.queues):
             clients.add("caretaker", partial(self._caretaker, clients))
 
-    def faults(self, attacker: Attacker) -> Mapping[str, Callable[[Fault], None]]:
+    def faults(self, injector: Injector) -> Mapping[str, Callable[[Fault], None]]:
         """See `Actors`."""
-        self._book.on_appended = self._faults.appended
-        return self._faults.effects(attacker)
+        self._run_history.on_appended = self._faults.appended
+        return self._faults.effects(injector)
 
     def _forced(self, site: str) -> None:
         if site in FORCED:
@@ -111,7 +111,7 @@ class QueueActors:
             if setup.is_sent_to:
                 steps = min(setup.deliveries_max or WAKERS, WAKERS)
                 seconds = _AWAKE_S * steps + 2 * self._plan.clock_lead_s + _LOOKING_S
-                waker = Waker(self._plan, setup, self._book)
+                waker = Waker(self._plan, setup, self._run_history)
                 await self._run(
                     "waker of " + setup.name, waker.run, seconds, problem="nobody is woken"
                 )
@@ -158,7 +158,7 @@ class QueueActors:
             created = await client.admin.create_queue(
                 setup.name, topic=setup.topic, fifo=setup.is_fifo, **settings
             )
-            self._book.created(setup.name, created.queue_id)
+            self._run_history.created(setup.name, created.queue_id)
 
     async def _see_redrives(self, client: Client) -> None:
         for setup in self._plan.sources_of_dead_letters:
@@ -174,7 +174,7 @@ class QueueActors:
             addresses(self._plan),
             generation,
             random=random,
-            book=self._book,
+            run_history=self._run_history,
             sometimes=self._sometimes,
         )
         clients.employ(name, sender)
@@ -183,7 +183,11 @@ class QueueActors:
     def _worker(self, clients: Clients, name: str) -> Program:
         random = self._world.streams.stream(clients.generation(name))
         worker = QueueWorker(
-            self._plan, addresses(self._plan), random, book=self._book, sometimes=self._sometimes
+            self._plan,
+            addresses(self._plan),
+            random,
+            run_history=self._run_history,
+            sometimes=self._sometimes,
         )
         clients.employ(name, worker)
         return worker.run
@@ -191,7 +195,11 @@ class QueueActors:
     def _library_worker(self, clients: Clients, name: str) -> Program:
         random = self._world.streams.stream(clients.generation(name))
         worker = LibraryWorker(
-            self._plan, addresses(self._plan), random, book=self._book, sometimes=self._sometimes
+            self._plan,
+            addresses(self._plan),
+            random,
+            run_history=self._run_history,
+            sometimes=self._sometimes,
         )
         clients.employ(name, worker)
         return worker.run
@@ -205,22 +213,26 @@ class QueueActors:
         return redriver.run
 
     def _recreator(self, clients: Clients) -> Program:
-        random = self._world.streams.stream(clients.generation("lodger"))
-        lodger = QueueRecreator(
+        random = self._world.streams.stream(clients.generation("recreator"))
+        recreator = QueueRecreator(
             self._plan,
             addresses(self._plan),
             random,
             recreated_queues=self._recreated_queues,
-            book=self._book,
+            run_history=self._run_history,
             sometimes=self._sometimes,
         )
-        clients.employ("lodger", lodger)
-        return lodger.run
+        clients.employ("recreator", recreator)
+        return recreator.run
 
     def _caretaker(self, clients: Clients) -> Program:
         random = self._world.streams.stream(clients.generation("caretaker"))
         caretaker = QueueCaretaker(
-            self._plan, addresses(self._plan), random, book=self._book, sometimes=self._sometimes
+            self._plan,
+            addresses(self._plan),
+            random,
+            run_history=self._run_history,
+            sometimes=self._sometimes,
         )
         clients.employ("caretaker", caretaker)
         return caretaker.run
@@ -254,7 +266,7 @@ class QueueActors:
         return True
 
     async def _drain_queue(self, client: Client, setup: QueueSetup) -> None:
-        user = QueueUser(client.queue(setup.name), setup, self._book)
+        user = QueueUser(client.queue(setup.name), setup, self._run_history)
         while True:
             try:
                 received = await user.receive(
@@ -272,7 +284,7 @@ class QueueActors:
             topic: await self._read(client, topic)
             for topic in sorted({setup.topic for setup in self._plan.queues})
         }
-        self._book.ended(topics)
+        self._run_history.ended(topics)
 
     async def _read(self, client: Client, topic: str) -> dict[Place, FinalMessage]:
         found: dict[Place, FinalMessage] = {}

@@ -10,9 +10,9 @@ from typing import Final, final
 from tests.simulation.broker.plans import Fault
 from tests.simulation.cluster.actors import Host
 from tests.simulation.cluster.machines import Machine
-from tests.simulation.cluster.return_faults import Attacker
-from tests.simulation.queues.book import JournalAppended
+from tests.simulation.cluster.return_faults import Injector
 from tests.simulation.queues.plans import CRASH_ON_ENTRY
+from tests.simulation.queues.run_history import JournalAppended
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
     DeadLettered,
@@ -49,12 +49,12 @@ class EntryFaults:
     def __init__(self, host: Host) -> None:
         """Strike at the machines of `host`."""
         self._host = host
-        self._attacker: Attacker | None = None
+        self._injector: Injector | None = None
         self._aims: list[Fault] = []
 
-    def effects(self, attacker: Attacker) -> Mapping[str, Callable[[Fault], None]]:
-        """Return what strikes by means of `attacker`, by kind."""
-        self._attacker = attacker
+    def effects(self, injector: Injector) -> Mapping[str, Callable[[Fault], None]]:
+        """Return what strikes by means of `injector`, by kind."""
+        self._injector = injector
         return {CRASH_ON_ENTRY: self._aim}
 
     def appended(self, appended: JournalAppended) -> None:
@@ -74,19 +74,19 @@ class EntryFaults:
             if fault in self._aims:
                 self._aims.remove(fault)
 
-        assert self._attacker is not None, "somebody has drawn this fault"
+        assert self._injector is not None, "somebody has drawn this fault"
         self._aims.append(fault)
-        self._attacker.later(_AIM_S, give_up)
+        self._injector.later(_AIM_S, give_up)
 
     def _strike(self, fault: Fault, partition: tuple[bytes, int]) -> None:
         machine = self._server_of(partition)
-        if machine is None or self._attacker is None:
+        if machine is None or self._injector is None:
             return
         self._aims.remove(fault)
         self._host.sometimes.reached("crash on entry")
         # From before anybody else has it to after it is committed.
         seconds = 10 ** (-4.5 + 3 * (fault.dice * 100 % 1))
-        self._attacker.crash_within(machine, seconds, fault.dice)
+        self._injector.crash_within(machine, seconds, fault.dice)
 
     def _server_of(self, partition: tuple[bytes, int]) -> Machine | None:
         known = self._host.cluster_history.image.state.partition(*partition)

@@ -14,8 +14,13 @@ from typing import Any, cast
 import trio
 
 from tests.simulation.mutations.mutation import Mutation, Patch
-from tests.simulation.queues.book import JournalAppended, JournalLoaded, Moving, QueueBook
 from tests.simulation.queues.journal_model import State
+from tests.simulation.queues.run_history import (
+    JournalAppended,
+    JournalLoaded,
+    Moving,
+    QueueRunHistory,
+)
 from tidelog.broker.partitions.log_reader import SliceReader
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.queues.dead_letter_record import DeadLetterRecord
@@ -27,8 +32,8 @@ from tidelog.wire.messages.queue_journal import JournalFrame
 
 
 @contextmanager
-def watching_journals(book: QueueBook) -> Generator[None]:
-    """Tell `book` of all journals while the block runs."""
+def watching_journals(run_history: QueueRunHistory) -> Generator[None]:
+    """Tell `run_history` of all journals while the block runs."""
     # As they are now: there may be mutations in them.
     append, load, produce = Journal._append_batch, Journal.load, DeadLetterMover._produce
 
@@ -36,7 +41,9 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         offset = self.partition.log.log_end_offset
         append(self, values, now_ms)
         now = trio.current_time()
-        book.journal_appended(JournalAppended(self.partition.key, self.epoch, offset, values, now))
+        run_history.journal_appended(
+            JournalAppended(self.partition.key, self.epoch, offset, values, now)
+        )
 
     async def load_watched(
         self: Journal, reader: SliceReader, apply: Callable[[JournalFrame], None]
@@ -44,13 +51,13 @@ def watching_journals(book: QueueBook) -> Generator[None]:
         found = await load(self, reader, apply)
         state = cast("Any", apply).__self__
         assert isinstance(state, QueueState), "a journal is applied to the state of its queue"
-        book.journal_loaded(_loaded(self, state))
+        run_history.journal_loaded(_loaded(self, state))
         return found
 
     async def produce_watched(
         self: DeadLetterMover, batch: DeadLetterBatch, records: list[DeadLetterRecord]
     ) -> int:
-        book.moving(_moving(self._hosted.journal.partition, batch, records))
+        run_history.moving(_moving(self._hosted.journal.partition, batch, records))
         return await produce(self, batch, records)
 
     patches: list[Patch] = [

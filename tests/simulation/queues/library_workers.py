@@ -17,8 +17,8 @@ import trio
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.machine.process import Process
-from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Wish
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.run_history import Delivered, Outcome, QueueRunHistory, Settlement
 from tests.simulation.queues.users import QueueUser, SendTimes
 from tidelog.client.client import Client, connect
 from tidelog.client.queue.receive.message import Message
@@ -81,7 +81,7 @@ class LibraryWorker:
         addresses: str,
         random: Random,
         *,
-        book: QueueBook,
+        run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
         """Work as the plan says."""
@@ -89,7 +89,7 @@ class LibraryWorker:
         self._plan = plan
         self._addresses = addresses
         self._random = random
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._visibility_s = max(_VISIBILITY_MIN_S, plan.visibility_s)
         self._workers: dict[str, QueueWorker] = {}
@@ -121,7 +121,7 @@ class LibraryWorker:
 
     async def _work_at(self, client: Client, setup: QueueSetup) -> None:
         queue = client.queue(setup.name)
-        user, send_times = QueueUser(queue, setup, self._book), SendTimes(queue)
+        user, send_times = QueueUser(queue, setup, self._run_history), SendTimes(queue)
         while not self.should_stop:
             place = _Workplace(user, send_times)
             worker = queue.worker(
@@ -143,18 +143,22 @@ class LibraryWorker:
         random = self._random
         delivered = self._delivered(place, message)
         place.held[delivered.place] = delivered
-        self._book.delivered(delivered)
+        self._run_history.delivered(delivered)
         most_s = _SLOW * self._visibility_s if random.random() < _IS_SLOW else 0.0
         try:
             await trio.sleep(random.uniform(0.0, max(most_s, 2 * self._plan.work_mean_s)))
         except trio.Cancelled:
             # It is given back, unless others have it.
-            self._book.wished(Wish(delivered, SettleAction.RELEASE, trio.current_time()))
+            self._run_history.settlement_asked(
+                Settlement(delivered, SettleAction.RELEASE, trio.current_time())
+            )
             raise
         if random.random() < _FAILS:
             raise _CannotError
         self._sometimes.reached("handled")
-        self._book.wished(Wish(delivered, SettleAction.DELETE, trio.current_time()))
+        self._run_history.settlement_asked(
+            Settlement(delivered, SettleAction.DELETE, trio.current_time())
+        )
 
     def _delivered(self, place: _Workplace, message: Message) -> Delivered:
         assert message.value is not None, "nobody sends messages without a value"
@@ -183,14 +187,14 @@ class LibraryWorker:
         action, ask = SettleAction.RELEASE, partial(_release, message, reason)
         if place.user.setup.dead_letter_queue is not None and self._random.random() < _REJECTS:
             action, ask = SettleAction.REJECT, partial(message.reject, reason)
-        wish = Wish(delivered, action, trio.current_time(), reason=reason)
-        if await place.user.settle(wish, ask) is not Outcome.DONE:
+        settlement = Settlement(delivered, action, trio.current_time(), reason=reason)
+        if await place.user.settle(settlement, ask) is not Outcome.DONE:
             # Then the worker gives it back, and says what the handler failed with.
             error.__traceback__ = None
-            again = Wish(
+            again = Settlement(
                 delivered, SettleAction.RELEASE, trio.current_time(), reason=reason_of(error)
             )
-            self._book.wished(again)
+            self._run_history.settlement_asked(again)
 
 
 async def _release(message: Message, reason: str) -> None:

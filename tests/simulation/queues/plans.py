@@ -128,7 +128,7 @@ class QueuePlan(ClusterPlan, frozen=True, kw_only=True):
     mood: str = "plain"
     """What workers are like; see `tests.simulation.queues.users`."""
     redrive_pause_s: float | None = None
-    """Mean time between two deeds of somebody who brings dead letters back."""
+    """Mean time between two commands of somebody who brings dead letters back."""
     recreation_pause_s: float | None = None
     """Mean time until a queue that somebody has deleted is created anew."""
     large_rate: float = 0.0

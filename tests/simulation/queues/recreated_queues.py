@@ -8,9 +8,9 @@ import trio
 from tests.simulation.broker.readers import PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.machine.process import Process
-from tests.simulation.queues.book import QueueBook
 from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.run_history import QueueRunHistory
 from tests.simulation.queues.users import QueueUser
 from tidelog.client.client import Client
 
@@ -25,13 +25,13 @@ _DELETES: Final = 0.5
 class RecreatedQueues:
     """All queues that ever had the name, by their ids, over all who come and go."""
 
-    def __init__(self, plan: QueuePlan, book: QueueBook) -> None:
+    def __init__(self, plan: QueuePlan, run_history: QueueRunHistory) -> None:
         """Let them be on the topic of the first queue that is sent to."""
         self.topic = next(setup.topic for setup in plan.queues if setup.is_sent_to)
         self._partition_count = next(
             setup.partition_count for setup in plan.queues if setup.is_sent_to
         )
-        self._book = book
+        self._run_history = run_history
         self._by_id: dict[bytes, QueueSetup] = {}
 
     def of(self, queue_id: bytes) -> QueueSetup:
@@ -46,8 +46,8 @@ class RecreatedQueues:
                 is_passing=True,
             )
             self._by_id[queue_id] = setup
-            self._book.came(setup)
-            self._book.created(setup.name, queue_id)
+            self._run_history.came(setup)
+            self._run_history.created(setup.name, queue_id)
         return setup
 
 
@@ -62,7 +62,7 @@ class QueueRecreator:
         random: Random,
         *,
         recreated_queues: RecreatedQueues,
-        book: QueueBook,
+        run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
         """Be the only one who does so."""
@@ -71,7 +71,7 @@ class QueueRecreator:
         self._addresses = addresses
         self._random = random
         self._recreated_queues = recreated_queues
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
 
     async def run(self, process: Process) -> None:
@@ -82,7 +82,7 @@ class QueueRecreator:
 
     async def _recreate(self, client: Client) -> None:
         random = self._random
-        assert self._plan.recreation_pause_s is not None, "there is a lodger"
+        assert self._plan.recreation_pause_s is not None, "there is a recreator"
         await trio.sleep(min(random.expovariate(1 / self._plan.recreation_pause_s), PATIENCE_S))
         created = await client.admin.create_queue(
             _NAME,
@@ -91,7 +91,7 @@ class QueueRecreator:
             receive_acks="all",
         )
         setup = self._recreated_queues.of(created.queue_id)
-        user = QueueUser(client.queue(_NAME), setup, self._book)
+        user = QueueUser(client.queue(_NAME), setup, self._run_history)
         for _ in range(random.randint(0, _RECEIVES_MAX)):
             received = await user.receive(
                 random.choice([1, 10]), visibility_s=self._plan.visibility_s, wait_s=0.5

@@ -23,7 +23,7 @@ class QueueRedriver:
     def __init__(
         self, plan: QueuePlan, addresses: str, random: Random, *, sometimes: Sometimes
     ) -> None:
-        """Rest between two deeds as the plan says."""
+        """Rest between two commands as the plan says."""
         self.should_stop = False
         self._plan = plan
         self._addresses = addresses

@@ -10,23 +10,23 @@ from tests.simulation.cluster import run as cluster_life
 from tests.simulation.cluster.actors import Host
 from tests.simulation.cluster.run import RunSetting
 from tests.simulation.queues.actors import QueueActors
-from tests.simulation.queues.book import QueueBook, QueueChecker
-from tests.simulation.queues.final_promises import (
-    AllAccountedFor,
-    DeadOnce,
-    GroupsInOrder,
-    SentIsThere,
-)
-from tests.simulation.queues.journal_promises import JournalIsKept
-from tests.simulation.queues.journal_witness import watching_journals
-from tests.simulation.queues.plans import QueuePlan
-from tests.simulation.queues.promises import (
+from tests.simulation.queues.checkers import (
     CountsAreExact,
     DelayIsKept,
     DeletedIsGone,
     OneHolder,
     StaleIsFenced,
 )
+from tests.simulation.queues.final_checkers import (
+    AllAccountedFor,
+    DeadOnce,
+    GroupsInOrder,
+    SentIsThere,
+)
+from tests.simulation.queues.journal_checkers import JournalIsKept
+from tests.simulation.queues.journal_witness import watching_journals
+from tests.simulation.queues.plans import QueuePlan
+from tests.simulation.queues.run_history import QueueChecker, QueueRunHistory
 from tests.simulation.queues.sometimes import PROBES
 from tests.simulation.report import RunReport
 
@@ -62,13 +62,15 @@ def run(
         shows_steps: Whether these are also the steps of tasks.
         goes_on: Whether it goes on when a checker has objected, to see which others will.
     """
-    book = QueueBook(checkers(), plan.queues, lead_s=plan.clock_lead_s, goes_on=goes_on)
+    run_history = QueueRunHistory(
+        checkers(), plan.queues, lead_s=plan.clock_lead_s, goes_on=goes_on
+    )
 
     def create_actors(host: Host) -> QueueActors:
-        book.on_objection = host.world.clock.fail
-        return QueueActors(host, plan, book)
+        run_history.on_objection = host.world.clock.fail
+        return QueueActors(host, plan, run_history)
 
-    with watching_journals(book):
+    with watching_journals(run_history):
         return cluster_life.run(
             plan,
             show=show,

@@ -1,8 +1,8 @@
 """Clients of queues: who sends, who works, and who empties them in the end.
 
-Workers are what workers are in production: most do their work and delete, but some are slow, hold on to
-what they have by extending it, give it back, refuse it, forget it, or come back with a receipt
-that somebody else has had since.
+Workers are what workers are in production: most do their work and delete, but some are slow,
+hold on to what they have by extending it, give it back, refuse it, forget it, or come back with a
+receipt that another worker has had since.
 """
 
 # What a receive leaves under way, nobody is told.
@@ -20,9 +20,15 @@ import trio
 from tests.simulation.broker.readers import BACKOFF_S, PATIENCE_S
 from tests.simulation.broker.sometimes import Sometimes
 from tests.simulation.machine.process import Process
-from tests.simulation.queues.book import Delivered, Outcome, QueueBook, Sent, Wish
 from tests.simulation.queues.connected import work_connected
 from tests.simulation.queues.plans import RECORD_BYTES, QueuePlan, QueueSetup
+from tests.simulation.queues.run_history import (
+    Delivered,
+    Outcome,
+    QueueRunHistory,
+    Sent,
+    Settlement,
+)
 from tidelog.client.client import Client, connect
 from tidelog.client.producer.receipt import Receipt
 from tidelog.client.queue.queue import Queue
@@ -80,7 +86,7 @@ class QueueSender:
         name: str,
         *,
         random: Random,
-        book: QueueBook,
+        run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
         """Be the only one of this name, which is in all of its messages."""
@@ -90,7 +96,7 @@ class QueueSender:
         self._addresses = addresses
         self._name = name
         self._random = random
-        self._book = book
+        self._run_history = run_history
         self._count = 0
 
     async def run(self, process: Process) -> None:
@@ -124,7 +130,7 @@ class QueueSender:
         else:
             sent = [self._message(setup) for _ in range(count)]
         for each, _ in sent:
-            self._book.sent(each)
+            self._run_history.sent(each)
         queue = client.queue(setup.name)
         messages = [message for _, message in sent]
         receipts: list[Receipt | None]
@@ -148,7 +154,7 @@ class QueueSender:
     ) -> None:
         for (each, _), receipt in zip(sent, receipts, strict=False):
             if receipt is not None and receipt.offset is not None:
-                self._book.acknowledged(each, (receipt.partition, receipt.offset))
+                self._run_history.acknowledged(each, (receipt.partition, receipt.offset))
 
     def _message(self, setup: QueueSetup, *, padding: int = 0) -> tuple[Sent, OutgoingMessage]:
         self._count += 1
@@ -192,11 +198,11 @@ class SendTimes:
 class QueueUser:
     """Somebody who receives messages of one queue, and notes what it is told."""
 
-    def __init__(self, queue: Queue, setup: QueueSetup, book: QueueBook) -> None:
+    def __init__(self, queue: Queue, setup: QueueSetup, run_history: QueueRunHistory) -> None:
         """Receive from `queue`."""
         self.setup = setup
         self._queue = queue
-        self._book = book
+        self._run_history = run_history
         self._send_times = SendTimes(queue)
 
     async def receive(
@@ -213,7 +219,7 @@ class QueueUser:
         )
         received = [(each, self._delivered(each, visibility_s, asked_at)) for each in messages]
         for _, delivered in received:
-            self._book.delivered(delivered)
+            self._run_history.delivered(delivered)
         return received
 
     def _delivered(self, message: Message, visibility_s: float, asked_at: float) -> Delivered:
@@ -234,13 +240,13 @@ class QueueUser:
             trio.current_time(),
         )
 
-    async def settle(self, wish: Wish, ask: Callable[[], Awaitable[None]]) -> Outcome:
+    async def settle(self, settlement: Settlement, ask: Callable[[], Awaitable[None]]) -> Outcome:
         """Have something become of a message.
 
         Raises:
             UnknownQueueError: The queue is gone.
         """
-        self._book.wished(wish)
+        self._run_history.settlement_asked(settlement)
         try:
             await ask()
         except _REFUSALS:
@@ -251,15 +257,15 @@ class QueueUser:
             outcome = Outcome.UNKNOWN
         else:
             outcome = Outcome.DONE
-        self._book.told(wish, outcome, trio.current_time())
+        self._run_history.told(settlement, outcome, trio.current_time())
         return outcome
 
     async def delete(self, received: list[tuple[Message, Delivered]]) -> None:
         """Delete messages, all in one call."""
         now = trio.current_time()
-        wishes = [Wish(delivered, SettleAction.DELETE, now) for _, delivered in received]
-        for wish in wishes:
-            self._book.wished(wish)
+        wishes = [Settlement(delivered, SettleAction.DELETE, now) for _, delivered in received]
+        for settlement in wishes:
+            self._run_history.settlement_asked(settlement)
         errors: dict[int, TidelogError] = {}
         try:
             await self._queue.delete_batch([message for message, _ in received])
@@ -267,12 +273,12 @@ class QueueUser:
             errors = error.errors
         except TidelogError as error:
             errors = dict.fromkeys(range(len(received)), error)
-        for index, wish in enumerate(wishes):
+        for index, settlement in enumerate(wishes):
             outcome = Outcome.DONE
             if index in errors:
                 is_refused = isinstance(errors[index], _REFUSALS)
                 outcome = Outcome.REFUSED if is_refused else Outcome.UNKNOWN
-            self._book.told(wish, outcome, trio.current_time())
+            self._run_history.told(settlement, outcome, trio.current_time())
 
 
 @final
@@ -285,7 +291,7 @@ class QueueWorker:
         addresses: str,
         random: Random,
         *,
-        book: QueueBook,
+        run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
         """Work as the plan says."""
@@ -293,7 +299,7 @@ class QueueWorker:
         self._plan = plan
         self._addresses = addresses
         self._random = random
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
         self._handles: dict[str, deque[tuple[str, Delivered]]] = {}
         """By queue: receipt handles of what was received and not settled."""
@@ -318,7 +324,7 @@ class QueueWorker:
                 await trio.sleep(BACKOFF_S)
 
     async def _work_at(self, client: Client, setup: QueueSetup) -> None:
-        user = QueueUser(client.queue(setup.name), setup, self._book)
+        user = QueueUser(client.queue(setup.name), setup, self._run_history)
         while not self.should_stop:
             try:
                 await self._work(client, user)
@@ -341,8 +347,8 @@ class QueueWorker:
             if user.setup.is_fifo and len(received) > 1 and random.random() < _FIRST_BACK:
                 # Somebody may get it, and nothing behind it, while the others are held here.
                 message, delivered = received.pop(0)
-                wish = Wish(delivered, SettleAction.RELEASE, trio.current_time(), 0.0)
-                await user.settle(wish, partial(message.release, 0.0))
+                settlement = Settlement(delivered, SettleAction.RELEASE, trio.current_time(), 0.0)
+                await user.settle(settlement, partial(message.release, 0.0))
                 await trio.sleep(random.uniform(0.0, 0.6) * delivered.visibility_s)
             for message, delivered in received:
                 if self.should_stop:
@@ -371,15 +377,17 @@ class QueueWorker:
             await self._give_back(user, message, delivered)
         elif dice < rejects and user.setup.dead_letter_queue is not None:
             reason = f"no good {random.random():.4f}"
-            wish = Wish(delivered, SettleAction.REJECT, trio.current_time(), reason=reason)
-            if await user.settle(wish, lambda: message.reject(reason)) is Outcome.DONE:
+            settlement = Settlement(
+                delivered, SettleAction.REJECT, trio.current_time(), reason=reason
+            )
+            if await user.settle(settlement, lambda: message.reject(reason)) is Outcome.DONE:
                 self._sometimes.reached("message rejected")
         else:
             self._handles[user.setup.name].append((message.receipt_handle, delivered))
 
     async def _delete(self, user: QueueUser, message: Message, delivered: Delivered) -> None:
-        wish = Wish(delivered, SettleAction.DELETE, trio.current_time())
-        if await user.settle(wish, message.delete) is Outcome.REFUSED:
+        settlement = Settlement(delivered, SettleAction.DELETE, trio.current_time())
+        if await user.settle(settlement, message.delete) is Outcome.REFUSED:
             self._sometimes.reached("late delete refused")
         if self._random.random() < 0.1:
             self._handles[user.setup.name].append((message.receipt_handle, delivered))
@@ -389,8 +397,8 @@ class QueueWorker:
     ) -> None:
         await trio.sleep(self._random.uniform(0.2, 1.1) * delivered.visibility_s)
         seconds = round(self._random.uniform(0.5, 2.0) * delivered.visibility_s, 3)
-        wish = Wish(delivered, SettleAction.EXTEND, trio.current_time(), seconds)
-        if await user.settle(wish, lambda: message.extend(seconds)) is Outcome.DONE:
+        settlement = Settlement(delivered, SettleAction.EXTEND, trio.current_time(), seconds)
+        if await user.settle(settlement, lambda: message.extend(seconds)) is Outcome.DONE:
             self._sometimes.reached("lease extended")
             await trio.sleep(self._random.uniform(0.2, 1.0) * seconds)
         await self._delete(user, message, delivered)
@@ -399,9 +407,9 @@ class QueueWorker:
         delay_s = self._random.choice([None, 0.0, round(self._random.uniform(0.1, 3.0), 3)])
         reason = self._random.choice(["", f"not now {self._random.random():.4f}"])
         now = trio.current_time()
-        wish = Wish(delivered, SettleAction.RELEASE, now, delay_s, reason)
+        settlement = Settlement(delivered, SettleAction.RELEASE, now, delay_s, reason)
         ask = message.release
-        await user.settle(wish, lambda: ask(delay_s, reason=reason))
+        await user.settle(settlement, lambda: ask(delay_s, reason=reason))
 
     async def _settle_again(self, client: Client, user: QueueUser) -> None:
         """Use an old receipt, as a worker does that had stood still for long."""
@@ -414,7 +422,9 @@ class QueueWorker:
             [SettleAction.DELETE, SettleAction.EXTEND, SettleAction.RELEASE]
         )
         now = trio.current_time()
-        wish = Wish(delivered, action, now, 1.0 if action is SettleAction.EXTEND else None)
+        settlement = Settlement(
+            delivered, action, now, 1.0 if action is SettleAction.EXTEND else None
+        )
         ask: Callable[[], Awaitable[None]]
         match action:
             case SettleAction.DELETE:
@@ -423,7 +433,7 @@ class QueueWorker:
                 ask = lambda: queue.extend(handle, 1.0)  # noqa: E731
             case _:
                 ask = lambda: queue.release(handle)  # noqa: E731
-        if await user.settle(wish, ask) is Outcome.REFUSED:
+        if await user.settle(settlement, ask) is Outcome.REFUSED:
             self._sometimes.reached("old receipt refused")
 
 
@@ -440,7 +450,7 @@ class QueueCaretaker:
         addresses: str,
         random: Random,
         *,
-        book: QueueBook,
+        run_history: QueueRunHistory,
         sometimes: Sometimes,
     ) -> None:
         """Look after the queues that want it."""
@@ -448,7 +458,7 @@ class QueueCaretaker:
         self._plan = plan
         self._addresses = addresses
         self._random = random
-        self._book = book
+        self._run_history = run_history
         self._sometimes = sometimes
 
     async def run(self, process: Process) -> None:
@@ -463,8 +473,8 @@ class QueueCaretaker:
         queue = client.queue(setup.name)
         await queue.counts()
         is_purge = self._random.random() < _PURGES
-        disturb = self._book.purged if is_purge else self._book.disturbed
-        was_certain = self._book.is_certain(setup.name)
+        disturb = self._run_history.purged if is_purge else self._run_history.disturbed
+        was_certain = self._run_history.is_certain(setup.name)
         disturb(setup.name, inf)
         began = trio.current_time()
         count = await (queue.purge() if is_purge else queue.seek("earliest"))

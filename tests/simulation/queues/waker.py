@@ -5,9 +5,9 @@ from typing import Final, final
 
 import trio
 
-from tests.simulation.checkers.book import ViolationError
-from tests.simulation.queues.book import Delivered, QueueBook, Sent, Wish
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.queues.plans import QueuePlan, QueueSetup
+from tests.simulation.queues.run_history import Delivered, QueueRunHistory, Sent, Settlement
 from tests.simulation.queues.users import QueueUser
 from tidelog.client.client import Client
 from tidelog.client.queue.receive.message import Message
@@ -30,16 +30,16 @@ _Received = tuple[Message, Delivered]
 class Waker:
     """Waits at one queue, which is empty, for one message after the other."""
 
-    def __init__(self, plan: QueuePlan, setup: QueueSetup, book: QueueBook) -> None:
+    def __init__(self, plan: QueuePlan, setup: QueueSetup, run_history: QueueRunHistory) -> None:
         """Wait at the queue of `setup`."""
         self._plan = plan
         self._setup = setup
-        self._book = book
+        self._run_history = run_history
 
     async def run(self, client: Client) -> None:
         """Wait for a message that is sent, is hidden for a while, and is not settled in time."""
         queue = client.queue(self._setup.name)
-        user = QueueUser(queue, self._setup, self._book)
+        user = QueueUser(queue, self._setup, self._run_history)
         found: list[_Received] = []
         async with trio.open_nursery() as nursery:
             owed_s = _OWED_S if "send_rate" in self._setup.settings else 0.0
@@ -47,16 +47,16 @@ class Waker:
             await trio.sleep(_HEAD_START_S)
             value = f"wake {self._setup.name} at {trio.current_time()}".encode()
             sent = Sent(self._setup.topic, value, b"wake", trio.current_time())
-            self._book.sent(sent)
+            self._run_history.sent(sent)
             receipt = await queue.send(value, key=b"wake")
             if receipt.offset is not None:
-                self._book.acknowledged(sent, (receipt.partition, receipt.offset))
+                self._run_history.acknowledged(sent, (receipt.partition, receipt.offset))
         deliveries = self._setup.deliveries_max or WAKERS
         if deliveries > 1:
             message, delivered = found[-1]
             now = trio.current_time()
-            wish = Wish(delivered, SettleAction.RELEASE, now, _HIDDEN_S)
-            await user.settle(wish, lambda: message.release(_HIDDEN_S))
+            settlement = Settlement(delivered, SettleAction.RELEASE, now, _HIDDEN_S)
+            await user.settle(settlement, lambda: message.release(_HIDDEN_S))
             await self._wait(
                 user, found, "hidden", hidden_s=_HIDDEN_S + 2 * self._plan.clock_lead_s
             )

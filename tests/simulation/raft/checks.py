@@ -10,7 +10,7 @@ from typing import NamedTuple, final
 
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.core import RaftCore
 from tidelog.coordinator.raft.membership import Identity

@@ -7,7 +7,7 @@ from typing import Protocol, final
 
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.raft.checks import Checks
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.config import RaftConfig
@@ -18,7 +18,7 @@ from tidelog.coordinator.raft.ready import Ready, Write
 from tidelog.coordinator.raft.role import Role
 
 
-class Surroundings(Protocol):
+class NodeContext(Protocol):
     """What a node needs of its world."""
 
     checks: Checks
@@ -35,7 +35,7 @@ class RaftNode:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: NodeContext,
         node_id: int,
         membership: Membership,
         *,
@@ -44,7 +44,7 @@ class RaftNode:
     ) -> None:
         """Be off, with an empty disk; `snapshots`: entries between them, and entries kept."""
         self.node_id = node_id
-        self._world = surroundings
+        self._world = context
         self._config = config
         self._snapshot_every, self._keep_entries = snapshots
         self._disk_count = 0

@@ -7,7 +7,7 @@ from typing import final
 
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.raft.node import RaftNode
 from tests.simulation.raft.plans import Fault, Plan
 from tests.simulation.raft.world import TICK_MS, World

@@ -6,7 +6,7 @@ import pytest
 
 from tests.coordinator.raft.samples import THREE, A, B, C, at, entries, entry, snapshot
 from tests.coordinator.raft.single_node import append, leader, node, stored, sync
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.raft.checks import Checks
 from tests.simulation.raft.disk import RaftDisk
 from tidelog.coordinator.raft.membership import Membership

@@ -14,7 +14,7 @@ from typing import final
 
 import msgspec
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.raft.checks import Checks
 from tests.simulation.raft.node import RaftNode
 from tests.simulation.raft.plans import Fault, Plan

@@ -69,7 +69,7 @@ class Writer:
 
 
 @final
-class Enemy:
+class FaultInjector:
     """Does something bad every now and then."""
 
     def __init__(self, brokers: ThreeBrokers, random: Random) -> None:
@@ -77,7 +77,7 @@ class Enemy:
         self._random = random
         self._heals: list[Callable[[], None]] = []
         self.counts: Counter[str] = Counter()
-        self._deeds: tuple[Callable[[int], None], ...] = (
+        self._faults: tuple[Callable[[int], None], ...] = (
             brokers.kill,
             brokers.cut_power,
             self._pause,
@@ -98,7 +98,7 @@ class Enemy:
             node = self._random.choice(NODES)
             if self._random.random() < 0.4:
                 node = self._brokers.leader() or node
-            self._random.choice(self._deeds)(node)
+            self._random.choice(self._faults)(node)
         self._heal()
         await trio.sleep(_LONGEST_PAUSE_S + 1)
         with trio.fail_after(90):
@@ -145,7 +145,7 @@ def run_three_brokers(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]
             counts[event] += 1
 
     async def run(world: World) -> None:
-        random = world.streams.stream("enemy")
+        random = world.streams.stream("faults")
         world.network.set_quality(
             LinkQuality(
                 delay_mean_s=0.002,
@@ -158,7 +158,9 @@ def run_three_brokers(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]
         brokers.start()
         await brokers.serve()
         writers = [Writer("of one"), Writer("of the other")]
-        await _write_and_suffer(brokers, writers, Enemy(brokers, random), attack_count=attack_count)
+        await _write_and_suffer(
+            brokers, writers, FaultInjector(brokers, random), attack_count=attack_count
+        )
         for number in range(PARTITION_COUNT):
             one, other = (writer.of(number) for writer in writers)
             assert not one.keys() & other.keys(), "one offset for two records"
@@ -170,7 +172,11 @@ def run_three_brokers(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]
 
 
 async def _write_and_suffer(
-    brokers: ThreeBrokers, writers: list[Writer], enemy: Enemy, *, attack_count: int
+    brokers: ThreeBrokers,
+    writers: list[Writer],
+    fault_injector: FaultInjector,
+    *,
+    attack_count: int,
 ) -> None:
     async def write(client: Client) -> None:
         with suppress(TopicExistsError):  # The first answer may be lost.
@@ -182,6 +188,6 @@ async def _write_and_suffer(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(brokers.with_client, write)
         await until(lambda: all(len(writer.acknowledged) >= 5 for writer in writers), 60)
-        await enemy.run(attack_count)
+        await fault_injector.run(attack_count)
         for writer in writers:
             writer.should_stop = True

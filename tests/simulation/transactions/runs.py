@@ -15,7 +15,7 @@ from tests.coordinator.raft_clients import until
 from tests.simulation.broker.transactions import Contents, Ledger, TransactionWriter
 from tests.simulation.machine.link import LinkQuality
 from tests.simulation.machine.world import Simulation, World
-from tests.simulation.three_brokers.runs import PARTITION_COUNT, Enemy
+from tests.simulation.three_brokers.runs import PARTITION_COUNT, FaultInjector
 from tidelog.client.client import Client
 from tidelog.wire.errors import TopicExistsError
 
@@ -36,7 +36,7 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
             counts[event] += 1
 
     async def run(world: World) -> None:
-        random = world.streams.stream("enemy")
+        random = world.streams.stream("faults")
         quality = LinkQuality(
             delay_mean_s=0.002, loss=random.choice((0, 0.01)), reset=random.choice((0, 0.001))
         )
@@ -56,7 +56,9 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
             )
             for name in ("one", "other")
         ]
-        await _stage_and_suffer(brokers, writers, Enemy(brokers, random), attack_count=attack_count)
+        await _stage_and_suffer(
+            brokers, writers, FaultInjector(brokers, random), attack_count=attack_count
+        )
         await until(lambda: _staged_count(brokers) == 0, 60)
         found: Contents = {}
         for number in range(PARTITION_COUNT):
@@ -72,7 +74,11 @@ def run_transactions(seed: int, *, attack_count: int = ATTACKS) -> Counter[str]:
 
 
 async def _stage_and_suffer(
-    brokers: ThreeBrokers, writers: list[TransactionWriter], enemy: Enemy, *, attack_count: int
+    brokers: ThreeBrokers,
+    writers: list[TransactionWriter],
+    fault_injector: FaultInjector,
+    *,
+    attack_count: int,
 ) -> None:
     async def write(client: Client) -> None:
         with suppress(TopicExistsError):  # The first answer may be lost.
@@ -84,7 +90,7 @@ async def _stage_and_suffer(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(brokers.with_client, write)
         await until(lambda: all(writer.count >= 2 for writer in writers), 60)
-        await enemy.run(attack_count)
+        await fault_injector.run(attack_count)
         wanted = [writer.count + _BATCHES_AFTER for writer in writers]
         await until(
             lambda: all(

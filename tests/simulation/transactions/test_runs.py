@@ -7,7 +7,7 @@ from tests.simulation.transactions.runs import run_transactions
 SEED_COUNT = 2
 
 
-def test_each_committed_batch_is_there_once_and_whole_and_nothing_else_is() -> None:
+def test_each_committed_transaction_is_there_once_and_whole_and_nothing_else_is() -> None:
     counts: Counter[str] = Counter()
     for seed in range(SEED_COUNT):
         counts += run_transactions(seed)

@@ -10,7 +10,7 @@ from random import Random
 import trio
 
 from tests.simulation.checkers.history import HistoryChecker
-from tests.system.histories.chaos import Fault, Hardship, live_through
+from tests.system.histories.chaos import Fault, FaultPlan, live_through
 from tests.system.histories.examination import examine
 from tests.system.histories.mutated_broker import mutated_program
 from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
@@ -29,12 +29,14 @@ def main() -> int:
     if arguments.check is not None:
         return _check(arguments.check)
     program = TIDELOG if arguments.mutation is None else mutated_program(arguments.mutation)
-    hardship = Hardship(arguments.seconds, Random(arguments.seed), program)
+    fault_plan = FaultPlan(arguments.seconds, Random(arguments.seed), program)
     with tempfile.TemporaryDirectory(prefix="tidelog-history-") as made:
         file = arguments.keep or Path(made, "history.jsonl")
         with file.open("wb", buffering=0) as stream:
-            trio.run(live_through, hardship, Path(made), Recorder(trio.current_time, stream.write))
-        _say(f"faults: {_described(hardship.counts)}")
+            trio.run(
+                live_through, fault_plan, Path(made), Recorder(trio.current_time, stream.write)
+            )
+        _say(f"faults: {_described(fault_plan.counts)}")
         return _check(file)
 
 

@@ -51,7 +51,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Hardship:
+class FaultPlan:
     """How long a history is, and what makes it hard."""
 
     seconds: float
@@ -65,11 +65,11 @@ class Hardship:
 class MortalBroker:
     """A broker process that is started again whenever it is killed."""
 
-    def __init__(self, directory: Path, proxy: FaultProxy, hardship: Hardship) -> None:
+    def __init__(self, directory: Path, proxy: FaultProxy, fault_plan: FaultPlan) -> None:
         """Keep data and settings in `directory`; be reached through `proxy`."""
         self._directory = directory
         self._proxy = proxy
-        self._hardship = hardship
+        self._fault_plan = fault_plan
         self._process: BrokerProcess | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -82,7 +82,7 @@ class MortalBroker:
                 self._directory / "data",
                 *("--config", str(config)),
                 listen=listen,
-                program=self._hardship.program,
+                program=self._fault_plan.program,
             ) as self._process:
                 listen = self._process.address
                 self._proxy.target_port = int(listen.rpartition(":")[2])
@@ -90,7 +90,7 @@ class MortalBroker:
                     is_started = True
                     task_status.started()
                 await self._process.wait_ended()
-            await trio.sleep(self._hardship.random.uniform(0, _RESTART_S))
+            await trio.sleep(self._fault_plan.random.uniform(0, _RESTART_S))
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal, unless the process has just ended."""
@@ -98,14 +98,14 @@ class MortalBroker:
             self._process.signal(number)
 
 
-async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) -> None:
+async def live_through(fault_plan: FaultPlan, directory: Path, recorder: Recorder) -> None:
     """Take down the history of clients while the broker in `directory` has a hard time.
 
     Raises:
         trio.TooSlowError: When all was well again, somebody got nothing done.
     """
     proxy = FaultProxy()
-    broker = MortalBroker(directory, proxy, hardship)
+    broker = MortalBroker(directory, proxy, fault_plan)
     async with trio.open_nursery() as machines:
         await machines.start(proxy.run)
         await machines.start(broker.run)
@@ -117,7 +117,7 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
                     f"writer {number}",
                     _TOPIC,
                     recorder,
-                    random=Random(hardship.random.random()),
+                    random=Random(fault_plan.random.random()),
                     partition_count=_PARTITION_COUNT,
                 )
                 for number in range(len(_DELIVERY_TIMEOUTS_S))
@@ -125,8 +125,8 @@ async def live_through(hardship: Hardship, directory: Path, recorder: Recorder) 
             for writer, timeout_s in zip(writers, _DELIVERY_TIMEOUTS_S, strict=True):
                 clients.start_soon(_write, proxy, writer, timeout_s)
             clients.start_soon(_follow, proxy, RecordedReader("follower", _TOPIC, recorder))
-            with trio.move_on_after(hardship.seconds):
-                await _trouble(hardship, proxy, broker)
+            with trio.move_on_after(fault_plan.seconds):
+                await _inject_faults(fault_plan, proxy, broker)
             proxy.heal()
             broker.signal(signal.SIGCONT)
             for writer in writers:
@@ -169,13 +169,13 @@ async def _follow(proxy: FaultProxy, reader: RecordedReader) -> None:
         await reader.follow(client)
 
 
-async def _trouble(hardship: Hardship, proxy: FaultProxy, broker: MortalBroker) -> None:
+async def _inject_faults(fault_plan: FaultPlan, proxy: FaultProxy, broker: MortalBroker) -> None:
     """Do one harm after the other, for ever; each is made good before the next."""
-    random = hardship.random
+    random = fault_plan.random
     while True:
         await trio.sleep(random.expovariate(1 / _GAP_MEAN_S))
         fault = random.choice(list(Fault))
-        hardship.counts[fault] += 1
+        fault_plan.counts[fault] += 1
         match fault:
             case Fault.KILL:
                 broker.signal(signal.SIGKILL)

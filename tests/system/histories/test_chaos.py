@@ -7,7 +7,7 @@ from random import Random
 import trio
 
 from tests.simulation.checkers.history import Operation
-from tests.system.histories.chaos import Fault, Hardship, live_through
+from tests.system.histories.chaos import Fault, FaultPlan, live_through
 from tests.system.histories.examination import examine
 from tests.system.histories.mutated_broker import mutated_program
 from tests.system.histories.recorder import Recorder, acknowledged_count, load_events, operations_of
@@ -18,21 +18,21 @@ SECONDS = 5.0
 LIVES_MAX = 6
 
 
-async def a_history(directory: Path, program: Sequence[str]) -> tuple[list[Operation], Hardship]:
+async def a_history(directory: Path, program: Sequence[str]) -> tuple[list[Operation], FaultPlan]:
     """Return what is read from the file that is written while a broker has a hard time."""
-    hardship = Hardship(SECONDS, Random(SEED), program)
+    fault_plan = FaultPlan(SECONDS, Random(SEED), program)
     file = directory / "history.jsonl"
     with file.open("wb", buffering=0) as stream:
-        await live_through(hardship, directory, Recorder(trio.current_time, stream.write))
-    return operations_of(load_events(file)), hardship
+        await live_through(fault_plan, directory, Recorder(trio.current_time, stream.write))
+    return operations_of(load_events(file)), fault_plan
 
 
 async def test_a_broker_in_trouble_loses_duplicates_and_reorders_nothing(tmp_path: Path) -> None:
-    operations, hardship = await a_history(tmp_path, TIDELOG)
+    operations, fault_plan = await a_history(tmp_path, TIDELOG)
 
     assert examine(operations) == ([], 0)
     assert acknowledged_count(operations) > 100
-    assert hardship.counts[Fault.KILL] + hardship.counts[Fault.RESET] > 0
+    assert fault_plan.counts[Fault.KILL] + fault_plan.counts[Fault.RESET] > 0
 
 
 async def test_a_broker_that_forgets_what_it_has_is_found_out(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ _CALM_S: Final = 2.0
 _IS_FOLLOWED_BY_CALM: Final = 0.25
 
 
-class Deed(Enum):
+class FaultKind(Enum):
     """What is done."""
 
     KILL = "SIGKILL"
@@ -48,7 +48,7 @@ class Fault:
     after_s: float
     """Since the fault before."""
     duration_s: float
-    deed: Deed
+    kind: FaultKind
     victim: Victim
     partition: int
     """Whose leader or follower is meant: a number to take modulo the partitions."""
@@ -62,7 +62,7 @@ class Fault:
     @property
     def name(self) -> str:
         """What is done to whom."""
-        return f"{self.deed.value} of {self.victim.value}"
+        return f"{self.kind.value} of {self.victim.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +77,19 @@ class Roles:
 def faults(
     random: Random, node_ids: Sequence[int], *, longest_s: float = LONGEST_S
 ) -> Iterator[Fault]:
-    """Return faults without end. Each pair of deed and victim comes before any comes again."""
-    pairs: list[tuple[Deed, Victim]] = []
+    """Return faults without end. Each pair of kind and victim comes before any comes again."""
+    pairs: list[tuple[FaultKind, Victim]] = []
     waits = False
     while True:
         if not pairs:
-            pairs = [(deed, victim) for deed in Deed for victim in Victim]
+            pairs = [(kind, victim) for kind in FaultKind for victim in Victim]
             random.shuffle(pairs)
         calm_s, waits = (_CALM_S if waits else 0.0), random.random() < _IS_FOLLOWED_BY_CALM
-        deed, victim = pairs.pop()
+        kind, victim = pairs.pop()
         yield Fault(
             after_s=calm_s + random.expovariate(1 / _GAP_MEAN_S),
             duration_s=_SHORTEST_S * (longest_s / _SHORTEST_S) ** random.random(),
-            deed=deed,
+            kind=kind,
             victim=victim,
             partition=random.randrange(1 << 16),
             is_hidden_from_clients=random.random() < 0.5,
@@ -123,8 +123,8 @@ def directions(fault: Fault, hit: Sequence[int]) -> list[tuple[int, int]]:
         for other in (*hidden, *fault.order):
             is_apart = other not in hit or fault.victim is Victim.MAJORITY
             if other != one and is_apart:
-                if fault.deed is not Deed.CUT_TO_HIM:
+                if fault.kind is not FaultKind.CUT_TO_HIM:
                     lost[one, other] = None
-                if fault.deed is not Deed.CUT_FROM_HIM:
+                if fault.kind is not FaultKind.CUT_FROM_HIM:
                     lost[other, one] = None
     return list(lost)

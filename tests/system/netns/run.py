@@ -24,10 +24,10 @@ from tests.system.histories.recorder import Recorder, acknowledged_count, load_e
 from tests.system.integration.processes import DEADLINE_S, TIDELOG
 from tests.system.netns.brokers import PORT, Broker
 from tests.system.netns.clients import GroupMember, Lookout, connected
+from tests.system.netns.fault_injector import FaultInjector
 from tests.system.netns.network import Network, address_of
 from tests.system.netns.plan import LONGEST_S, faults
 from tests.system.netns.replicas import Replica, acknowledged, differences, read_replicas
-from tests.system.netns.trouble import Trouble
 from tidelog.wire.errors import TidelogError
 
 _COPIED: Final = "copied"
@@ -96,8 +96,8 @@ async def run(settings: RunSettings) -> Report:
             for broker in brokers.values():
                 await broker.wait_serving()
             settings.say("all brokers serve")
-            trouble = Trouble(network, brokers, machines)
-            clients = _Clients(settings, recorder, trouble)
+            fault_injector = FaultInjector(network, brokers, machines)
+            clients = _Clients(settings, recorder, fault_injector)
             await clients.run()
             for broker in brokers.values():
                 broker.signal(signal.SIGTERM)
@@ -116,7 +116,7 @@ async def run(settings: RunSettings) -> Report:
     problems += examine(operations)[0]
     return Report(
         problems,
-        trouble.counts,
+        fault_injector.counts,
         acknowledged_count(operations),
         sum(map(len, replicas.values())),
         clients.accepted_count,
@@ -127,7 +127,9 @@ async def run(settings: RunSettings) -> Report:
 class _Clients:
     """All that want something of the cluster."""
 
-    def __init__(self, settings: RunSettings, recorder: Recorder, trouble: Trouble) -> None:
+    def __init__(
+        self, settings: RunSettings, recorder: Recorder, fault_injector: FaultInjector
+    ) -> None:
         self.problems: list[str] = []
         self.assigned: dict[Key, list[int]] = {}
         """By partition, who has a replica."""
@@ -135,7 +137,7 @@ class _Clients:
         """How often a leader was elected that may have lost records, as far as the cluster knew."""
         self._settings = settings
         self._recorder = recorder
-        self._trouble = trouble
+        self._fault_injector = fault_injector
         self._node_ids = range(1, settings.node_count + 1)
         self._addresses = ",".join(f"{address_of(each)}:{PORT}" for each in self._node_ids)
         self._random = Random(settings.seed)
@@ -179,7 +181,7 @@ class _Clients:
                 with trio.move_on_after(self._settings.seconds):
                     longest_s = min(LONGEST_S, self._settings.seconds / _SHORT_RUN)
                     planned = faults(self._random, self._node_ids, longest_s=longest_s)
-                    await self._trouble.make(planned, partial(self._rest, lookout))
+                    await self._fault_injector.make(planned, partial(self._rest, lookout))
                 self._settings.say("the trouble is over")
                 with trio.move_on_after(DEADLINE_S) as patience:
                     await self._recover(client, lookout)
@@ -244,7 +246,7 @@ class _Clients:
     async def _look_around(self, lookout: Lookout) -> None:
         while True:
             with suppress(TidelogError):
-                self._trouble.roles = await lookout.roles()
+                self._fault_injector.roles = await lookout.roles()
             await trio.sleep(_LOOK_S)
 
     async def _read_all(self, client: tidelog.Client) -> None:

@@ -4,16 +4,16 @@ from itertools import islice
 from random import Random
 
 from tests.system.netns.network import CLIENTS
-from tests.system.netns.plan import Deed, Fault, Roles, Victim, directions, faults, victims
+from tests.system.netns.plan import Fault, FaultKind, Roles, Victim, directions, faults, victims
 
 NODES = (1, 2, 3)
 
 
-def a_fault(deed: Deed, victim: Victim, *, is_hidden_from_clients: bool = False) -> Fault:
+def a_fault(kind: FaultKind, victim: Victim, *, is_hidden_from_clients: bool = False) -> Fault:
     return Fault(
         after_s=1.0,
         duration_s=1.0,
-        deed=deed,
+        kind=kind,
         victim=victim,
         partition=4,
         is_hidden_from_clients=is_hidden_from_clients,
@@ -24,10 +24,10 @@ def a_fault(deed: Deed, victim: Victim, *, is_hidden_from_clients: bool = False)
 
 def test_everything_is_done_to_everybody_before_anything_is_done_again() -> None:
     planned = list(islice(faults(Random("7"), NODES), 50))
-    every = {(deed, victim) for deed in Deed for victim in Victim}
+    every = {(kind, victim) for kind in FaultKind for victim in Victim}
 
-    assert {(fault.deed, fault.victim) for fault in planned[:25]} == every
-    assert {(fault.deed, fault.victim) for fault in planned[25:]} == every
+    assert {(fault.kind, fault.victim) for fault in planned[:25]} == every
+    assert {(fault.kind, fault.victim) for fault in planned[25:]} == every
 
 
 def test_a_seed_gives_the_same_faults_again() -> None:
@@ -39,7 +39,7 @@ def test_a_seed_gives_the_same_faults_again() -> None:
 def test_victims_are_those_who_play_the_part() -> None:
     roles = Roles(leaders=(1, 3, 2), controller=2)
 
-    hit = {victim: victims(a_fault(Deed.KILL, victim), roles) for victim in Victim}
+    hit = {victim: victims(a_fault(FaultKind.KILL, victim), roles) for victim in Victim}
 
     assert hit == {
         Victim.LEADER: [3],
@@ -52,30 +52,30 @@ def test_victims_are_those_who_play_the_part() -> None:
 
 def test_while_nothing_is_known_somebody_is_hit() -> None:
     for victim in Victim:
-        assert victims(a_fault(Deed.KILL, victim), Roles())
+        assert victims(a_fault(FaultKind.KILL, victim), Roles())
 
 
 def test_a_cut_is_of_one_direction_or_both() -> None:
     lost = {
-        deed: set(directions(a_fault(deed, Victim.LEADER), [1]))
-        for deed in (Deed.CUT, Deed.CUT_FROM_HIM, Deed.CUT_TO_HIM)
+        kind: set(directions(a_fault(kind, Victim.LEADER), [1]))
+        for kind in (FaultKind.CUT, FaultKind.CUT_FROM_HIM, FaultKind.CUT_TO_HIM)
     }
 
     assert lost == {
-        Deed.CUT: {(1, 2), (2, 1), (1, 3), (3, 1)},
-        Deed.CUT_FROM_HIM: {(1, 2), (1, 3)},
-        Deed.CUT_TO_HIM: {(2, 1), (3, 1)},
+        FaultKind.CUT: {(1, 2), (2, 1), (1, 3), (3, 1)},
+        FaultKind.CUT_FROM_HIM: {(1, 2), (1, 3)},
+        FaultKind.CUT_TO_HIM: {(2, 1), (3, 1)},
     }
 
 
 def test_clients_may_be_cut_off_too() -> None:
-    fault = a_fault(Deed.CUT_FROM_HIM, Victim.LEADER, is_hidden_from_clients=True)
+    fault = a_fault(FaultKind.CUT_FROM_HIM, Victim.LEADER, is_hidden_from_clients=True)
 
     assert set(directions(fault, [1])) == {(1, CLIENTS), (1, 2), (1, 3)}
 
 
 def test_a_majority_that_is_cut_off_falls_apart() -> None:
-    lost = set(directions(a_fault(Deed.CUT, Victim.MAJORITY), [1, 2]))
+    lost = set(directions(a_fault(FaultKind.CUT, Victim.MAJORITY), [1, 2]))
 
     assert {(1, 2), (2, 1)} <= lost
     assert len(lost) == 6

@@ -87,7 +87,7 @@ async def run(plan: Plan, data_dir: Path) -> Report:
                         working.start_soon(trial.send, f"{name}-{number}")
                     for _ in range(_WORKERS):
                         working.start_soon(trial.work)
-                await _trouble(plan, nodes, admin, faults=report.faults)
+                await _inject_faults(plan, nodes, admin, faults=report.faults)
                 for trial in trials.values():
                     await trial.end()
                 with trio.fail_after(DEADLINE_S):
@@ -119,7 +119,7 @@ async def _create(admin: tidelog.Client, name: str, *, is_fifo: bool) -> None:
     )
 
 
-async def _trouble(
+async def _inject_faults(
     plan: Plan, nodes: Nodes, admin: tidelog.Client, *, faults: Counter[str]
 ) -> None:
     """Kill and stop those who lead, one after the other, until the time is over."""

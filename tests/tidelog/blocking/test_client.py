@@ -270,7 +270,7 @@ def test_what_is_wanted_may_change_and_a_pause_be_announced(
         assert next(iter(consumer)).value == b"x"
 
 
-def test_a_batch_is_staged_committed_and_never_undone(tmp_path: Path) -> None:
+def test_a_transaction_is_staged_committed_and_never_undone(tmp_path: Path) -> None:
     with broker_in_a_thread(tmp_path) as address, blocking.connect(address) as client:
         client.admin.create_topic("orders", 1)
         transaction = client.transaction("job", 0)

@@ -14,8 +14,8 @@ from tidelog.client.client import Client
 from tidelog.embedded import open_broker
 
 
-class Life:
-    """One life of a broker, in a task of its own."""
+class BrokerRun:
+    """One run of a broker, in a task of its own."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -32,7 +32,7 @@ class Life:
 async def test_people_are_told_of_a_broken_connection_and_that_it_is_back(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = Life(tmp_path), Life(tmp_path)
+    first, second = BrokerRun(tmp_path), BrokerRun(tmp_path)
     async with trio.open_nursery() as nursery:
         address: str = await nursery.start(first.run, "127.0.0.1:0")
         async with open_client(address) as client:

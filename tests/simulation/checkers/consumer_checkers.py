@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import final
 
 from tests.simulation.broker.keys import Superseded
-from tests.simulation.checkers.book import (
+from tests.simulation.checkers.run_history import (
     Acknowledged,
     Checker,
     Consumed,
@@ -20,7 +20,7 @@ class ConsumersReadAll(Checker):
 
     Definition: for every offset from the log start to where it came, and at least to the end of
     what was acknowledged, it has read the value that the last reader finds. Excused are what it was
-    told to be damaged or deleted, what rotted after it was read, what compaction may
+    told to be damaged or deleted, what became corrupt after it was read, what compaction may
     have taken before one of them came there, and everything from the lowest offset on that a crash
     was ever allowed to take: there it may have read what was lost and passed
     what came instead. It is not to know of records that nobody waited for, and that came later.
@@ -30,7 +30,7 @@ class ConsumersReadAll(Checker):
         """Know what is compacted, which is nothing if not said."""
         self._superseded = superseded or Superseded()
         self._consumed: list[Consumed] = []
-        self._rotted: list[DamageReported] = []
+        self._corrupted: list[DamageReported] = []
         self._lossless_ends: dict[int, int] = {}
         self._acknowledged_ends: dict[int, int] = {}
 
@@ -45,9 +45,9 @@ class ConsumersReadAll(Checker):
         """See `Checker`."""
         self._consumed.append(consumed)
 
-    def rotted(self, damage: DamageReported) -> None:
+    def corrupted(self, damage: DamageReported) -> None:
         """See `Checker`."""
-        self._rotted.append(damage)
+        self._corrupted.append(damage)
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker`."""
@@ -68,7 +68,7 @@ class ConsumersReadAll(Checker):
         found = consumed.values.get(place)
         if found == expected or (found is None and _is_within(place, consumed.left_out)):
             return
-        if expected is None and _is_within(place, self._rotted):
+        if expected is None and _is_within(place, self._corrupted):
             return
         either = found or expected
         if None in (found, expected) and either and self._superseded.covers(place, either):

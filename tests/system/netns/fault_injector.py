@@ -9,11 +9,11 @@ import trio
 
 from tests.system.netns.brokers import Broker
 from tests.system.netns.network import Network
-from tests.system.netns.plan import Deed, Fault, Roles, directions, victims
+from tests.system.netns.plan import Fault, FaultKind, Roles, directions, victims
 
 
 @final
-class Trouble:
+class FaultInjector:
     """Faults, some of them at the same time.
 
     Invariant: whoever is killed is started again, and whoever is paused goes on.
@@ -50,12 +50,12 @@ class Trouble:
     async def _suffer(self, fault: Fault) -> None:
         hit = victims(fault, self.roles)
         self.counts[fault.name] += 1
-        match fault.deed:
-            case Deed.KILL:
+        match fault.kind:
+            case FaultKind.KILL:
                 await self._kill(hit, fault.duration_s)
-            case Deed.PAUSE:
+            case FaultKind.PAUSE:
                 await self._pause(hit, fault.duration_s)
-            case Deed.CUT | Deed.CUT_FROM_HIM | Deed.CUT_TO_HIM:
+            case FaultKind.CUT | FaultKind.CUT_FROM_HIM | FaultKind.CUT_TO_HIM:
                 lost = directions(fault, hit)
                 await self._network.cut(lost)
                 try:

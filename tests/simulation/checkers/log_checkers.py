@@ -7,7 +7,7 @@ from typing import final
 import pytest
 
 from tests.simulation.broker.keys import Superseded
-from tests.simulation.checkers.book import (
+from tests.simulation.checkers.run_history import (
     DURABLE_LEVELS,
     Acknowledged,
     Checker,
@@ -66,7 +66,7 @@ class NoDuplicates(Checker):
 
     So it is for idempotent producers, and with acks 0, where nothing is ever sent again. An
     acknowledgement that comes again names the same offset. What stood in deleted segments is
-    excused once the checkpoint has rotted, for nothing else knows its producers. What has rotted
+    excused once the checkpoint is corrupt, for nothing else knows its producers. What is corrupt
     stands nowhere any more, and nothing tells who had sent it: it may be taken again.
     """
 
@@ -75,7 +75,7 @@ class NoDuplicates(Checker):
         self._rules = rules
         self._places: dict[bytes, Place] = {}
         self._without_checkpoint: set[int] = set()
-        self._rotted: list[DamageReported] = []
+        self._corrupted: list[DamageReported] = []
         self.unknown_below: dict[int, int] = {}
         """By partition: the offset below which nothing tells of producers any more."""
 
@@ -85,14 +85,14 @@ class NoDuplicates(Checker):
         if ack.offset is not None and rules.is_idempotent:
             self._note(ack.record.value, (ack.record.partition, ack.offset))
 
-    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
+    def checkpoint_corrupted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
         del start_min
         self._without_checkpoint.add(partition)
 
-    def rotted(self, damage: DamageReported) -> None:
+    def corrupted(self, damage: DamageReported) -> None:
         """See `Checker`."""
-        self._rotted.append(damage)
+        self._corrupted.append(damage)
         self._places = {
             value: place for value, place in self._places.items() if not _covers(damage, place)
         }
@@ -127,7 +127,7 @@ class NoDuplicates(Checker):
         }
 
     def _note(self, value: bytes, place: Place) -> None:
-        if any(_covers(damage, place) for damage in self._rotted):
+        if any(_covers(damage, place) for damage in self._corrupted):
             return
         known = self._places.setdefault(value, place)
         if known != place:
@@ -144,14 +144,14 @@ class NoTrespass(Checker):
     """What leaves a gap behind its producer's last batch, or is of an old epoch, is refused.
 
     Such records are marked. Excused is what comes from a producer all of whose batches were deleted
-    when the checkpoint had rotted: nothing told of it any more.
+    when the checkpoint was corrupt: nothing told of it any more.
     """
 
     def __init__(self) -> None:
         """Know nothing."""
         self._good: dict[str, Place] = {}
         """By producer: where the last record stands that it was right to send."""
-        self._rotted: set[int] = set()
+        self._corrupted: set[int] = set()
         self._unknown_below: dict[int, int] = {}
 
     def acknowledged(self, ack: Acknowledged) -> None:
@@ -166,18 +166,18 @@ class NoTrespass(Checker):
         for _, value in fetched.records:
             self._check(fetched.partition, value, "was read")
 
-    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
+    def checkpoint_corrupted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
         del start_min
-        self._rotted.add(partition)
+        self._corrupted.add(partition)
 
     def probed(self, event: str, fields: Mapping[str, object]) -> None:
         """See `Checker`."""
-        if event == "log_opened" and fields["partition"] in self._rotted:
+        if event == "log_opened" and fields["partition"] in self._corrupted:
             partition, start = fields["partition"], fields["log_start_offset"]
             assert isinstance(partition, int)
             assert isinstance(start, int)
-            self._rotted.remove(partition)
+            self._corrupted.remove(partition)
             self._unknown_below[partition] = start
 
     def _check(self, partition: int, value: bytes, how: str) -> None:
@@ -238,7 +238,7 @@ class AcknowledgedStays(Checker):
         self._superseded = superseded or Superseded()
         self._acknowledged: dict[Place, bytes] = {}
         self._durable: set[Place] = set()
-        self._rotted: list[DamageReported] = []
+        self._corrupted: list[DamageReported] = []
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """See `Checker`."""
@@ -248,9 +248,9 @@ class AcknowledgedStays(Checker):
             if ack.level in DURABLE_LEVELS:
                 self._durable.add(place)
 
-    def rotted(self, damage: DamageReported) -> None:
+    def corrupted(self, damage: DamageReported) -> None:
         """See `Checker`."""
-        self._rotted.append(damage)
+        self._corrupted.append(damage)
 
     def forgotten(self, ends: Mapping[int, int]) -> None:
         """See `Checker`."""
@@ -268,7 +268,7 @@ class AcknowledgedStays(Checker):
             if place[0] in logs
             and place[1] >= logs[place[0]].log_start_offset
             and logs[place[0]].values.get(place[1]) != value
-            and not any(_covers(damage, place) for damage in self._rotted)
+            and not any(_covers(damage, place) for damage in self._corrupted)
             and not (
                 place[1] not in logs[place[0]].values and self._superseded.covers(place, value)
             )

@@ -12,8 +12,9 @@ from typing import NoReturn, final
 
 import msgspec
 
-from tests.simulation.checkers.book import ViolationError
-from tests.simulation.queues.book import (
+from tests.simulation.checkers.run_history import ViolationError
+from tests.simulation.queues.journal_model import JournalModel
+from tests.simulation.queues.run_history import (
     Delivered,
     FinalTopic,
     JournalAppended,
@@ -21,9 +22,8 @@ from tests.simulation.queues.book import (
     Moving,
     Outcome,
     QueueChecker,
-    Wish,
+    Settlement,
 )
-from tests.simulation.queues.journal_model import JournalModel
 from tidelog.wire.messages.queue_journal import decode
 from tidelog.wire.messages.queues import DELIVER_AT_HEADER, SettleAction
 
@@ -89,11 +89,11 @@ class JournalIsKept(QueueChecker):
         if setup.is_strict and not setup.is_passing:
             self._delivered.append(delivered)
 
-    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+    def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
-        is_passing = self.setups[wish.delivered.queue].is_passing
-        if wish.action is SettleAction.DELETE and outcome is Outcome.DONE and not is_passing:
-            self._deleted.append((wish.delivered, at))
+        is_passing = self.setups[settlement.delivered.queue].is_passing
+        if settlement.action is SettleAction.DELETE and outcome is Outcome.DONE and not is_passing:
+            self._deleted.append((settlement.delivered, at))
 
     def journal_appended(self, appended: JournalAppended) -> None:
         """See `QueueChecker`."""

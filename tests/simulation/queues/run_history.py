@@ -1,7 +1,7 @@
 """What users of queues were told, message by message, and who looks whether that may be so.
 
-Pure: no clock of its own, no I/O. Beside the book of records of a run, and the history of its
-cluster.
+Pure: no clock of its own, no I/O. It stands beside the run history of records and the history of
+the cluster.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import NoReturn, final
 
 import msgspec
 
-from tests.simulation.checkers.book import ViolationError
+from tests.simulation.checkers.run_history import ViolationError
 from tests.simulation.queues.plans import QueueSetup
 from tidelog.wire.messages.queues import SettleAction
 
@@ -52,7 +52,7 @@ class Delivered(msgspec.Struct, frozen=True):
     """Whether a handler was given it, by a worker that has the messages of a group in order."""
 
 
-class Wish(msgspec.Struct, frozen=True, eq=False):
+class Settlement(msgspec.Struct, frozen=True, eq=False):
     """What a user asked to become of a message."""
 
     delivered: Delivered
@@ -64,7 +64,7 @@ class Wish(msgspec.Struct, frozen=True, eq=False):
 
 
 class Outcome(Enum):
-    """What a user was told of a wish."""
+    """What a user was told of a settlement."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -136,9 +136,9 @@ class QueueChecker:
     """Whether what it promises ends when somebody goes back in a queue."""
 
     setups: Mapping[str, QueueSetup]
-    """All queues by name; set by the book."""
+    """All queues by name; set by the run history."""
     lead_s: float
-    """How far the time of day of any two brokers is apart, at most; set by the book."""
+    """How far the time of day of any two brokers is apart, at most; set by the run history."""
 
     def fail(self, what: str) -> NoReturn:
         """Say that the promise is broken.
@@ -169,10 +169,10 @@ class QueueChecker:
     def delivered(self, delivered: Delivered) -> None:
         """A user has got a message."""
 
-    def wished(self, wish: Wish) -> None:
+    def settlement_asked(self, settlement: Settlement) -> None:
         """A user is about to ask for something to become of a message."""
 
-    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+    def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """And is told at this time what came of it."""
 
     def forgot(self, queue: str) -> None:
@@ -186,7 +186,7 @@ class QueueChecker:
 
 
 @final
-class QueueBook:
+class QueueRunHistory:
     """Passes on to checkers what users of queues were told."""
 
     def __init__(
@@ -259,15 +259,15 @@ class QueueBook:
         self.delivered_count += 1
         self._tell_of(delivered, lambda checker: checker.delivered(delivered))
 
-    def wished(self, wish: Wish) -> None:
+    def settlement_asked(self, settlement: Settlement) -> None:
         """See `QueueChecker`."""
-        self._tell_of(wish.delivered, lambda checker: checker.wished(wish))
+        self._tell_of(settlement.delivered, lambda checker: checker.settlement_asked(settlement))
 
-    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+    def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
-        if wish.action is SettleAction.DELETE and outcome is Outcome.DONE:
+        if settlement.action is SettleAction.DELETE and outcome is Outcome.DONE:
             self.deleted_count += 1
-        self._tell_of(wish.delivered, lambda checker: checker.told(wish, outcome, at))
+        self._tell_of(settlement.delivered, lambda checker: checker.told(settlement, outcome, at))
 
     def disturbed(self, queue: str, until: float) -> None:
         """Somebody seeks or purges; what is received before a time may be from before that."""

@@ -6,20 +6,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
-from tests.simulation.queues.book import (
+from tests.simulation.checkers.run_history import ViolationError
+from tests.simulation.queues.journal_checkers import JournalIsKept
+from tests.simulation.queues.plans import QueueSetup
+from tests.simulation.queues.run import checkers
+from tests.simulation.queues.run_history import (
     Delivered,
     FinalMessage,
     FinalTopic,
     Outcome,
-    QueueBook,
     QueueChecker,
+    QueueRunHistory,
     Sent,
-    Wish,
+    Settlement,
 )
-from tests.simulation.queues.journal_promises import JournalIsKept
-from tests.simulation.queues.plans import QueueSetup
-from tests.simulation.queues.run import checkers
 from tidelog.wire.messages.queues import SettleAction
 
 SENT_MS, MOVED_MS = 1000, 2000
@@ -30,13 +30,13 @@ DEAD = QueueSetup("dead", "dead", 1)
 STEPS = QueueSetup("steps", "steps", 1, is_fifo=True)
 LEADER_ACKS = QueueSetup("leader_acks", "jobs", 1)
 SETUPS = (DEAD, JOBS, STEPS, LEADER_ACKS)
-Story = Callable[[QueueBook], None]
+Story = Callable[[QueueRunHistory], None]
 HELD_S = 10.0
 
 
-def book_of(*, lead_s: float = 0.0) -> QueueBook:
+def run_history_of(*, lead_s: float = 0.0) -> QueueRunHistory:
     told = [each for each in checkers() if not isinstance(each, JournalIsKept)]
-    return QueueBook(told, SETUPS, lead_s=lead_s)
+    return QueueRunHistory(told, SETUPS, lead_s=lead_s)
 
 
 FIRST = Delivered("jobs", (0, 0), b"0", b"g", 1, b"1", HELD_S, 0.0, 0.0)
@@ -50,14 +50,14 @@ def got(at: float, *, offset: int = 0, **fields: Any) -> Delivered:  # noqa: ANN
 
 
 def delivered(*deliveries: Delivered) -> Story:
-    def tell(book: QueueBook) -> None:
+    def tell(run_history: QueueRunHistory) -> None:
         for each in deliveries:
-            book.delivered(each)
+            run_history.delivered(each)
 
     return tell
 
 
-def wished(
+def settlement_asked(
     delivery: Delivered,
     action: SettleAction,
     at: float,
@@ -66,27 +66,27 @@ def wished(
     seconds: float | None = None,
     reason: str = "",
 ) -> Story:
-    def tell(book: QueueBook) -> None:
-        wish = Wish(delivery, action, at, seconds, reason)
-        book.wished(wish)
+    def tell(run_history: QueueRunHistory) -> None:
+        settlement = Settlement(delivery, action, at, seconds, reason)
+        run_history.settlement_asked(settlement)
         if outcome is not None:
-            book.told(wish, outcome, at)
+            run_history.told(settlement, outcome, at)
 
     return tell
 
 
 def disturbed(queue: str, until: float) -> Story:
-    return lambda book: book.disturbed(queue, until)
+    return lambda run_history: run_history.disturbed(queue, until)
 
 
 def sent(
     value: bytes, *, at: float = 0.0, delay_s: float = 0.0, offset: int | None = None
 ) -> Story:
-    def tell(book: QueueBook) -> None:
+    def tell(run_history: QueueRunHistory) -> None:
         message = Sent("jobs", value, b"g", at, delay_s)
-        book.sent(message)
+        run_history.sent(message)
         if offset is not None:
-            book.acknowledged(message, (0, offset))
+            run_history.acknowledged(message, (0, offset))
 
     return tell
 
@@ -124,13 +124,13 @@ def message(value: bytes, group: bytes = b"g") -> FinalMessage:
 def ended(
     *jobs: FinalMessage, dead: tuple[FinalMessage, ...] = (), steps: tuple[FinalMessage, ...] = ()
 ) -> Story:
-    def tell(book: QueueBook) -> None:
+    def tell(run_history: QueueRunHistory) -> None:
         contents = {"jobs": jobs, "dead": dead, "steps": steps}
         topics: Mapping[str, FinalTopic] = {
             name: {(0, offset): each for offset, each in enumerate(messages)}
             for name, messages in contents.items()
         }
-        book.ended(topics)
+        run_history.ended(topics)
 
     return tell
 
@@ -141,15 +141,17 @@ DELETE, EXTEND, RELEASE, REJECT = (
     SettleAction.RELEASE,
     SettleAction.REJECT,
 )
-DELETED = (delivered(got(1)), wished(got(1), DELETE, 2))
-LEADER_ACKS_DONE = wished(got(1, queue="leader_acks"), DELETE, 2)
-DEAD_DONE = wished(got(1, queue="dead"), DELETE, 2)
+DELETED = (delivered(got(1)), settlement_asked(got(1), DELETE, 2))
+LEADER_ACKS_DONE = settlement_asked(got(1, queue="leader_acks"), DELETE, 2)
+DEAD_DONE = settlement_asked(got(1, queue="dead"), DELETE, 2)
 BACK_DONE = [
-    wished(got(30, queue=queue, offset=offset), DELETE, 31)
+    settlement_asked(got(30, queue=queue, offset=offset), DELETE, 31)
     for queue in ("jobs", "leader_acks")
     for offset in (1, 2)
 ]
-STEPS_DONE = [wished(got(9, queue="steps", offset=offset), DELETE, 9.0) for offset in range(3)]
+STEPS_DONE = [
+    settlement_asked(got(9, queue="steps", offset=offset), DELETE, 9.0) for offset in range(3)
+]
 WRONG: dict[str, tuple[str, list[Story]]] = {
     "deleted comes again": ("DeletedIsGone", [*DELETED, delivered(got(20, receipt=b"2", count=2))]),
     "two have it": ("OneHolder", [delivered(got(1), got(9, receipt=b"2", count=2, asked_at=0.5))]),
@@ -157,7 +159,7 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
         "OneHolder",
         [
             delivered(got(1)),
-            wished(got(1), EXTEND, 5, seconds=10.0),
+            settlement_asked(got(1), EXTEND, 5, seconds=10.0),
             delivered(got(14, receipt=b"2", count=2)),
         ],
     ),
@@ -171,14 +173,14 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
         "StaleIsFenced",
         [
             delivered(got(1), got(20, receipt=b"2", count=2)),
-            wished(got(1), EXTEND, 21, seconds=1.0),
+            settlement_asked(got(1), EXTEND, 21, seconds=1.0),
         ],
     ),
     "a stale receipt deletes in a fenced queue": (
         "StaleIsFenced",
         [
             delivered(got(1, queue="steps"), got(20, queue="steps", receipt=b"2", count=2)),
-            wished(got(1, queue="steps"), DELETE, 21),
+            settlement_asked(got(1, queue="steps"), DELETE, 21),
         ],
     ),
     "a delay is not kept": (
@@ -230,7 +232,11 @@ WRONG: dict[str, tuple[str, list[Story]]] = {
     ),
     "rejected and nowhere": (
         "DeadOnce",
-        [delivered(got(1)), wished(got(1), REJECT, 2, reason="bad"), ended(message(b"0"))],
+        [
+            delivered(got(1)),
+            settlement_asked(got(1), REJECT, 2, reason="bad"),
+            ended(message(b"0")),
+        ],
     ),
     "a handler overtakes": (
         "GroupsInOrder",
@@ -265,12 +271,12 @@ RIGHT: dict[str, list[Story]] = {
     "a lease is over": [delivered(got(1), got(11.1, receipt=b"2", count=2))],
     "a lease was given back": [
         delivered(got(1)),
-        wished(got(1), RELEASE, 2, outcome=None),
+        settlement_asked(got(1), RELEASE, 2, outcome=None),
         delivered(got(3, receipt=b"2", count=2)),
     ],
     "an extension may be shorter": [
         delivered(got(1)),
-        wished(got(1), EXTEND, 2, outcome=Outcome.UNKNOWN, seconds=1.0),
+        settlement_asked(got(1), EXTEND, 2, outcome=Outcome.UNKNOWN, seconds=1.0),
         delivered(got(3.1, receipt=b"2", count=2)),
     ],
     "leader_acks": [
@@ -278,12 +284,12 @@ RIGHT: dict[str, list[Story]] = {
     ],
     "a stale receipt deletes": [
         delivered(got(1), got(20, receipt=b"2", count=2)),
-        wished(got(1), DELETE, 21),
+        settlement_asked(got(1), DELETE, 21),
     ],
     "deleted twice in a fenced queue": [
         delivered(got(1, queue="steps"), got(20, queue="steps", receipt=b"2", count=2)),
-        wished(got(20, queue="steps", receipt=b"2", count=2), DELETE, 20.5, outcome=None),
-        wished(got(1, queue="steps"), DELETE, 21),
+        settlement_asked(got(20, queue="steps", receipt=b"2", count=2), DELETE, 20.5, outcome=None),
+        settlement_asked(got(1, queue="steps"), DELETE, 21),
     ],
     "a delay is kept": [sent(b"0", at=1.0, delay_s=5.0), delivered(got(6.1))],
     "all is well": [
@@ -307,14 +313,14 @@ RIGHT: dict[str, list[Story]] = {
     ],
     "rejected": [
         delivered(got(1)),
-        wished(got(1), REJECT, 2, reason="bad"),
+        settlement_asked(got(1), REJECT, 2, reason="bad"),
         LEADER_ACKS_DONE,
         DEAD_DONE,
         ended(message(b"0"), dead=(letter(count=1, reason="bad"),)),
     ],
     "purged": [
         sent(b"0", at=1.0, offset=0),
-        lambda book: book.purged("jobs", 2.0),
+        lambda run_history: run_history.purged("jobs", 2.0),
         LEADER_ACKS_DONE,
         ended(message(b"0")),
     ],
@@ -326,7 +332,7 @@ RIGHT: dict[str, list[Story]] = {
     ],
     "a group in order": [
         delivered(got(1, queue="steps")),
-        wished(got(1, queue="steps"), DELETE, 2),
+        settlement_asked(got(1, queue="steps"), DELETE, 2),
         delivered(
             got(3, queue="steps", offset=1, receipt=b"2"),
             got(3, queue="steps", offset=2, receipt=b"2"),
@@ -344,11 +350,11 @@ RIGHT: dict[str, list[Story]] = {
 
 @pytest.mark.parametrize(("checker", "stories"), WRONG.values(), ids=WRONG)
 def test_a_checker_objects_to_what_breaks_its_promise(checker: str, stories: list[Story]) -> None:
-    book = book_of()
+    run_history = run_history_of()
 
     def tell_all() -> None:
         for tell in stories:
-            tell(book)
+            tell(run_history)
 
     with pytest.raises(ViolationError) as objection:
         tell_all()
@@ -358,18 +364,18 @@ def test_a_checker_objects_to_what_breaks_its_promise(checker: str, stories: lis
 
 @pytest.mark.parametrize("stories", RIGHT.values(), ids=RIGHT)
 def test_no_checker_objects_to_what_is_right(stories: list[Story]) -> None:
-    book = book_of()
+    run_history = run_history_of()
 
     for tell in stories:
-        tell(book)
+        tell(run_history)
 
 
 def test_what_clocks_are_wrong_by_is_allowed() -> None:
-    book = book_of(lead_s=3.0)
+    run_history = run_history_of(lead_s=3.0)
 
-    delivered(got(1), got(7, receipt=b"2", count=2))(book)
+    delivered(got(1), got(7, receipt=b"2", count=2))(run_history)
     with pytest.raises(ViolationError, match="somebody else has it"):
-        delivered(got(8, receipt=b"3", count=3))(book)
+        delivered(got(8, receipt=b"3", count=3))(run_history)
 
 
 def test_every_checker_has_a_history_to_which_it_objects() -> None:

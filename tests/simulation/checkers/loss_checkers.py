@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import inf
 from typing import final
 
-from tests.simulation.checkers.book import Acknowledged, Checker
+from tests.simulation.checkers.run_history import Acknowledged, Checker
 
 SYNC_S = 1.0
 """A sync takes less when nothing is wrong with the disk, whatever else is to be synced with it."""

@@ -7,7 +7,7 @@ from typing import final
 import pytest
 
 from tests.simulation.broker.keys import Superseded, is_tombstone, key_of
-from tests.simulation.checkers.book import (
+from tests.simulation.checkers.run_history import (
     Acknowledged,
     Checker,
     Fetched,

@@ -6,20 +6,20 @@ from typing import Any, NoReturn
 import msgspec
 import pytest
 
-from tests.simulation.checkers.book import ViolationError
-from tests.simulation.queues.book import (
+from tests.simulation.checkers.run_history import ViolationError
+from tests.simulation.queues.journal_checkers import JournalIsKept
+from tests.simulation.queues.journal_model import JournalModel, State
+from tests.simulation.queues.plans import QueueSetup
+from tests.simulation.queues.run_history import (
     Delivered,
     FinalMessage,
     JournalAppended,
     JournalLoaded,
     Moving,
     Outcome,
-    QueueBook,
-    Wish,
+    QueueRunHistory,
+    Settlement,
 )
-from tests.simulation.queues.journal_model import JournalModel, State
-from tests.simulation.queues.journal_promises import JournalIsKept
-from tests.simulation.queues.plans import QueueSetup
 from tidelog.queue_layer.state.message_state import SnapshotState
 from tidelog.wire.messages.queue_journal import (
     AnyEntry,
@@ -168,12 +168,12 @@ def written(entry: AnyEntry, offset: int, *, epoch: int) -> JournalAppended:
     )
 
 
-def book_of(*entries: AnyEntry, epoch: int = 1) -> QueueBook:
-    book = QueueBook([JournalIsKept()], [JOBS], lead_s=0.0)
-    book.created("jobs", b"queue")
+def run_history_of(*entries: AnyEntry, epoch: int = 1) -> QueueRunHistory:
+    run_history = QueueRunHistory([JournalIsKept()], [JOBS], lead_s=0.0)
+    run_history.created("jobs", b"queue")
     for offset, entry in enumerate(entries):
-        book.journal_appended(written(entry, offset, epoch=epoch))
-    return book
+        run_history.journal_appended(written(entry, offset, epoch=epoch))
+    return run_history
 
 
 def loaded(end: int, known: Mapping[int, State], **fields: Any) -> JournalLoaded:  # noqa: ANN401
@@ -185,10 +185,10 @@ IN_FLIGHT = State(SnapshotState.IN_FLIGHT, 100, 1, 1)
 
 
 def test_who_knows_what_the_journal_says_is_right() -> None:
-    book = book_of(Seeked(0), received(1, 0))
+    run_history = run_history_of(Seeked(0), received(1, 0))
 
-    book.journal_loaded(loaded(1, {}, cursor=0))
-    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
+    run_history.journal_loaded(loaded(1, {}, cursor=0))
+    run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
 
 @pytest.mark.parametrize(
@@ -201,31 +201,31 @@ def test_who_knows_what_the_journal_says_is_right() -> None:
     ],
 )
 def test_who_knows_anything_else_is_not(wrong: JournalLoaded) -> None:
-    book = book_of(Seeked(0), received(1, 0))
+    run_history = run_history_of(Seeked(0), received(1, 0))
 
     with pytest.raises(ViolationError, match="JournalIsKept"):
-        book.journal_loaded(wrong)
+        run_history.journal_loaded(wrong)
 
 
 def test_what_a_deposed_leader_wrote_last_counts_for_nothing() -> None:
-    book = book_of(Seeked(0), received(1, 0), epoch=2)
-    book.journal_appended(written(received(1, 7), 1, epoch=1))
+    run_history = run_history_of(Seeked(0), received(1, 0), epoch=2)
+    run_history.journal_appended(written(received(1, 7), 1, epoch=1))
 
-    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
+    run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
 
 def test_what_a_later_leader_died_with_counts_for_nothing() -> None:
     """Seed 9010."""
-    book = book_of(Seeked(0), received(1, 0))
-    book.journal_appended(written(received(1, 7), 1, epoch=2))
+    run_history = run_history_of(Seeked(0), received(1, 0))
+    run_history.journal_appended(written(received(1, 7), 1, epoch=2))
 
-    book.journal_loaded(loaded(2, {0: IN_FLIGHT}, epochs=((1, 0), (3, 2))))
+    run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}, epochs=((1, 0), (3, 2))))
 
 
 def test_what_is_not_committed_yet_is_not_compared() -> None:
-    book = book_of(Seeked(0), received(1, 0))
+    run_history = run_history_of(Seeked(0), received(1, 0))
 
-    book.journal_loaded(loaded(2, {}, committed_end=1))
+    run_history.journal_loaded(loaded(2, {}, committed_end=1))
 
 
 def delivery(lease_id: int, count: int) -> Delivered:
@@ -235,25 +235,25 @@ def delivery(lease_id: int, count: int) -> Delivered:
 
 @pytest.mark.parametrize(("lease_id", "count"), [(2, 1), (1, 2)])
 def test_what_a_user_was_handed_is_in_the_journal(lease_id: int, count: int) -> None:
-    book = book_of(Seeked(0), received(1, 0))
-    book.delivered(delivery(1, 1))
-    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
+    run_history = run_history_of(Seeked(0), received(1, 0))
+    run_history.delivered(delivery(1, 1))
+    run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}))
     topics = {"jobs": {(0, 0): FinalMessage(b"0", None, {})}}
-    book.ended(topics)
+    run_history.ended(topics)
 
-    book.delivered(delivery(lease_id, count))
+    run_history.delivered(delivery(lease_id, count))
     with pytest.raises(ViolationError, match="JournalIsKept"):
-        book.ended(topics)
+        run_history.ended(topics)
 
 
-def deleted_at(told_at: float) -> QueueBook:
+def deleted_at(told_at: float) -> QueueRunHistory:
     """Return what is known of a message that is deleted by the third entry, and said to be."""
-    book = book_of(Seeked(0), received(1, 0), Deleted([(0, 1)]))
-    book.journal_loaded(loaded(3, {}))
-    book.delivered(delivery(1, 1))
-    wish = Wish(delivery(1, 1), SettleAction.DELETE, 1.0)
-    book.told(wish, Outcome.DONE, told_at)
-    return book
+    run_history = run_history_of(Seeked(0), received(1, 0), Deleted([(0, 1)]))
+    run_history.journal_loaded(loaded(3, {}))
+    run_history.delivered(delivery(1, 1))
+    settlement = Settlement(delivery(1, 1), SettleAction.DELETE, 1.0)
+    run_history.told(settlement, Outcome.DONE, told_at)
+    return run_history
 
 
 TOPICS = {"jobs": {(0, 0): FinalMessage(b"0", None, {})}}
@@ -267,20 +267,22 @@ def test_what_is_said_to_be_deleted_is_gone_by_then() -> None:
 
 
 def test_nothing_is_moved_before_that_is_committed() -> None:
-    book = book_of(Seeked(0), received(1, 0), DeadLettered([(0, 1)], TARGET))
+    run_history = run_history_of(Seeked(0), received(1, 0), DeadLettered([(0, 1)], TARGET))
     moving = Moving(PLACE, TARGET, [0], committed_end=3, epochs=((1, 0),))
-    book.moving(moving)
+    run_history.moving(moving)
 
     with pytest.raises(ViolationError, match="JournalIsKept"):
-        book.moving(msgspec.structs.replace(moving, offsets=[0, 1]))
-    too_early = book_of(Seeked(0), received(1, 0), DeadLettered([(0, 1)], TARGET))
+        run_history.moving(msgspec.structs.replace(moving, offsets=[0, 1]))
+    too_early = run_history_of(Seeked(0), received(1, 0), DeadLettered([(0, 1)], TARGET))
     with pytest.raises(ViolationError, match="JournalIsKept"):
         too_early.moving(msgspec.structs.replace(moving, committed_end=2))
 
 
 def test_what_was_to_wait_is_not_handed_out_before() -> None:
-    book = book_of(Seeked(0), received(1, 0))
-    book.journal_loaded(loaded(2, {0: IN_FLIGHT}))
+    run_history = run_history_of(Seeked(0), received(1, 0))
+    run_history.journal_loaded(loaded(2, {0: IN_FLIGHT}))
 
     with pytest.raises(ViolationError, match="was to wait"):
-        book.ended({"jobs": {(0, 0): FinalMessage(b"0", None, {"tidelog.deliver_at_ms": b"2"})}})
+        run_history.ended(
+            {"jobs": {(0, 0): FinalMessage(b"0", None, {"tidelog.deliver_at_ms": b"2"})}}
+        )

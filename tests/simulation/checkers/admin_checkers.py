@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple, final
 
-from tests.simulation.checkers.book import Checker, Fetched, FinalLog, TopicChange
+from tests.simulation.checkers.run_history import Checker, Fetched, FinalLog, TopicChange
 
 
 @final
@@ -18,7 +18,7 @@ class DeletedStays(Checker):
 
     Definition: whoever asks after a deletion was acknowledged finds the log start at its end or
     above it, across crashes. Where there is no retention, the log start is never above the end of
-    all deletions that were asked for. A checkpoint that has rotted is excused within a segment:
+    all deletions that were asked for. A checkpoint that is corrupt is excused within a segment:
     nothing else says where in it the log began. Segments that have gone from the disk stay away.
     """
 
@@ -29,8 +29,8 @@ class DeletedStays(Checker):
         self._ends: dict[int, list[tuple[float, int]]] = {}
         """By partition: when deletions were acknowledged, and up to where; both rise."""
         self._overtaken: dict[int, int] = {}
-        """By partition: what a checkpoint that rotted after the last deletion was asked for has
-        left of the log start."""
+        """By partition: what a checkpoint that became corrupt after the last deletion request
+        has left of the log start."""
 
     def deleting(self, partition: int, before_offset: int | None) -> None:
         """See `Checker`."""
@@ -45,7 +45,7 @@ class DeletedStays(Checker):
         if not ends or end > ends[-1][1]:
             ends.append((self.now(), end))
 
-    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
+    def checkpoint_corrupted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
         known = self._ends.get(partition, [])
         self._ends[partition] = [(at, min(end, start_min)) for at, end in known]

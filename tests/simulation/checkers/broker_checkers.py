@@ -6,7 +6,7 @@ from typing import final
 
 import pytest
 
-from tests.simulation.checkers.book import (
+from tests.simulation.checkers.run_history import (
     Acknowledged,
     Checker,
     DamageReported,
@@ -128,7 +128,7 @@ class CleanStopKeeps(Checker):
 class LogStartRises(Checker):
     """No reader sees the log start fall as long as a broker runs.
 
-    Nor does it fall at a start after a clean stop, unless the checkpoint has rotted since. A crash
+    Nor does it fall at a start after a clean stop, unless the checkpoint is corrupt since. A crash
     may bring back what was about to be deleted.
     """
 
@@ -167,7 +167,7 @@ class LogStartRises(Checker):
         elif event == "broker_started":
             self._was_clean = False
 
-    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
+    def checkpoint_corrupted(self, partition: int, start_min: int) -> None:
         """See `Checker`."""
         del start_min
         self._seen.pop(partition, None)
@@ -180,46 +180,46 @@ class DamageIsReal(Checker):
 
     def __init__(self) -> None:
         """Know nothing."""
-        self._rotted: list[DamageReported] = []
+        self._corrupted: list[DamageReported] = []
 
-    def rotted(self, damage: DamageReported) -> None:
+    def corrupted(self, damage: DamageReported) -> None:
         """See `Checker`."""
-        self._rotted.append(damage)
+        self._corrupted.append(damage)
 
     def damage_reported(self, damage: DamageReported) -> None:
         """See `Checker`."""
         for offset in (damage.offset, damage.next_offset - 1):
             if not any(
-                rotted.partition == damage.partition
-                and rotted.offset <= offset < rotted.next_offset
-                for rotted in self._rotted
+                corrupted.partition == damage.partition
+                and corrupted.offset <= offset < corrupted.next_offset
+                for corrupted in self._corrupted
             ):
                 self.fail(
                     f"partition {damage.partition} is said to be damaged from {damage.offset} to"
-                    f" {damage.next_offset}, where nothing has rotted"
+                    f" {damage.next_offset}, where nothing is corrupt"
                 )
 
 
 @final
-class RotIsFound(Checker):
-    """What has rotted is reported to who reads it, and never served."""
+class CorruptionIsFound(Checker):
+    """What is corrupt is reported to who reads it, and never served."""
 
     def __init__(self) -> None:
         """Know nothing."""
-        self._rotted: list[DamageReported] = []
+        self._corrupted: list[DamageReported] = []
 
-    def rotted(self, damage: DamageReported) -> None:
+    def corrupted(self, damage: DamageReported) -> None:
         """See `Checker`."""
-        self._rotted.append(damage)
+        self._corrupted.append(damage)
 
     def ended(self, logs: Mapping[int, FinalLog]) -> None:
         """See `Checker`."""
-        for rotted in self._rotted:
-            log = logs[rotted.partition]
-            for offset in range(max(rotted.offset, log.log_start_offset), rotted.next_offset):
+        for corrupted in self._corrupted:
+            log = logs[corrupted.partition]
+            for offset in range(max(corrupted.offset, log.log_start_offset), corrupted.next_offset):
                 if not any(found.offset <= offset < found.next_offset for found in log.damage):
                     self.fail(
-                        f"{(rotted.partition, offset)} has rotted, and the last reader was told"
+                        f"{(corrupted.partition, offset)} is corrupt, and the last reader was told"
                         f" {log.values.get(offset)!r}"
                     )
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import NamedTuple, final
 
-from tests.simulation.queues.book import (
+from tests.simulation.queues.plans import QueueSetup
+from tests.simulation.queues.run_history import (
     Delivered,
     FinalMessage,
     FinalTopic,
@@ -16,9 +17,8 @@ from tests.simulation.queues.book import (
     Place,
     QueueChecker,
     Sent,
-    Wish,
+    Settlement,
 )
-from tests.simulation.queues.plans import QueueSetup
 from tidelog.wire.messages.queues import (
     FIRST_SENT_HEADER,
     LAST_RECEIVED_HEADER,
@@ -149,10 +149,10 @@ class AllAccountedFor(QueueChecker):
         """See `QueueChecker`."""
         self._sent_at[sent.value] = sent.asked_at
 
-    def wished(self, wish: Wish) -> None:
+    def settlement_asked(self, settlement: Settlement) -> None:
         """See `QueueChecker`."""
-        if wish.action is SettleAction.DELETE:
-            self._deleted.add((wish.delivered.queue, wish.delivered.place))
+        if settlement.action is SettleAction.DELETE:
+            self._deleted.add((settlement.delivered.queue, settlement.delivered.place))
 
     def purged(self, queue: str, until: float) -> None:
         """See `QueueChecker`."""
@@ -207,24 +207,28 @@ class DeadOnce(QueueChecker):
         self._rejected: dict[_Key, str] = {}
         self._deleted: set[_Key] = set()
         """Somebody asked for them to be deleted: then a rejection may have come too late."""
-        self._wished: defaultdict[_Key, set[str]] = defaultdict(set)
+        self._reasons: defaultdict[_Key, set[str]] = defaultdict(set)
 
     def delivered(self, delivered: Delivered) -> None:
         """See `QueueChecker`."""
         self._deliveries[delivered.queue, delivered.place].add(delivered.receipt)
 
-    def wished(self, wish: Wish) -> None:
+    def settlement_asked(self, settlement: Settlement) -> None:
         """See `QueueChecker`."""
-        if wish.action is SettleAction.DELETE:
-            self._deleted.add((wish.delivered.queue, wish.delivered.place))
-        if wish.reason:
-            self._wished[wish.delivered.queue, wish.delivered.place].add(wish.reason)
+        if settlement.action is SettleAction.DELETE:
+            self._deleted.add((settlement.delivered.queue, settlement.delivered.place))
+        if settlement.reason:
+            self._reasons[settlement.delivered.queue, settlement.delivered.place].add(
+                settlement.reason
+            )
 
-    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+    def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
         del at
-        if wish.action is SettleAction.REJECT and outcome is Outcome.DONE:
-            self._rejected[wish.delivered.queue, wish.delivered.place] = wish.reason
+        if settlement.action is SettleAction.REJECT and outcome is Outcome.DONE:
+            self._rejected[settlement.delivered.queue, settlement.delivered.place] = (
+                settlement.reason
+            )
 
     def forgot(self, queue: str) -> None:
         """See `QueueChecker`."""
@@ -266,7 +270,7 @@ class DeadOnce(QueueChecker):
             self.fail(f"there were {told_count} deliveries: {letter}")
         if letter.reason == _TOO_OFTEN and letter.receive_count != setup.deliveries_max:
             self.fail(f"dies after {setup.deliveries_max} deliveries: {letter}")
-        if letter.reason not in {_TOO_OFTEN, *self._wished[queue, place]}:
+        if letter.reason not in {_TOO_OFTEN, *self._reasons[queue, place]}:
             self.fail(f"nobody gave such a reason: {letter}")
 
 
@@ -289,10 +293,12 @@ class GroupsInOrder(QueueChecker):
         if self.setups[delivered.queue].is_fifo:
             self._deliveries.append(delivered)
 
-    def wished(self, wish: Wish) -> None:
+    def settlement_asked(self, settlement: Settlement) -> None:
         """See `QueueChecker`."""
-        if wish.action in (SettleAction.DELETE, SettleAction.REJECT):
-            self._done.setdefault((wish.delivered.queue, wish.delivered.place), wish.asked_at)
+        if settlement.action in (SettleAction.DELETE, SettleAction.REJECT):
+            self._done.setdefault(
+                (settlement.delivered.queue, settlement.delivered.place), settlement.asked_at
+            )
 
     def ended(self, topics: Mapping[str, FinalTopic]) -> None:
         """See `QueueChecker`."""

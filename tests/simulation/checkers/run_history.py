@@ -1,7 +1,7 @@
-"""The book of a run: what clients did and were told, and what brokers said of themselves.
+"""The history of a run: what clients did and were told, and what brokers said of themselves.
 
 Every entry goes to every checker at the moment at which it happens, so a run ends at the very
-event that broke a promise. The book knows what is allowed to be forgotten: a topic that is only
+event that broke a promise. The run history knows what may be forgotten: a topic that is only
 `replicated` may lose its unsynced end with the power, and what was said of that end is void then.
 """
 
@@ -146,7 +146,7 @@ class Checker:
     """One promise. What it is told it checks at once; what it does not care for it ignores."""
 
     now: Callable[[], float]
-    """Simulated time; set by the book."""
+    """Simulated time; set by the run history."""
 
     def fail(self, what: str) -> None:
         """Say that the promise is broken.
@@ -204,10 +204,10 @@ class Checker:
     def damage_reported(self, damage: DamageReported) -> None:
         """A broker or a reader found damage."""
 
-    def rotted(self, damage: DamageReported) -> None:
+    def corrupted(self, damage: DamageReported) -> None:
         """The world damaged these records on the disk."""
 
-    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
+    def checkpoint_corrupted(self, partition: int, start_min: int) -> None:
         """The world damaged what a broker has noted of a log apart from the log.
 
         On the disk there is no segment of it that begins below `start_min`.
@@ -245,7 +245,7 @@ AnyChecker = TypeVar("AnyChecker", bound=Checker)
 
 
 @final
-class Book:
+class RunHistory:
     """Passes entries on to checkers.
 
     Invariant: no entry speaks of what a crash has made void since it was asked.
@@ -254,7 +254,7 @@ class Book:
     def __init__(
         self, checkers: Sequence[Checker], now: Callable[[], float], *, goes_on: bool = False
     ) -> None:
-        """Begin with an empty book.
+        """Begin with an empty run history.
 
         Args:
             checkers: All that are to be told.
@@ -354,13 +354,13 @@ class Book:
         """See `Checker.damage_reported`."""
         self._tell(lambda checker: checker.damage_reported(damage))
 
-    def rotted(self, damage: DamageReported) -> None:
-        """See `Checker.rotted`."""
-        self._tell(lambda checker: checker.rotted(damage))
+    def corrupted(self, damage: DamageReported) -> None:
+        """See `Checker.corrupted`."""
+        self._tell(lambda checker: checker.corrupted(damage))
 
-    def checkpoint_rotted(self, partition: int, start_min: int) -> None:
-        """See `Checker.checkpoint_rotted`."""
-        self._tell(lambda checker: checker.checkpoint_rotted(partition, start_min))
+    def checkpoint_corrupted(self, partition: int, start_min: int) -> None:
+        """See `Checker.checkpoint_corrupted`."""
+        self._tell(lambda checker: checker.checkpoint_corrupted(partition, start_min))
 
     def process_began(self) -> None:
         """See `Checker.process_began`."""

@@ -7,7 +7,14 @@ between. So a checker objects only if no moment in between makes it right.
 from collections import defaultdict
 from typing import final
 
-from tests.simulation.queues.book import Delivered, Outcome, Place, QueueChecker, Sent, Wish
+from tests.simulation.queues.run_history import (
+    Delivered,
+    Outcome,
+    Place,
+    QueueChecker,
+    Sent,
+    Settlement,
+)
 from tidelog.wire.messages.queues import SettleAction
 
 _Key = tuple[str, Place]
@@ -34,10 +41,10 @@ class DeletedIsGone(QueueChecker):
         if deleted_at is not None and delivered.asked_at >= deleted_at:
             self.fail(f"deleted at {deleted_at:.3f}, and handed out: {delivered}")
 
-    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+    def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
-        if wish.action is SettleAction.DELETE and outcome is Outcome.DONE:
-            self._deleted.setdefault(_key(wish.delivered), at)
+        if settlement.action is SettleAction.DELETE and outcome is Outcome.DONE:
+            self._deleted.setdefault(_key(settlement.delivered), at)
 
     def forgot(self, queue: str) -> None:
         """See `QueueChecker`."""
@@ -68,29 +75,36 @@ class OneHolder(QueueChecker):
                 self.fail(f"until {free_at:.3f} somebody else has it, {before[0]}: {delivered}")
         self._leases[key] = delivered, delivered.asked_at + delivered.visibility_s
 
-    def wished(self, wish: Wish) -> None:
+    def settlement_asked(self, settlement: Settlement) -> None:
         """See `QueueChecker`."""
-        key = _key(wish.delivered)
+        key = _key(settlement.delivered)
         lease = self._leases.get(key)
-        if lease is None or lease[0].receipt != wish.delivered.receipt:
-            if wish.action is SettleAction.DELETE:
+        if lease is None or lease[0].receipt != settlement.delivered.receipt:
+            if settlement.action is SettleAction.DELETE:
                 self._leases.pop(key, None)
             return
         free_at = 0.0
-        if wish.action is SettleAction.EXTEND:
-            assert wish.seconds is not None
-            free_at = min(lease[1], wish.asked_at + wish.seconds)
+        if settlement.action is SettleAction.EXTEND:
+            assert settlement.seconds is not None
+            free_at = min(lease[1], settlement.asked_at + settlement.seconds)
         self._leases[key] = lease[0], free_at
 
-    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+    def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
         del at
-        lease = self._leases.get(_key(wish.delivered))
-        if wish.action is not SettleAction.EXTEND or outcome is not Outcome.DONE or lease is None:
+        lease = self._leases.get(_key(settlement.delivered))
+        if (
+            settlement.action is not SettleAction.EXTEND
+            or outcome is not Outcome.DONE
+            or lease is None
+        ):
             return
-        assert wish.seconds is not None
-        if lease[0].receipt == wish.delivered.receipt and lease[1]:
-            self._leases[_key(wish.delivered)] = lease[0], wish.asked_at + wish.seconds
+        assert settlement.seconds is not None
+        if lease[0].receipt == settlement.delivered.receipt and lease[1]:
+            self._leases[_key(settlement.delivered)] = (
+                lease[0],
+                settlement.asked_at + settlement.seconds,
+            )
 
     def forgot(self, queue: str) -> None:
         """See `QueueChecker`."""
@@ -149,29 +163,33 @@ class StaleIsFenced(QueueChecker):
         if last is None or last.receive_count < delivered.receive_count:
             self._last[_key(delivered)] = delivered
 
-    def wished(self, wish: Wish) -> None:
+    def settlement_asked(self, settlement: Settlement) -> None:
         """See `QueueChecker`."""
-        if wish.action in (SettleAction.DELETE, SettleAction.REJECT) and not self._is_stale(wish):
-            self._deleted.add(_key(wish.delivered))
+        if settlement.action in (SettleAction.DELETE, SettleAction.REJECT) and not self._is_stale(
+            settlement
+        ):
+            self._deleted.add(_key(settlement.delivered))
 
-    def told(self, wish: Wish, outcome: Outcome, at: float) -> None:
+    def told(self, settlement: Settlement, outcome: Outcome, at: float) -> None:
         """See `QueueChecker`."""
-        setup = self.setups[wish.delivered.queue]
-        if outcome is not Outcome.DONE or not setup.is_strict or not self._is_stale(wish):
+        setup = self.setups[settlement.delivered.queue]
+        if outcome is not Outcome.DONE or not setup.is_strict or not self._is_stale(settlement):
             return
-        if wish.action is not SettleAction.EXTEND:
-            if wish.action is not SettleAction.DELETE:
+        if settlement.action is not SettleAction.EXTEND:
+            if settlement.action is not SettleAction.DELETE:
                 return
-            may_be_done = _key(wish.delivered) in self._deleted or setup.deliveries_max is not None
+            may_be_done = (
+                _key(settlement.delivered) in self._deleted or setup.deliveries_max is not None
+            )
             if not setup.is_fenced or may_be_done:
                 return
-        last = self._last[_key(wish.delivered)]
-        self.fail(f"told at {at:.3f} that it is done, though {last} came before: {wish}")
+        last = self._last[_key(settlement.delivered)]
+        self.fail(f"told at {at:.3f} that it is done, though {last} came before: {settlement}")
 
-    def _is_stale(self, wish: Wish) -> bool:
-        last = self._last.get(_key(wish.delivered))
-        is_later = last is not None and last.receive_count > wish.delivered.receive_count
-        return last is not None and is_later and last.told_at <= wish.asked_at
+    def _is_stale(self, settlement: Settlement) -> bool:
+        last = self._last.get(_key(settlement.delivered))
+        is_later = last is not None and last.receive_count > settlement.delivered.receive_count
+        return last is not None and is_later and last.told_at <= settlement.asked_at
 
     def forgot(self, queue: str) -> None:
         """See `QueueChecker`."""
