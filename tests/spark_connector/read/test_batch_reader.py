@@ -1,4 +1,4 @@
-"""A batch as Spark asks for it: planned once, pickled, read in tasks."""
+"""A batch as Spark asks for it: planned once, pickled, read in tasks that yield batches of rows."""
 
 import pickle
 
@@ -9,8 +9,13 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.datasource import InputPartition
 
-from tests.spark_connector.spark_fixture import SparkFixture
+from tests.spark_connector.spark_fixture import SparkFixture, close_idle
+from tidelog.spark_connector.arrow.column_builders import ROWS_MAX
+from tidelog.spark_connector.arrow.record_batch_builder import arrow_schema
+from tidelog.spark_connector.connection.pool import borrowed
 from tidelog.spark_connector.read.batch_reader import BatchReader, read_partition
+from tidelog.spark_connector.read.columns import RECORD_COLUMNS
+from tidelog.spark_connector.read.slice_reader import read_slice
 
 
 def test_the_tasks_together_read_all_rows_once(town: SparkFixture) -> None:
@@ -53,3 +58,44 @@ def test_nothing_to_read_is_no_partition_and_what_spark_asks_then_has_no_rows(
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
     assert list(read_partition(town.options(), ("value",), None)) == []
+
+
+SCHEMA = arrow_schema(list(RECORD_COLUMNS), list(RECORD_COLUMNS.values()))
+
+
+def test_all_rows_come_once_in_batches_that_are_neither_tiny_nor_huge(town: SparkFixture) -> None:
+    topic_id = town.create()
+    count = 40_000
+    for first in range(0, count, 500):
+        town.write([b"%d" % number for number in range(first, first + 500)])
+
+    batches = list(read_slice(town.options(), SCHEMA, town.whole(topic_id, count)))
+
+    assert [value for batch in batches for value in batch.column(1).to_pylist()] == [
+        b"%d" % number for number in range(count)
+    ]
+    assert [value for batch in batches for value in batch.column(4).to_pylist()] == list(
+        range(count)
+    )
+    assert all(ROWS_MAX <= batch.num_rows < 2 * ROWS_MAX for batch in batches[:-1])
+
+
+def test_an_empty_slice_has_no_batch(town: SparkFixture) -> None:
+    topic_id = town.create()
+
+    assert list(read_slice(town.options(), SCHEMA, town.whole(topic_id, 0))) == []
+
+
+@pytest.mark.statement("s39")
+def test_who_wants_no_more_gets_no_more(town: SparkFixture) -> None:
+    close_idle()
+    topic_id = town.create()
+    for _ in range(40):
+        town.write([bytes(1_000_000)])
+
+    rows = read_slice(town.options(), SCHEMA, town.whole(topic_id, 40))
+    assert next(rows).num_rows < 20
+    rows.close()  # type: ignore[attr-defined]
+
+    with borrowed(town.connection) as cluster:
+        assert cluster.is_idle

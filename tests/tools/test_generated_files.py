@@ -1,13 +1,42 @@
-"""Tests of the page about settings."""
+"""Files that tools generate: the blocking calls, and the page about settings."""
 
+import inspect
 import re
 
+import pytest
+
+import tidelog
 from tests.paths import ROOT
+from tidelog import blocking
 from tidelog.broker.config.broker_config import FIELDS
 from tidelog.coordinator.metadata.cluster_config import CLUSTER_SETTINGS
 from tidelog.coordinator.metadata.topic_config import SETTINGS
 from tidelog.wire.config.queue_config import QUEUE_SETTINGS
+from tools.blocking_calls import FACES, FOLDER, Face, written
 from tools.config_docs import describe
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.file)
+def test_the_written_calls_are_up_to_date(face: Face) -> None:
+    stored = (FOLDER / f"{face.file}.py").read_text(encoding="utf-8")
+
+    assert written(face) == stored, "run: make generate"
+
+
+@pytest.mark.parametrize("name", ["Admin", "Producer", "Queue", "Message", "Consumer"])
+def test_help_says_the_same_as_that_of_the_client(name: str) -> None:
+    waiting: type = getattr(blocking, name)
+    asynchronous: type = getattr(tidelog, name)
+    shared = [each for each in vars(asynchronous) if each in dir(waiting) and each[0] != "_"]
+
+    for method in (
+        each for each in shared if inspect.iscoroutinefunction(vars(asynchronous)[each])
+    ):
+        about = inspect.getdoc(getattr(asynchronous, method))
+        assert about is not None
+        assert inspect.getdoc(getattr(waiting, method)) == about.replace("await ", "")
+        assert not inspect.iscoroutinefunction(getattr(waiting, method))
+
 
 PAGE = ROOT / "docs" / "configuration.md"
 
