@@ -28,13 +28,16 @@ rows = (
 )
 
 def origin(batches):
-    import client, tidelog.client.client
+    import client, pyarrow, tidelog.client.client
     for batch in batches:
-        yield batch.select(["value"])
+        names = [client.OWNER, tidelog.client.client.__file__]
+        columns = [pyarrow.array([name] * batch.num_rows) for name in names]
+        yield pyarrow.RecordBatch.from_arrays([batch["value"], *columns], ["value", "own", "file"])
 
-found = rows.mapInArrow(origin, "value binary").collect()
+found = rows.mapInArrow(origin, "value binary, own string, file string").collect()
 print("rows:", sorted(bytes(row.value) for row in found))
-print("modules:", client.OWNER, "site-packages" in __import__("tidelog").__file__)
+print("driver:", client.OWNER, "site-packages" in __import__("tidelog").__file__)
+print("workers:", *sorted({f"{row.own} {'site-packages' in row.file}" for row in found}))
 spark.stop()
 """
 
@@ -52,4 +55,5 @@ def test_spark_and_its_workers_use_the_wheel_beside_modules_of_the_same_names(
     output = installation.run(program, world.address, world.topic, **java)
 
     assert "rows: [b'one', b'three', b'two']" in output
-    assert "modules: user True" in output
+    assert "driver: user True" in output
+    assert "workers: user True" in output
