@@ -1,5 +1,6 @@
-"""What leaders ask for and append, and what followers cut off."""
+"""Checkers of replicas: what leaders ask for and append, and what followers and disks lose."""
 
+import msgspec
 import pytest
 
 from tests.simulation.checkers.run_history import ViolationError
@@ -11,6 +12,7 @@ from tests.simulation.cluster.replica_log import (
     Lost,
     Opened,
     ReplicaLog,
+    Shown,
     ToldEnd,
     Waits,
 )
@@ -19,6 +21,7 @@ from tests.simulation.cluster.replication_checkers import (
     JoinersAreKnown,
     JoinersHaveAll,
     LatestRises,
+    LogsMatch,
     LossIsAccepted,
     ReplicaStays,
     TooFewIsSaid,
@@ -137,3 +140,39 @@ def test_logs_agree_up_to_where_somebody_else_wrote(
     one: ReplicaLog, other: ReplicaLog, end: int
 ) -> None:
     assert one.agreed_end(other) == other.agreed_end(one) == end
+
+
+LEADER_LOG = ReplicaLog(9, 9, ((1, 0), (2, 6)))
+GONE_BACK = ReplicaLog(9, 9, ((1, 0), (2, 5)))
+COUNTED_ON = Shown(PLACE, (2, 1), 5, 1, [1, 2], {1: GONE_BACK, 2: LEADER_LOG}, is_durable=True)
+NOT_COUNTED_ON = msgspec.structs.replace(COUNTED_ON, must_have_all=[2])
+
+
+@pytest.fixture
+def logs_match() -> LogsMatch:
+    logs_match = LogsMatch()
+    logs_match.opened(Opened(1, PLACE, GONE_BACK, LEADER_LOG))
+    return logs_match
+
+
+def test_as_long_as_nobody_counts_on_it_it_may_differ(logs_match: LogsMatch) -> None:
+    logs_match.shown(NOT_COUNTED_ON)
+
+
+def test_who_is_counted_on_must_match(logs_match: LogsMatch) -> None:
+    with pytest.raises(ViolationError, match="on node 2"):
+        logs_match.shown(COUNTED_ON)
+
+
+def test_who_has_been_told_must_match(logs_match: LogsMatch) -> None:
+    logs_match.cut(Cut(1, PLACE, 5, 6))
+
+    with pytest.raises(ViolationError):
+        logs_match.shown(NOT_COUNTED_ON)
+
+
+def test_what_was_so_before_the_process_began_must_match(logs_match: LogsMatch) -> None:
+    logs_match.opened(Opened(1, PLACE, GONE_BACK, GONE_BACK))
+
+    with pytest.raises(ViolationError):
+        logs_match.shown(NOT_COUNTED_ON)

@@ -1,14 +1,22 @@
 """A few runs of clusters with queues, always the same; `make swarm KIND=queues` tries others."""
 
+# pyright: reportPrivateUsage=false
+
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
+import trio
+from trio.testing import MockClock
 
 from tests.simulation.kinds import QUEUES
 from tests.simulation.queues.plans import QueuePlan, draw_plan
 from tests.simulation.queues.run import run
 from tests.simulation.queues.sometimes import PROBES
+from tests.simulation.queues.users import SendTimes
+from tidelog.client.queue.queue import Queue
 
 SECONDS = 2.0
 RUN_COUNT = 2
@@ -53,3 +61,23 @@ def test_a_plan_that_failed_once_does_not_fail_again(path: Path) -> None:
     report = run(QUEUES.load_plan(path))
 
     assert report.checker is None, report.problem
+
+
+async def test_a_message_may_come_by_a_request_that_an_earlier_receive_has_left(
+    autojump_clock: MockClock,
+) -> None:
+    del autojump_clock
+    left_polls: dict[str, None] = {}
+    queue = SimpleNamespace(_receiver=SimpleNamespace(left_polls=left_polls))
+    send_times = SendTimes(cast("Queue", queue))
+    first = send_times.of_next_receive()
+    left_polls["of the first receive"] = None
+    await trio.sleep(1)
+
+    assert send_times.of_next_receive() == first
+
+    await trio.sleep(1)
+    left_polls["of the second receive"] = None
+    assert send_times.of_next_receive() == first
+    left_polls.clear()
+    assert send_times.of_next_receive() == first + 2
