@@ -31,6 +31,7 @@ from tidelog.wire.errors import (
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
 _DECIDE_TIMEOUT_S: Final = 10.0
+_DELETE_RETRY_S: Final = 1.0
 
 
 @final
@@ -76,6 +77,8 @@ class TransactionServer:
         self._finished: dict[tuple[int, Key], FinishedPart] = {}
         """Parts that are done, until the cluster knows it."""
         self._has_finished = trio.Event()
+        self._has_undeleted = trio.Event()
+        """Set while a staging log may hold uncommitted records of finished transactions."""
         partitions.listeners.append(self._on_leader)
         cluster.metadata.subscribe(self._on_metadata)
         for partition in partitions.all():
@@ -84,6 +87,7 @@ class TransactionServer:
     async def run(self) -> None:
         """Tell the cluster what is done, until cancelled."""
         self.start_appends()
+        self._nursery.start_soon(self._delete_when_committed)
         delay_s = _RETRY_MIN_S
         while True:
             await self._has_finished.wait()
@@ -163,11 +167,24 @@ class TransactionServer:
                 needed, log_start_offset=log.log_start_offset, log_end_offset=log.log_end_offset
             )
             high_watermark = partition.high_watermark
-            start = min(start, high_watermark)
+            if start > high_watermark:
+                self._has_undeleted.set()
+                start = high_watermark
             if log.log_start_offset < start:
                 with suppress(BrokerError):  # A log that is offline is read by nobody.
                     log.delete_records(start, high_watermark=high_watermark)
                     self._group_commit.request(partition)
+
+    async def _delete_when_committed(self) -> None:
+        """Delete the records that a new leader found, or that are not committed yet.
+
+        No later transaction may come to cause their deletion.
+        """
+        while True:
+            await self._has_undeleted.wait()
+            await trio.sleep(_DELETE_RETRY_S)
+            self._has_undeleted = trio.Event()
+            self._delete_finished()
 
     # -- appending ------------------------------------------------------------------------------
 
@@ -176,6 +193,7 @@ class TransactionServer:
             return
         if partition.is_staging:
             self._low_watermark_of(partition)
+            self._has_undeleted.set()
         else:
             self._start_append(partition.key)
 

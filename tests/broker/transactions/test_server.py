@@ -105,6 +105,28 @@ async def test_a_commit_that_was_decided_before_a_crash_is_carried_out_after_it(
         assert replica(broker, "staged@orders").log.log_start_offset == 2
 
 
+async def test_a_new_leader_deletes_the_records_of_finished_transactions(
+    mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader before it may have died first, and no later transaction may ever come."""
+    world = World(mock_clock)
+    with monkeypatch.context() as held:
+        held.setattr(transaction_server.TransactionServer, "_delete_finished", _do_nothing)
+        async with world.doomed_broker() as broker, world.client() as client:
+            await create_topic(client)
+            number = (await begin(client)).number
+            await stage(client, replica(broker, "staged@orders"), number, b"aborted")
+            request = AbortTransactionRequest("job", 0, number)
+            await submit(client, api.ABORT_TRANSACTION, request).reply()
+            assert replica(broker, "staged@orders").log.log_start_offset == 0
+    world = world.after_crash()
+    async with world.broker() as broker:
+        staging = replica(broker, "staged@orders").log
+        assert staging.log_end_offset == 1
+        while staging.log_start_offset < staging.log_end_offset:
+            await world.pass_time(0.1)
+
+
 async def test_who_stages_too_much_is_told_to_wait(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with (
