@@ -34,7 +34,7 @@ from tidelog.broker.maintenance.retention import Retention
 from tidelog.broker.maintenance.scrubber import Scrubber, ScrubProgress
 from tidelog.broker.metadata_applier import MetadataApplier
 from tidelog.broker.network.acceptor import Acceptor, listen
-from tidelog.broker.partitions.data_directory import DataDirectory, open_data_directory
+from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.context import ReplicationContext
 from tidelog.broker.replication.role_transitions import RoleTransitions
@@ -407,7 +407,7 @@ async def open_broker(
         LogOfflineError: The disk with the metadata failed.
         OSError: The disk failed.
     """
-    disk_ids = (env.random.randbytes(12).hex(), env.random.randbytes(12).hex())
+    disk_ids = DiskIds.draw(env.random)
     directory = await env.run_in_thread(
         lambda: open_data_directory(disk, node_id=config.node_id, disk_ids=disk_ids)
     )

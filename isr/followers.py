@@ -13,7 +13,7 @@ are eligible to lead lack records:
 - A replica is proposed only while it is whole. A damaged one is left out at once.
 """
 
-from typing import final
+from typing import NamedTuple, final
 
 import msgspec
 
@@ -28,6 +28,14 @@ RETRY_MS = 500
 """A change that was rejected is not repeated sooner."""
 
 
+class IsrMember(NamedTuple):
+    """A replica of a proposed ISR."""
+
+    node_id: int
+    broker_epoch: int
+    """Of the process whose reports the leader has seen."""
+
+
 class IsrChange(msgspec.Struct, frozen=True):
     """The ISR that a leader proposes.
 
@@ -36,8 +44,7 @@ class IsrChange(msgspec.Struct, frozen=True):
 
     partition_epoch: int
     """Of the state that it decided on."""
-    in_sync_replicas: tuple[tuple[int, int], ...]
-    """Node ids with the broker epochs of the processes that the leader means."""
+    in_sync_replicas: tuple[IsrMember, ...]
 
 
 class LogEnds(msgspec.Struct, frozen=True, gc=False):
@@ -137,7 +144,7 @@ class Followers:
         if self._is_current_isr(target) and not self._may_arrive_late:
             return None
         epochs = [(node_id, self._broker_epoch(node_id)) for node_id in target]
-        known = tuple((node_id, epoch) for node_id, epoch in epochs if epoch is not None)
+        known = tuple(IsrMember(node_id, epoch) for node_id, epoch in epochs if epoch is not None)
         if len(known) < len(target):
             return None  # The metadata is about to change.
         self._requested = tuple({*self._requested, *target})
@@ -151,7 +158,7 @@ class Followers:
         if change is not self._pending_change:
             return
         self._is_in_flight = False
-        if self._is_current_isr([node_id for node_id, _ in change.in_sync_replicas]):
+        if self._is_current_isr([member.node_id for member in change.in_sync_replicas]):
             # The partition epoch is another one: nothing comes of what was asked for before.
             self._requested = ()
             self._pending_change = None

@@ -252,7 +252,7 @@ class QueuePartition:
             InvalidRequestError: Another redrive is running.
         """
         now_ms = self.state.advance(now_ms)
-        to_move = self.state.counts()[MessageState.VISIBLE]
+        to_move = self.state.counts().visible
         entries = redrive.start(self.state, command, to_move)
         running = redrive.running(self.state)
         return Outcome(now_ms, entries, to_move if running is None else running.to_move)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, final
+from typing import Final, NamedTuple, Protocol, final
 
 import trio
 
@@ -139,8 +139,7 @@ class ListOffsetsHandler:
             if partition is not None:
                 offsets = readable_offsets(partition, with_size=topic.with_sizes)
                 if offsets is not None:
-                    start, end, size_bytes = offsets
-                    topic.put(number, start, end, size_bytes=size_bytes)
+                    topic.put(number, offsets)
 
     async def _ask_leaders(
         self, topics: "Iterable[_TopicColumns]", request: ListOffsetsRequest
@@ -175,8 +174,17 @@ class ListOffsetsHandler:
                     each.take(node_id, answers[each.topic_id])
 
 
-def readable_offsets(partition: Partition, *, with_size: bool) -> tuple[int, int, int] | None:
-    """Return where what can be read begins and ends, and its bytes on disk if they are wanted.
+class ReadableOffsets(NamedTuple):
+    """The offsets of one partition that consumers can read."""
+
+    log_start_offset: int
+    high_watermark: int
+    size_bytes: int
+    """Of the log on disk; 0 if it is not wanted."""
+
+
+def readable_offsets(partition: Partition, *, with_size: bool) -> ReadableOffsets | None:
+    """Return which offsets can be read, and the bytes on disk if they are wanted.
 
     `None` if it is not led here, or by a new leader that does not know yet how much is committed:
     consumers may have read further already.
@@ -185,7 +193,9 @@ def readable_offsets(partition: Partition, *, with_size: bool) -> tuple[int, int
     if leader is None or not leader.has_caught_up:
         return None
     log = partition.log
-    return log.log_start_offset, leader.high_watermark, log.size_bytes if with_size else 0
+    return ReadableOffsets(
+        log.log_start_offset, leader.high_watermark, log.size_bytes if with_size else 0
+    )
 
 
 @final
@@ -214,10 +224,9 @@ class _TopicColumns:
         """Return the partitions that a node leads."""
         return self._by_leader.get(node_id, ())
 
-    def put(self, number: int, start: int, end: int, *, size_bytes: int) -> None:
+    def put(self, number: int, offsets: ReadableOffsets) -> None:
         """Enter how far a partition goes."""
-        self._starts[number], self._ends[number] = start, end
-        self._sizes[number] = size_bytes
+        self._starts[number], self._ends[number], self._sizes[number] = offsets
         self._is_known[number] = True
 
     def take(self, node_id: int, said: TopicOffsets) -> None:
@@ -228,7 +237,7 @@ class _TopicColumns:
         count = min(map(len, (starts, ends, sizes)))
         for number in self.led_by(node_id):
             if number < count and number not in unknown:
-                self.put(number, starts[number], ends[number], size_bytes=sizes[number])
+                self.put(number, ReadableOffsets(starts[number], ends[number], sizes[number]))
 
     def reply(self) -> TopicOffsets:
         """Return all of it."""

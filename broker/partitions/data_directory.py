@@ -11,7 +11,8 @@ deleted/                    topics on their way out
 """
 
 import re
-from typing import final
+from random import Random
+from typing import NamedTuple, final
 
 import msgspec
 
@@ -43,6 +44,18 @@ class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
     version that knew no clusters."""
     keeps_manifest: bool = False
     """Whether there must be a manifest of its replicas; versions before that had none."""
+
+
+class DiskIds(NamedTuple):
+    """The ids of a new data directory; see `NodeIdentity`."""
+
+    data: str
+    metadata: str
+
+    @classmethod
+    def draw(cls, random: Random) -> "DiskIds":
+        """Return ids that no other directory has."""
+        return cls(random.randbytes(12).hex(), random.randbytes(12).hex())
 
 
 class CleanShutdown(msgspec.Struct, frozen=True, array_like=True):
@@ -178,13 +191,13 @@ class DataDirectory:
         self._lock.release()
 
 
-def open_data_directory(disk: Disk, *, node_id: int, disk_ids: tuple[str, str]) -> DataDirectory:
+def open_data_directory(disk: Disk, *, node_id: int, disk_ids: DiskIds) -> DataDirectory:
     """Lock the directory and check whose it is; a new one gets the ids given. Blocks.
 
     Args:
         disk: The directory.
         node_id: Of the node that wants to use it.
-        disk_ids: Hexadecimal, random: for a new directory, and for the metadata in it.
+        disk_ids: Those of a new directory.
 
     Raises:
         DataDirectoryError: It is in use, of another node, or cannot be read.

@@ -6,7 +6,7 @@ Plain calls only: nothing here awaits, so nothing comes between a decision and i
 import heapq
 from collections.abc import Callable
 from itertools import count
-from typing import Protocol, final
+from typing import NamedTuple, Protocol, final
 
 from tidelog.coordinator.metadata.topic_config import TopicConfig
 from tidelog.isr.durability import Durability, ack_level
@@ -60,6 +60,18 @@ class Watcher(Protocol):
         ...
 
 
+class _AckEntry(NamedTuple):
+    """A batch that waits for its acknowledgement, in the order of offsets."""
+
+    offset: int
+    """Exclusive end of the batch."""
+    ticket: int
+    """Orders batches of the same offset, so that waiters are never compared."""
+    waiter: AckWaiter
+    place: int
+    """Of the batch in the request of `waiter`."""
+
+
 @final
 class Partition:
     """A partition and its waiters.
@@ -107,7 +119,7 @@ class Partition:
         self.flushes_begun = 0
         self.flushes_ended = 0
         self._ticket = count()
-        self._ack_waiters: dict[Acks, list[tuple[int, int, AckWaiter, int]]] = {
+        self._ack_waiters: dict[Acks, list[_AckEntry]] = {
             Acks.LEADER: [],
             Acks.ALL: [],
         }
@@ -193,7 +205,7 @@ class Partition:
 
     def wait_for_ack(self, acks: Acks, offset: int, waiter: AckWaiter, *, index: int) -> None:
         """Tell `waiter` when everything below `offset` is acknowledged at this level."""
-        entry = (offset, next(self._ticket), waiter, index)
+        entry = _AckEntry(offset, next(self._ticket), waiter, index)
         heapq.heappush(self._ack_waiters[acks], entry)
 
     def wait_for_data(self, waiter: DataWaiter) -> None:
@@ -224,9 +236,9 @@ class Partition:
                 # As it is now: it may have been another one when they began to wait.
                 level = ack_level(acks, leader.durability)
                 acknowledged = leader.acknowledged_offset(acks)
-                while waiters and waiters[0][0] <= acknowledged:
-                    _, _, waiter, index = heapq.heappop(waiters)
-                    waiter.acknowledged(index, level)
+                while waiters and waiters[0].offset <= acknowledged:
+                    entry = heapq.heappop(waiters)
+                    entry.waiter.acknowledged(entry.place, level)
         if self._data_waiters and leader.high_watermark > before:
             self._wake_fetches()
         if self.watchers:
@@ -330,10 +342,10 @@ class Partition:
         self._tell_watchers()
 
     @staticmethod
-    def _fail_acks(waiters: list[tuple[int, int, AckWaiter, int]], error: BrokerError) -> None:
+    def _fail_acks(waiters: list[_AckEntry], error: BrokerError) -> None:
         while waiters:
-            _, _, waiter, index = heapq.heappop(waiters)
-            waiter.failed(index, error)
+            entry = heapq.heappop(waiters)
+            entry.waiter.failed(entry.place, error)
 
     def _tell_watchers(self) -> None:
         for watcher in list(self.watchers):

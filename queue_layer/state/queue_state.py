@@ -8,7 +8,7 @@ Kafka's counterpart is `SharePartition`. `state.message_state` explains the stat
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from msgspec.structs import replace as replace_field
 
@@ -72,6 +72,15 @@ StatefulPiece = tuple[int, int, MessageState, MessageStatus]
 """First offset, end, and the state and status that all messages in between have."""
 Change = Callable[[MessageStatus], MessageStatus | None]
 """What becomes of messages; `None`: they are done."""
+
+
+class MessageCounts(NamedTuple):
+    """How many messages of a partition are in each state."""
+
+    visible: int
+    in_flight: int
+    delayed: int
+    dead: int
 
 
 @final
@@ -164,15 +173,15 @@ class QueueState:
         """How many messages that the redrive took out are neither at their target nor back."""
         return 0 if self.redrive is None else self.moves.count_of(self.redrive.number)
 
-    def counts(self) -> tuple[int, int, int, int]:
-        """Return how many messages are visible, leased, delayed and dead: exact, at no cost.
+    def counts(self) -> MessageCounts:
+        """Return how many messages are in each state: exact, at no cost.
 
         As of the last `advance`; visible ones of a FIFO queue may be blocked.
         """
         unreceived = self.unreceived
         counts = self.runs.counts
         waiting = max(0, unreceived.end - self.cursor) - unreceived.chunk_count
-        return (
+        return MessageCounts(
             counts[MessageState.VISIBLE] + waiting - unreceived.delayed_count,
             counts[MessageState.IN_FLIGHT],
             counts[MessageState.DELAYED] + unreceived.delayed_count,

@@ -7,7 +7,7 @@ where it has the same thing; `docs/spark.md` has the table.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Self, cast, final
+from typing import Any, Final, Literal, NamedTuple, Self, cast, final
 
 from tidelog.client.topic_partition import TopicPartition
 from tidelog.spark_connector.options import CONNECTION_NAMES, ConnectionOptions, GivenOptions
@@ -22,8 +22,18 @@ OFFSET_MAX: Final = (1 << 63) - 1
 _SELECTIONS: Final = (
     "subscribe", "subscribePattern", "assign", "queueDeadLetters", "queueHistory",
 )  # fmt: skip
-_STARTING: Final = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
-_ENDING: Final = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+
+
+class _LimitNames(NamedTuple):
+    """The options that name one end of what is read."""
+
+    time: str
+    times: str
+    offsets: str
+
+
+_STARTING: Final = _LimitNames("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+_ENDING: Final = _LimitNames("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
 _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 _ONLY_STREAM: Final = (
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger",
@@ -259,30 +269,29 @@ def _assigned(by_topic: dict[str, Any]) -> tuple[TopicPartition, ...]:
 
 
 def _place(
-    given: GivenOptions, names: tuple[str, str, str], default: Literal["earliest", "latest"]
+    given: GivenOptions, names: _LimitNames, default: Literal["earliest", "latest"]
 ) -> OffsetLimit:
     """Return what the first of `names` that is given says: a time, times, or offsets."""
-    time_name, times_name, offsets_name = names
-    time_ms = given.number(time_name, at_least=0)
+    time_ms = given.number(names.time, at_least=0)
     if time_ms is not None:
-        return OffsetLimit(time_name, "time", time_ms)
-    times = given.json_object(times_name)
+        return OffsetLimit(names.time, "time", time_ms)
+    times = given.json_object(names.times)
     if times is not None:
         return OffsetLimit(
-            times_name, "times", by_partition=_numbers(times_name, times, at_least=0)
+            names.times, "times", by_partition=_numbers(names.times, times, at_least=0)
         )
-    text = given.text(offsets_name)
+    text = given.text(names.offsets)
     if text is None:
-        return OffsetLimit(offsets_name, default)
+        return OffsetLimit(names.offsets, default)
     if text.lower() in ("earliest", "latest"):
-        return OffsetLimit(offsets_name, "earliest" if text.lower() == "earliest" else "latest")
+        return OffsetLimit(names.offsets, "earliest" if text.lower() == "earliest" else "latest")
     if not text.startswith("{"):
         raise ConfigError(
-            f'{offsets_name} must be earliest, latest or JSON such as {{"orders":{{"0":23}}}},'
+            f'{names.offsets} must be earliest, latest or JSON such as {{"orders":{{"0":23}}}},'
             f" not {text!r}"
         )
-    offsets = _numbers(offsets_name, given.json_object(offsets_name) or {}, at_least=EARLIEST)
-    return OffsetLimit(offsets_name, "offsets", by_partition=offsets)
+    offsets = _numbers(names.offsets, given.json_object(names.offsets) or {}, at_least=EARLIEST)
+    return OffsetLimit(names.offsets, "offsets", by_partition=offsets)
 
 
 def _numbers(name: str, by_topic: dict[str, Any], *, at_least: int) -> dict[TopicPartition, int]:

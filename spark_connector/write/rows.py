@@ -159,7 +159,14 @@ def row_batches(
             places: Mapping[int, Sequence[int]] = {sticky % count: range(len(part.values))}
         else:
             places = _grouped(
-                _partitions(topic, count, (wanted, part.keys), sticky=sticky, known_keys=known_keys)
+                _partitions(
+                    topic,
+                    count,
+                    wanted=wanted,
+                    keys=part.keys,
+                    sticky=sticky,
+                    known_keys=known_keys,
+                )
             )
         for partition, of_partition in places.items():
             for columns in part.only(of_partition).batches():
@@ -190,13 +197,13 @@ def _by_topic(batch: pa.RecordBatch, options: WriteOptions) -> Mapping[str, Sequ
 def _partitions(
     topic: str,
     count: int,
-    wanted_and_keys: tuple[Sequence[int | None] | None, Sequence[bytes | None] | None],
     *,
+    wanted: Sequence[int | None] | None,
+    keys: Sequence[bytes | None] | None,
     sticky: int,
     known_keys: KeyPartitioner,
 ) -> Sequence[int]:
     """Return the partition of each row of a topic."""
-    wanted, keys = wanted_and_keys
     known, other = known_keys.among(count), sticky % count
     of_keys: Sequence[int] | None = None
     if keys is not None and (wanted is None or None in wanted):

@@ -11,7 +11,7 @@ from tests.broker.world import World
 from tests.coordinator.metadata.clusters import Cluster
 from tidelog.broker.maintenance.group_commit import GroupCommit
 from tidelog.broker.metadata_applier import MetadataApplier
-from tidelog.broker.partitions.data_directory import open_data_directory
+from tidelog.broker.partitions.data_directory import DiskIds, open_data_directory
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.context import ReplicationContext
@@ -57,7 +57,7 @@ class AppliedMetadata:
         """Have heard all that was decided in `cluster` so far."""
         env = world.env
         node: Any = Follower()
-        directory = open_data_directory(world.disk, node_id=OWN_ID, disk_ids=("d1", "d2"))
+        directory = open_data_directory(world.disk, node_id=OWN_ID, disk_ids=DiskIds("d1", "d2"))
         directory.release()
         self.cluster = cluster
         self.metadata = ReplicatedState(env, node)

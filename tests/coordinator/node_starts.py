@@ -12,7 +12,7 @@ from tests.coordinator.raft_nodes import PORT, Answer, Answerer
 from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
 from tidelog.broker.config.broker_config import BrokerConfig
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.partitions.data_directory import DataDirectory, open_data_directory
+from tidelog.broker.partitions.data_directory import DataDirectory, DiskIds, open_data_directory
 from tidelog.broker.requests.memory_budget import MemoryBudget
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, OpenedNode, open_node
 from tidelog.coordinator.node import ClusterNode
@@ -41,7 +41,7 @@ class Opened(NamedTuple):
 async def start(world: World, addresses: Addresses = ALONE, *, node_id: int = 1) -> Opened:
     """Start a node on the disk of `world`."""
     random = world.env.random
-    disk_ids = (random.randbytes(12).hex(), random.randbytes(12).hex())
+    disk_ids = DiskIds.draw(random)
     directory = open_data_directory(world.disk, node_id=node_id, disk_ids=disk_ids)
     answers: list[PeerStatusReply] = []
     try:

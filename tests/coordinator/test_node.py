@@ -12,7 +12,7 @@ from tests.coordinator.raft_nodes import PORT, Answer, Answerer, SlowAnswer, lis
 from tests.simulation.machine.process import Process
 from tests.simulation.machine.world import Simulation, World
 from tidelog.broker.handlers.raft import RaftHandler
-from tidelog.broker.partitions.data_directory import open_data_directory
+from tidelog.broker.partitions.data_directory import DiskIds, open_data_directory
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, open_node
 from tidelog.coordinator.controller.broker_lifecycle import BrokerInfo, BrokerLifecycle
 from tidelog.coordinator.metadata.broker_sessions import SESSION_MS
@@ -89,7 +89,7 @@ class Member:
 
     async def _run(self, process: Process) -> None:
         env, disk = process.env, process.disk
-        disk_ids = (env.random.randbytes(12).hex(), env.random.randbytes(12).hex())
+        disk_ids = DiskIds.draw(env.random)
         directory = await env.run_in_thread(
             lambda: open_data_directory(disk, node_id=self.node_id, disk_ids=disk_ids)
         )

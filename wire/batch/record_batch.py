@@ -248,7 +248,8 @@ def encode_stored(
     like: BatchHeader,
     flags: int,
     codec: Codec,
-    times_ms: tuple[int, int],
+    first_timestamp_ms: int,
+    max_timestamp_ms: int,
 ) -> bytearray:
     """Return a batch that takes the place of one in a log, with durable position 0.
 
@@ -257,7 +258,8 @@ def encode_stored(
         like: The header of the other one: offsets, epoch, producer and sequences stay.
         flags: All but the codec.
         codec: How to compress, if that makes it shorter.
-        times_ms: The first timestamp and the largest.
+        first_timestamp_ms: The timestamp from which those of the records are counted.
+        max_timestamp_ms: The largest timestamp.
     """
     batch, codec, length = _pack(columns, codec)
     _HEADER.pack_into(
@@ -274,7 +276,8 @@ def encode_stored(
         int(codec) | flags,
         columns.record_count,
         like.last_offset_delta,
-        *times_ms,
+        first_timestamp_ms,
+        max_timestamp_ms,
         like.producer_id,
         like.producer_epoch,
         length,

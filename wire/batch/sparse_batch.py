@@ -43,13 +43,14 @@ def encode_sparse(header: BatchHeader, columns: Columns, places: Sequence[int]) 
         offset_deltas=_some(deltas, places),
     )
     flags = header.flags & _KEPT_FLAGS | FLAG_SPARSE | queue_flags(left.headers)
-    first_ms, last_ms = _times(header, left)
+    first_ms, max_ms = _times(header, left)
     return encode_stored(
         left,
         like=header,
         flags=flags,
         codec=Codec(header.codec),
-        times_ms=(first_ms, last_ms),
+        first_timestamp_ms=first_ms,
+        max_timestamp_ms=max_ms,
     )
 
 

@@ -78,19 +78,16 @@ class WholeQueueHandler:
 
     async def _count(self, hosted: HostedPartition) -> QueueCounts:
         core = hosted.core
-        visible, leased, delayed, dead = core.state.counts()
+        counts = core.state.counts()
         low_water_mark = core.state.low_water_mark
         oldest_ms: int | None = None
-        if visible or leased or delayed or dead:
+        if any(counts):
             source = hosted.records.partition()
             with suppress(CorruptRecordError):  # Then nobody knows its time.
                 oldest_ms = await self._server.search.time_at(source, low_water_mark)
         return QueueCounts(
             hosted.number,
-            visible,
-            leased,
-            delayed,
-            dead,
+            *counts,
             low_water_mark,
             oldest_ms,
             oldest_age_ms=None if oldest_ms is None else max(0, hosted.now_ms() - oldest_ms),

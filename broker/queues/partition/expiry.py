@@ -13,7 +13,6 @@ from tidelog.queue_layer.outcome import Outcome
 from tidelog.queue_layer.queue_partition import QueuePartition
 from tidelog.wire.env.env import Clock
 from tidelog.wire.errors import CorruptRecordError
-from tidelog.wire.messages.queues import MessageState
 
 _EXPIRE_EVERY_MS: Final = 60_000
 
@@ -103,7 +102,7 @@ class Expiry:
             self._trimmed_to = None
             return None
         if self._trimmed_to is None:
-            self._dead_before = core.state.counts()[MessageState.DEAD]
+            self._dead_before = core.state.counts().dead
             if (start, mark, self._dead_before) == self._trimmed:
                 return None
         if core.state.records_from < start and core.state.moves.has_below(start):

@@ -459,7 +459,7 @@ class HostedPartition:
         core, records = self.core, self.records
 
         def is_enough() -> bool:
-            return self._can_offer and core.state.counts()[0] >= 2 * command.max_messages
+            return self._can_offer and core.state.counts().visible >= 2 * command.max_messages
 
         def is_much_more() -> bool:
             return core.state.records_from >= more_until
@@ -472,7 +472,7 @@ class HostedPartition:
             if not self._can_offer:
                 self._await_news()
                 return EmptyReason.NOT_KNOWN_YET
-            is_worth_it = core.state.counts()[0] or command.attempt_id is not None
+            is_worth_it = core.state.counts().visible or command.attempt_id is not None
             plan = core.plan(command, now_ms=now_ms) if is_worth_it else None
             offers = [] if plan is None else list(plan)
             if plan is None or not (offers or plan.exhausted):

@@ -9,6 +9,7 @@ import pytest
 from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
 from tidelog.broker.partitions.data_directory import (
     DataDirectory,
+    DiskIds,
     NodeIdentity,
     open_data_directory,
 )
@@ -17,6 +18,7 @@ from tidelog.wire.errors import DataDirectoryError
 from tidelog.wire.messages.cluster import Peer
 
 ID = b"0123456789abcdef"
+_OWN_IDS = DiskIds("d1", "d2")
 
 
 @final
@@ -24,18 +26,16 @@ class ProcessEndedError(BaseException):
     """The process ends here."""
 
 
-def opened(
-    disk: FaultyDisk, *, node_id: int = 1, disk_ids: tuple[str, str] = ("d1", "d2")
-) -> DataDirectory:
+def opened(disk: FaultyDisk, *, node_id: int = 1, disk_ids: DiskIds = _OWN_IDS) -> DataDirectory:
     return open_data_directory(disk, node_id=node_id, disk_ids=disk_ids)
 
 
 def test_a_new_directory_gets_an_identity_and_keeps_it() -> None:
     disk = FaultyDisk()
 
-    first = opened(disk, disk_ids=("a1", "a2"))
+    first = opened(disk, disk_ids=DiskIds("a1", "a2"))
     first.release()
-    again = opened(disk, disk_ids=("b1", "b2"))
+    again = opened(disk, disk_ids=DiskIds("b1", "b2"))
 
     assert first.was_clean
     assert again.identity == first.identity == NodeIdentity(1, "", "a1", "a2")
@@ -46,9 +46,9 @@ def test_a_new_directory_gets_an_identity_and_keeps_it() -> None:
 def test_the_identity_survives_a_power_cut_right_after_the_start() -> None:
     for seed in range(10):
         disk = FaultyDisk()
-        opened(disk, disk_ids=("a1", "a2"))
+        opened(disk, disk_ids=DiskIds("a1", "a2"))
 
-        again = opened(disk.power_cut(Random(seed)), disk_ids=("b1", "b2"))
+        again = opened(disk.power_cut(Random(seed)), disk_ids=DiskIds("b1", "b2"))
 
         assert (again.identity.disk_id, again.identity.metadata_disk_id) == ("a1", "a2")
 
@@ -204,9 +204,9 @@ def test_a_crash_at_any_disk_call_of_a_start_leaves_a_directory_that_can_be_used
         disk = FaultyDisk()
         disk.before_call = end_process_after(disk, last)
         with pytest.raises((ProcessEndedError, StaleHandleError)):
-            opened(disk, disk_ids=("a1", "a2"))
+            opened(disk, disk_ids=DiskIds("a1", "a2"))
         for after in (disk.kill(), disk.power_cut(Random(last))):
-            found = opened(after, disk_ids=("b1", "b2")).identity
+            found = opened(after, disk_ids=DiskIds("b1", "b2")).identity
             assert (found.disk_id, found.metadata_disk_id) in {("a1", "a2"), ("b1", "b2")}
 
 

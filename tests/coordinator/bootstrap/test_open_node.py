@@ -17,7 +17,7 @@ from tests.coordinator.node_starts import (
     start,
 )
 from tests.simulation.machine.faulty_disk import FaultyDisk, StaleHandleError
-from tidelog.broker.partitions.data_directory import open_data_directory
+from tidelog.broker.partitions.data_directory import DiskIds, open_data_directory
 from tidelog.coordinator.bootstrap.open_node import METADATA_DIRECTORY, open_node
 from tidelog.coordinator.metadata.catalog import TopicCreated
 from tidelog.coordinator.raft_node.storage import CONFIG, OWNER
@@ -151,7 +151,7 @@ async def test_one_of_the_first_voters_joins_as_one(mock_clock: MockClock) -> No
 
     async with peers(world, {2: formed_with_me}):
         random = world.env.random
-        disk_ids = (random.randbytes(12).hex(), random.randbytes(12).hex())
+        disk_ids = DiskIds.draw(random)
         directory = open_data_directory(world.disk, node_id=1, disk_ids=disk_ids)
         found = await open_node(
             world.env, FileCache(world.disk), directory, addresses=THREE, answer=told.append

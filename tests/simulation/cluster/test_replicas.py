@@ -24,7 +24,7 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.fetcher import ReplicaFetcher
 from tidelog.broker.replication.isr_updater import IsrUpdater, _PendingChange
 from tidelog.client.client import Client
-from tidelog.isr.followers import IsrChange
+from tidelog.isr.followers import IsrChange, IsrMember
 
 
 class Notes(NodeChecker):
@@ -146,7 +146,9 @@ def test_what_was_proposed_for_before_the_partition_changed_is_no_question() -> 
     """It is on its way, and refused when it arrives (seed 6100455)."""
     led, partition = LeaderFixture(1, 3), cast("Any", None)
     now, before = (
-        _PendingChange(partition, led.leader, IsrChange(epoch, ((1, 11), (2, 12))))
+        _PendingChange(
+            partition, led.leader, IsrChange(epoch, (IsrMember(1, 11), IsrMember(2, 12)))
+        )
         for epoch in (led.replicas.partition_epoch, led.replicas.partition_epoch - 1)
     )
 

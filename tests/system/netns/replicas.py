@@ -9,7 +9,7 @@ from typing import Final
 
 from tests.logstore.logs import records_in
 from tests.simulation.checkers.history import Key, Operation, Outcome, Send
-from tidelog.broker.partitions.data_directory import open_data_directory
+from tidelog.broker.partitions.data_directory import DiskIds, open_data_directory
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.disk.os_disk import OsDisk
 from tidelog.logstore.log import LogStatus, PartitionLog
@@ -20,7 +20,7 @@ from tidelog.logstore.segments.segment_format import SegmentHeader
 Replica = dict[int, bytes]
 """Values by offset."""
 
-_NO_IDS: Final = ("", "")
+_NO_IDS: Final = DiskIds("", "")
 _READ_BYTES: Final = 1 << 20
 _SHOWN: Final = 3
 

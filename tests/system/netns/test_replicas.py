@@ -7,7 +7,7 @@ import pytest
 from tests.logstore.logs import NOW_MS, TOPIC_ID, batch_of, run
 from tests.simulation.checkers.history import Operation, Outcome, Send
 from tests.system.netns.replicas import Replica, acknowledged, differences, read_replicas
-from tidelog.broker.partitions.data_directory import open_data_directory
+from tidelog.broker.partitions.data_directory import DiskIds, open_data_directory
 from tidelog.logstore.config import LogConfig
 from tidelog.logstore.disk.os_disk import OsDisk
 from tidelog.logstore.recovery.recovery import open_log
@@ -21,7 +21,7 @@ GOOD = {0: b"a", 1: b"b"}
 
 def a_stopped_broker(directory: Path, *values: bytes, is_clean: bool) -> None:
     """Leave the data directory of broker 3 behind, with one partition."""
-    data = open_data_directory(OsDisk(str(directory)), node_id=3, disk_ids=("01", "02"))
+    data = open_data_directory(OsDisk(str(directory)), node_id=3, disk_ids=DiskIds("01", "02"))
     where = data.partition_directory("flights", TOPIC_ID, 0)
     owner = SegmentHeader(TOPIC_ID, 0, 0)
     log, _ = open_log(where, owner, FileCache(data.disk), config=LogConfig(), now_ms=NOW_MS)
