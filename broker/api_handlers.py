@@ -229,7 +229,7 @@ class ApiHandlers:
 
     def _queues(self) -> Routes:
         nursery, purgatory = self._nursery, self._purgatory
-        bytes_max = self._config.fetch_max_bytes
+        max_bytes = self._config.fetch_max_bytes
         server = QueueServer(
             self._env,
             nursery,
@@ -243,12 +243,12 @@ class ApiHandlers:
             nursery.start_soon(run)
         whole_queue = WholeQueueHandler(server, windows)
         send = SendHandler(server, windows, self._group_commit, purgatory=purgatory)
-        receive = ReceiveHandler(server, purgatory, bytes_max=bytes_max)
+        receive = ReceiveHandler(server, purgatory, max_bytes=max_bytes)
         return {
             api.SEND: Appending(send.handle),
             api.RECEIVE: Deferred(receive.handle),
             api.SETTLE: Deferred(SettleHandler(server, purgatory, nursery).handle),
-            api.PEEK: Deferred(PeekHandler(server, nursery, bytes_max=bytes_max).handle),
+            api.PEEK: Deferred(PeekHandler(server, nursery, max_bytes=max_bytes).handle),
             api.COUNT_MESSAGES: InTask(whole_queue.count),
             api.PURGE: InTask(whole_queue.purge),
             api.QUEUE_SEEK: InTask(whole_queue.seek),

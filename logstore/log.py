@@ -234,10 +234,10 @@ class PartitionLog:
                 self.producers.appended(header, header.base_offset, now_ms=now_ms)
             headers, batches = headers[len(run) :], batches[size:]
 
-    def read(self, offset: int, *, bytes_max: int, high_watermark: int) -> LogSlice | None:
+    def read(self, offset: int, *, max_bytes: int, high_watermark: int) -> LogSlice | None:
         """Return where batches from `offset` on are stored, `None` when there are none yet.
 
-        Whole batches, at least one, otherwise about `bytes_max` at most, all below the high
+        Whole batches, at least one, otherwise about `max_bytes` at most, all below the high
         watermark. The first may begin below `offset`.
 
         Raises:
@@ -251,7 +251,7 @@ class PartitionLog:
             return None
         try:
             return self._segments.read(
-                offset, self.config, bytes_max=bytes_max, high_watermark=high_watermark
+                offset, self.config, max_bytes=max_bytes, high_watermark=high_watermark
             )
         except OSError as error:
             self._availability.read_failed("reading", error)

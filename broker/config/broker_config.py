@@ -31,7 +31,7 @@ _ADDRESS = re.compile(
 _COUNT = re.compile(r"[0-9]{1,18}")
 _FRAME_OVERHEAD_BYTES = 64 << 10
 MiB = 1 << 20
-FRAME_BYTES_OF_PEERS = RaftConfig().payload_bytes_max + MiB
+FRAME_BYTES_OF_PEERS = RaftConfig().max_payload_bytes + MiB
 """One entry of the metadata log has to come through, with what is around it."""
 _HOUR_MS = 3_600_000
 

@@ -159,15 +159,15 @@ class FetchHandler:
 
     def collect(self, request: FetchRequest) -> list[FoundBatches]:
         """Look what every partition has; when the answer is full, only whether there is more."""
-        remaining = min(request.bytes_max, self._fetch_max_bytes)
+        remaining = min(request.max_bytes, self._fetch_max_bytes)
         if self._env.buggify("fetch cut short"):
             remaining = 1
         is_first, in_journal = True, request.from_journals
         found: list[FoundBatches] = []
         for wanted in request.partitions:
             is_full = remaining <= 0 and not is_first
-            bytes_max = min(wanted.bytes_max, remaining)
-            item = self._look(wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
+            max_bytes = min(wanted.max_bytes, remaining)
+            item = self._look(wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
             if item.part is not None:
                 if is_first or item.part.length <= remaining:
                     remaining -= item.part.length
@@ -199,7 +199,7 @@ class FetchHandler:
             self._reply(found, response)
 
     def _look(
-        self, wanted: PartitionFetch, *, bytes_max: int, is_full: bool, in_journal: bool = False
+        self, wanted: PartitionFetch, *, max_bytes: int, is_full: bool, in_journal: bool = False
     ) -> FoundBatches:
         partition, partitions = None, self._partitions
         try:
@@ -221,7 +221,7 @@ class FetchHandler:
                 return FoundBatches(None, high_watermark, start, None, partition, is_cut)
             part = partition.log.read(
                 wanted.fetch_offset,
-                bytes_max=max(bytes_max, 0),
+                max_bytes=max(max_bytes, 0),
                 high_watermark=high_watermark,
             )
             is_cut = part is not None and part.has_more

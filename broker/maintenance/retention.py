@@ -38,8 +38,8 @@ class Retention:
     def begin_round(self) -> None:
         """Find out what takes too much together."""
         self._wanted.clear()
-        bytes_max = self._config().log_retention_disk_bytes
-        if not bytes_max:
+        max_bytes = self._config().log_retention_disk_bytes
+        if not max_bytes:
             return
         now_ms = self._env.clock.now_ms()
         counted = [
@@ -48,7 +48,7 @@ class Retention:
             if not partition.is_held and _counts(partition)
         ]
         logs = [partition.log.summary(now_ms=now_ms) for partition in counted]
-        counts = surplus_counts(logs, bytes_max=bytes_max)
+        counts = surplus_counts(logs, max_bytes=max_bytes)
         self._wanted = {
             each.key: count for each, count in zip(counted, counts, strict=True) if count
         }

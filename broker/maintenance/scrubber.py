@@ -146,7 +146,7 @@ class Scrubber:
         if any(each.offset <= offset and gap.end_offset <= each.end_offset for each in log.damage):
             return
         try:
-            part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)
+            part = log.read(offset, max_bytes=1, high_watermark=log.log_end_offset)
             if part is not None:
                 await self._env.run_in_thread(part.load)
         except CorruptRecordError as error:

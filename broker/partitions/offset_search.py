@@ -116,7 +116,7 @@ class OffsetSearch:
         if first >= partition.high_watermark:
             return None
         try:
-            part = log.read(first, bytes_max=1, high_watermark=partition.high_watermark)
+            part = log.read(first, max_bytes=1, high_watermark=partition.high_watermark)
         except LogOfflineError as error:
             partition.note_status(str(error))
             raise

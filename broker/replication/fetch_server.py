@@ -310,7 +310,7 @@ class FetchServer:
             entry = core.partitions[number]
             if not entry.is_reported:
                 self._report(session, number, entry, identity=request.identity)
-        remaining = min(request.bytes_max, _BYTES_MAX)
+        remaining = min(request.max_bytes, _BYTES_MAX)
         is_first = True
         session.is_held_up = False
         found: list[ReplicaBatches] = []
@@ -521,9 +521,9 @@ class FetchServer:
         response.reply(ReplicaFetchReply(results), pieces)
 
 
-def _read(log: PartitionLog, offset: int, bytes_max: int) -> LogSlice | None:
-    bytes_max = max(min(bytes_max, _PARTITION_BYTES_MAX), 0)
-    part = log.read(offset, bytes_max=bytes_max, high_watermark=log.log_end_offset)
+def _read(log: PartitionLog, offset: int, max_bytes: int) -> LogSlice | None:
+    max_bytes = max(min(max_bytes, _PARTITION_BYTES_MAX), 0)
+    part = log.read(offset, max_bytes=max_bytes, high_watermark=log.log_end_offset)
     if part is not None:
         part.begin_at(offset)
         part.is_unsynced = offset >= log.durable_end_offset

@@ -69,8 +69,8 @@ class RepairReader:
             offset = max(request.offset, start)
             data = b""
             if offset < request.end_offset:
-                bytes_max = min(request.bytes_max, _BYTES_MAX)
-                data = await self._load(partition, offset, request.end_offset, bytes_max=bytes_max)
+                max_bytes = min(request.max_bytes, _BYTES_MAX)
+                data = await self._load(partition, offset, request.end_offset, max_bytes=max_bytes)
             response.reply(ReplicaReadReply(start), [data])
 
     async def _look(self, partition: Partition, offset: int) -> None:
@@ -79,7 +79,7 @@ class RepairReader:
         try:
             remaining = _DOUBTED_BYTES
             while remaining > 0 and log.log_start_offset <= offset < log.log_end_offset:
-                data = await self._load(partition, offset, log.log_end_offset, bytes_max=remaining)
+                data = await self._load(partition, offset, log.log_end_offset, max_bytes=remaining)
                 # What is read ends before damage: whoever begins with it hears of it.
                 offset = check_repair(
                     memoryview(data), offset=offset, end_offset=offset + 1
@@ -100,7 +100,7 @@ class RepairReader:
         )
 
     async def _load(
-        self, partition: Partition, offset: int, end_offset: int, *, bytes_max: int
+        self, partition: Partition, offset: int, end_offset: int, *, max_bytes: int
     ) -> bytes:
         """Return batches that were checked a moment ago, the first of which has `offset`.
 
@@ -109,10 +109,10 @@ class RepairReader:
             LogOfflineError: The disk failed.
         """
         log = partition.log
-        part = log.read(offset, bytes_max=bytes_max, high_watermark=end_offset)
+        part = log.read(offset, max_bytes=max_bytes, high_watermark=end_offset)
         if part is None:
             # The batch goes on behind the end.
-            part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)
+            part = log.read(offset, max_bytes=1, high_watermark=log.log_end_offset)
         assert part is not None, "there is something below the end of the log"
         found = part
 

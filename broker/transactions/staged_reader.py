@@ -107,7 +107,7 @@ class PieceReader:
             raise LeaderNotAvailableError("this replica of the staging log is not in order")
         try:
             part = staging.log.read(
-                offset, bytes_max=_STEP_BYTES, high_watermark=staging.high_watermark
+                offset, max_bytes=_STEP_BYTES, high_watermark=staging.high_watermark
             )
         except OffsetOutOfRangeError as error:
             raise PiecesLostError(str(error)) from error

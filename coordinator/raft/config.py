@@ -25,41 +25,41 @@ class RaftConfig:
     campaigns; a leader that does not hear of a majority for this long steps down. Ten times
     the heartbeat at least lets a few of them be lost."""
 
-    write_ticks_max: int = 50
+    max_write_ticks: int = 50
     """A leader whose disk takes so long for a write lets another voter lead: nothing can be applied
     here meanwhile, although the others go on committing. It does not campaign before the disk
     answers. A disk that is full counts as one that does not answer."""
 
-    append_bytes_max: int = 1 * MiB
+    max_append_bytes: int = 1 * MiB
     """Entries in one message; one entry always fits."""
 
-    append_entries_max: int = 1024
+    max_append_entries: int = 1024
     """Entries in one message."""
 
-    inflight_messages_max: int = 64
+    max_inflight_messages: int = 64
     """Messages with entries that one follower has not answered yet."""
 
-    inflight_bytes_max: int = 8 * MiB
+    max_inflight_bytes: int = 8 * MiB
     """Bytes of entries that one follower has not answered yet; one message may always go."""
 
-    payload_bytes_max: int = 8 * MiB
+    max_payload_bytes: int = 8 * MiB
     """One entry: what changes for some 200,000 partitions when one broker comes or goes."""
 
-    uncommitted_bytes_max: int = 16 * MiB
+    max_uncommitted_bytes: int = 16 * MiB
     """What a leader appends before anything of it is committed; more is refused, so that a leader
     without a majority does not fill its memory."""
 
-    unsynced_bytes_max: int = 64 * MiB
+    max_unsynced_bytes: int = 64 * MiB
     """Entries in memory that the own disk does not have; with more a node takes none, so that a
     disk that is full or hangs does not fill its memory. Each gets what it lacks when it answers."""
 
-    committed_bytes_max: int = 4 * MiB
+    max_committed_bytes: int = 4 * MiB
     """What is handed to the state machine at once; one entry always is."""
 
     snapshot_ticks: int = 600
     """A follower that has not taken a snapshot by then is asked again how far it is."""
 
-    promotion_lag_entries_max: int = 1000
+    max_promotion_lag_entries: int = 1000
     """A learner that is further behind is not made a voter: it could not help to commit."""
 
     def __post_init__(self) -> None:

@@ -110,8 +110,8 @@ class RaftCore:
         self._leader: Identity | None = None
         self._leader_state: Leader | None = None
         self._candidate: Candidate | None = None
-        self._follower = Follower(identity, self._log, unsynced_bytes_max=config.unsynced_bytes_max)
-        self._pending_write = PendingWrite(self._hard_state, self._log, config.write_ticks_max)
+        self._follower = Follower(identity, self._log, max_unsynced_bytes=config.max_unsynced_bytes)
+        self._pending_write = PendingWrite(self._hard_state, self._log, config.max_write_ticks)
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             PreVoteRequest: self._on_pre_vote_request,
             PreVoteReply: self._on_pre_vote_reply,
@@ -209,14 +209,14 @@ class RaftCore:
             ProposalRefusedError: Nothing was appended; see `coordinator.raft.errors`.
         """
         self._require_leader()
-        if len(payload) > self._config.payload_bytes_max:
+        if len(payload) > self._config.max_payload_bytes:
             raise PayloadTooLargeError(
                 f"a command of {len(payload)} bytes is too large, the limit is"
-                f" {self._config.payload_bytes_max}"
+                f" {self._config.max_payload_bytes}"
             )
-        if self._log.unsynced_bytes > self._config.unsynced_bytes_max:
+        if self._log.unsynced_bytes > self._config.max_unsynced_bytes:
             raise UncommittedLimitError("the disk does not keep up; try again when it does")
-        limit = self._config.uncommitted_bytes_max
+        limit = self._config.max_uncommitted_bytes
         pending = self._log.uncommitted_bytes
         if pending and pending + len(payload) > limit:
             raise UncommittedLimitError(
@@ -311,7 +311,7 @@ class RaftCore:
             self._pending_write.begin(),
             self._hard_state.take_messages(),
             self._log.take_installed(),
-            self._log.take_committed(bytes_max=self._config.committed_bytes_max),
+            self._log.take_committed(max_bytes=self._config.max_committed_bytes),
             reads,
         )
         self._is_dirty = self._log.has_undelivered
@@ -433,7 +433,7 @@ class RaftCore:
         self._hard_state.advance_term(term)
         self._become_follower()
         self._follower = Follower(
-            self.identity, self._log, unsynced_bytes_max=self._config.unsynced_bytes_max
+            self.identity, self._log, max_unsynced_bytes=self._config.max_unsynced_bytes
         )
 
     def _step_down(self) -> None:

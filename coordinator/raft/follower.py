@@ -24,11 +24,11 @@ from tidelog.coordinator.raft.messages import (
 class Follower:
     """One node as a follower in the current term."""
 
-    def __init__(self, identity: Identity, log: RaftLog, *, unsynced_bytes_max: int) -> None:
+    def __init__(self, identity: Identity, log: RaftLog, *, max_unsynced_bytes: int) -> None:
         """Begin a term: what is committed agrees with every later leader's log."""
         self._identity = identity
         self._log = log
-        self._unsynced_bytes_max = unsynced_bytes_max
+        self._max_unsynced_bytes = max_unsynced_bytes
         self._matched_index = log.commit_index
 
     def take_entries(self, request: AppendRequest) -> AppendReply | AppendRefusal:
@@ -37,7 +37,7 @@ class Follower:
         Nothing is taken while the disk is far behind: the leader is told how far this node is, and
         that something is missing when there is room for it again.
         """
-        if self._log.unsynced_bytes > self._unsynced_bytes_max:
+        if self._log.unsynced_bytes > self._max_unsynced_bytes:
             return self._report(
                 request.sender, request.term, request.attempt, read_round=request.read_round
             )

@@ -185,7 +185,7 @@ class Leader:
                 self._progress[member] = Progress(
                     next_index=self._log.last_index + 1,
                     window=Window(
-                        self._config.inflight_messages_max, self._config.inflight_bytes_max
+                        self._config.max_inflight_messages, self._config.max_inflight_bytes
                     ),
                     now_ticks=self._now_ticks,
                 )
@@ -257,8 +257,8 @@ class Leader:
     def _entries_for(self, progress: Progress) -> tuple[Entry, ...]:
         return self._log.entries_from(
             progress.next_index,
-            bytes_max=self._config.append_bytes_max,
-            count_max=self._config.append_entries_max,
+            max_bytes=self._config.max_append_bytes,
+            max_count=self._config.max_append_entries,
         )
 
     def _next_request(
@@ -301,10 +301,10 @@ class Leader:
         progress = self.progress[node_id]
         lag = self._log.last_index - progress.match_index
         is_following = progress.state is ProgressState.REPLICATE
-        if not is_following or lag > self._config.promotion_lag_entries_max:
+        if not is_following or lag > self._config.max_promotion_lag_entries:
             raise MembershipRefusedError(
                 f"node {node_id} is {lag} entries behind and cannot vote yet; try again when it"
-                f" has caught up to {self._config.promotion_lag_entries_max}"
+                f" has caught up to {self._config.max_promotion_lag_entries}"
             )
 
     def _forget_removed(self) -> None:

@@ -109,16 +109,16 @@ class RaftLog:
         """Return whether this entry is in the log, or the last one that was compacted."""
         return self.term_at(entry_id.index) == entry_id.term
 
-    def entries_from(self, index: int, *, bytes_max: int, count_max: int) -> tuple[Entry, ...]:
+    def entries_from(self, index: int, *, max_bytes: int, max_count: int) -> tuple[Entry, ...]:
         """Return entries from `index` on; at least one, if there is one."""
         start = index - self.base.index - 1
         assert start >= 0
         end = start
         size_bytes = 0
-        limit = min(len(self._entries), start + count_max)
+        limit = min(len(self._entries), start + max_count)
         while end < limit:
             size_bytes += self._entries[end].size_bytes
-            if size_bytes > bytes_max and end > start:
+            if size_bytes > max_bytes and end > start:
                 break
             end += 1
         return tuple(self._entries[start:end])
@@ -175,16 +175,16 @@ class RaftLog:
         first = self.delivered_index + 1
         return self.base.index < first <= min(self.commit_index, self.durable_index)
 
-    def take_committed(self, *, bytes_max: int) -> tuple[Entry, ...]:
+    def take_committed(self, *, max_bytes: int) -> tuple[Entry, ...]:
         """Return what is committed, durable here and not delivered yet; it counts as delivered.
 
         After an installed snapshot there is nothing until `take_installed` has returned it.
         """
         if not self.has_undelivered:
             return ()
-        count_max = min(self.commit_index, self.durable_index) - self.delivered_index
+        max_count = min(self.commit_index, self.durable_index) - self.delivered_index
         first = self.delivered_index + 1
-        taken = self.entries_from(first, bytes_max=bytes_max, count_max=count_max)
+        taken = self.entries_from(first, max_bytes=max_bytes, max_count=max_count)
         self.delivered_index = taken[-1].index
         return taken
 

@@ -17,18 +17,18 @@ from tidelog.coordinator.raft.ready import Write
 class PendingWrite:
     """The write under way, if there is one, and what the next one contains."""
 
-    def __init__(self, promises: HardStateGate, log: RaftLog, ticks_max: int) -> None:
-        """Begin without a write; one that takes `ticks_max` is stuck."""
+    def __init__(self, promises: HardStateGate, log: RaftLog, max_ticks: int) -> None:
+        """Begin without a write; one that takes `max_ticks` is stuck."""
         self._hard_state = promises
         self._log = log
-        self._ticks_max = ticks_max
+        self._max_ticks = max_ticks
         self._write: Write | None = None
         self._ticks = 0
 
     @property
     def is_stuck(self) -> bool:
         """The disk does not answer, or is full: what is said here may never be durable."""
-        return self._ticks >= self._ticks_max
+        return self._ticks >= self._max_ticks
 
     def tick(self) -> None:
         """Let a tick pass."""

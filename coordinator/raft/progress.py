@@ -39,10 +39,10 @@ class Window:
     overtake each other would be refused and sent again in full, over and over.
     """
 
-    def __init__(self, messages_max: int, bytes_max: int) -> None:
+    def __init__(self, max_messages: int, max_bytes: int) -> None:
         """Begin empty, open for one message."""
-        self._messages_max = messages_max
-        self._bytes_max = bytes_max
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         self._open_messages = 1
         self._sent: deque[tuple[int, int]] = deque()
         self._bytes = 0
@@ -53,7 +53,7 @@ class Window:
     @property
     def is_full(self) -> bool:
         """No more may be sent. Never true of an empty window, however small its limits are."""
-        return len(self._sent) >= self._open_messages or self._bytes >= self._bytes_max
+        return len(self._sent) >= self._open_messages or self._bytes >= self._max_bytes
 
     def add(self, last_index: int, size_bytes: int) -> None:
         """Take note of a message that ends with `last_index`."""
@@ -65,7 +65,7 @@ class Window:
         """Take note that everything up to `index` was received."""
         while self._sent and self._sent[0][0] <= index:
             self._bytes -= self._sent.popleft()[1]
-            self._open_messages = min(self._open_messages + 1, self._messages_max)
+            self._open_messages = min(self._open_messages + 1, self._max_messages)
 
     def clear(self) -> None:
         """Forget what was sent: it may have been lost. Open for one message again."""

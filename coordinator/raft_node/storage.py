@@ -287,7 +287,7 @@ def _read_entries(log: PartitionLog, offset: int) -> Iterator[Entry]:
         WireFormatError: Some of them is not what this version writes.
     """
     while (
-        part := log.read(offset, bytes_max=1 * MiB, high_watermark=log.log_end_offset)
+        part := log.read(offset, max_bytes=1 * MiB, high_watermark=log.log_end_offset)
     ) is not None:
         data = memoryview(part.load().read())
         while len(data) >= HEADER_SIZE:

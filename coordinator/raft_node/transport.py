@@ -29,7 +29,7 @@ _QUEUE_MAX = 4096
 """Messages that wait for one node. The core sends less than that ahead of answers."""
 _BUFFERED_BYTES_MAX = 4 << 20
 _PIECE_BYTES = 256 << 10
-_REQUEST_BYTES_MAX = RaftConfig().payload_bytes_max
+_REQUEST_BYTES_MAX = RaftConfig().max_payload_bytes
 _PIECE_TIMEOUT_S = 5.0
 
 
@@ -266,16 +266,16 @@ class _Link:
 
 
 def in_requests(
-    messages: Sequence[bytes], bytes_max: int = _REQUEST_BYTES_MAX
+    messages: Sequence[bytes], max_bytes: int = _REQUEST_BYTES_MAX
 ) -> Iterator[list[bytes]]:
     """Yield messages in order, so many at a time as make a frame that every node takes.
 
-    One that is larger than `bytes_max`, for an entry is as large, goes alone.
+    One that is larger than `max_bytes`, for an entry is as large, goes alone.
     """
     part: list[bytes] = []
     size_bytes = 0
     for message in messages:
-        if part and size_bytes + len(message) > bytes_max:
+        if part and size_bytes + len(message) > max_bytes:
             yield part
             part, size_bytes = [], 0
         part.append(message)

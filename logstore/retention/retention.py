@@ -104,13 +104,13 @@ def require_committed(before_offset: int, *, log_start_offset: int, high_waterma
         )
 
 
-def surplus_counts(logs: Sequence[LogSummary], *, bytes_max: int) -> list[int]:
+def surplus_counts(logs: Sequence[LogSummary], *, max_bytes: int) -> list[int]:
     """Return of each log how many of its oldest sealed segments go, in the order given.
 
-    Of all logs together the oldest ones, by their newest records, until no more than `bytes_max`
+    Of all logs together the oldest ones, by their newest records, until no more than `max_bytes`
     is left. The active segment of a log stays, so more may be left.
     """
-    surplus_bytes = sum(log.size_bytes for log in logs) - bytes_max
+    surplus_bytes = sum(log.size_bytes for log in logs) - max_bytes
     counts = [0] * len(logs)
     oldest = [(log.sealed[0].newest_ms, place) for place, log in enumerate(logs) if log.sealed]
     heapq.heapify(oldest)

@@ -182,7 +182,7 @@ class SegmentList:
         return self._segments[max(found, 0)]
 
     def read(
-        self, offset: int, config: LogConfig, *, bytes_max: int, high_watermark: int
+        self, offset: int, config: LogConfig, *, max_bytes: int, high_watermark: int
     ) -> LogSlice | None:
         """Return where the batches from `offset` on are; see `PartitionLog.read`."""
         damaged = self.damage.first_ending_above(offset)
@@ -197,9 +197,9 @@ class SegmentList:
             place = OffsetPosition(end_offset, end)
             return self._read_incomplete(segment, offset, place, high_watermark=high_watermark)
         start_offset, start = segment.start_of(offset, config)
-        if end - start > bytes_max:
+        if end - start > max_bytes:
             index = segment.loaded_index(config)
-            cut = index.floor_position(start + bytes_max)
+            cut = index.floor_position(start + max_bytes)
             if cut is None or cut <= start:
                 cut = index.ceiling_position(start + 1)
             if cut is not None and cut < end:

@@ -165,10 +165,10 @@ class RangeFetcher:
         wanted = self._wanted
         # No more than is needed, as far as can be told: what is behind the end is for others.
         left_bytes = (wanted.end - offset) * self._bytes_per_offset or FETCH_BYTES
-        bytes_max = int(min(max(left_bytes * 1.1, _FETCH_BYTES_MIN), FETCH_BYTES))
-        asked = PartitionFetch(wanted.topic_id, wanted.partition, offset, bytes_max)
+        max_bytes = int(min(max(left_bytes * 1.1, _FETCH_BYTES_MIN), FETCH_BYTES))
+        asked = PartitionFetch(wanted.topic_id, wanted.partition, offset, max_bytes)
         request = FetchRequest(
-            _MAX_WAIT_MS, 1, bytes_max, [asked], from_journals=self._from_journals
+            _MAX_WAIT_MS, 1, max_bytes, [asked], from_journals=self._from_journals
         )
         connection.send(api.FETCH, request)
         self._asked = connection, offset

@@ -244,12 +244,12 @@ def submit_fetch(
     *,
     max_wait_ms: int = 0,
     min_bytes: int = 1,
-    bytes_max: int = 1 << 20,
+    max_bytes: int = 1 << 20,
     max_partition_bytes: int = 1 << 20,
 ) -> PendingFetch:
     """Ask for records from each (topic id, partition, offset)."""
     partitions = [PartitionFetch(*each, max_partition_bytes) for each in wanted]
-    request = FetchRequest(max_wait_ms, min_bytes, bytes_max, partitions)
+    request = FetchRequest(max_wait_ms, min_bytes, max_bytes, partitions)
     return PendingFetch(submit(client, api.FETCH, request), [offset for _, _, offset in wanted])
 
 

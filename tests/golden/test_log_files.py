@@ -80,7 +80,7 @@ def test_a_log_is_opened_from_the_segment_alone(lost_bytes: int) -> None:
 
     assert (log.log_start_offset, log.log_end_offset) == (1000, 1002)
     assert (report.damage, report.notes, report.truncated_bytes) == ([], [], 0)
-    part = log.read(1001, bytes_max=1000, high_watermark=1002)
+    part = log.read(1001, max_bytes=1000, high_watermark=1002)
     assert part is not None
     batch = part.read()
     header = parse_header(batch)

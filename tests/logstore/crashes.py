@@ -84,7 +84,7 @@ class Story:
         assert log.log_start_offset <= before.log_start_offset
         assert not after.report.damage
         assert not after.report.notes
-        found = read_all(log, bytes_max=SMALL.segment_bytes)
+        found = read_all(log, max_bytes=SMALL.segment_bytes)
         assert list(found) == list(range(log.log_start_offset, log.log_end_offset))
         for offset, value in found.items():
             assert value in self.values[offset], offset

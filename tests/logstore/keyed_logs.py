@@ -98,7 +98,7 @@ def rows_of(log: PartitionLog) -> Records:
     found: Records = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        part = log.read(offset, bytes_max=1000, high_watermark=log.log_end_offset)
+        part = log.read(offset, max_bytes=1000, high_watermark=log.log_end_offset)
         assert part is not None
         rows, offset = rows_in((part if part.is_ready() else part.load()).read(), offset)
         found |= rows

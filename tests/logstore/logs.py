@@ -180,7 +180,7 @@ def records_in(data: bytes) -> dict[int, bytes]:
 
 
 def read_all(
-    log: PartitionLog, *, high_watermark: int | None = None, bytes_max: int = 1000
+    log: PartitionLog, *, high_watermark: int | None = None, max_bytes: int = 1000
 ) -> dict[int, bytes]:
     """Return all records from the start on, as a consumer sees them that leaves out damage."""
     end = log.log_end_offset if high_watermark is None else high_watermark
@@ -188,7 +188,7 @@ def read_all(
     offset = log.log_start_offset
     while offset < end:
         try:
-            part = log.read(offset, bytes_max=bytes_max, high_watermark=end)
+            part = log.read(offset, max_bytes=max_bytes, high_watermark=end)
             assert part is not None
             records = records_in((part if part.is_ready() else part.load()).read())
         except CorruptRecordError as error:

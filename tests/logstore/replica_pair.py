@@ -89,7 +89,7 @@ def batches_of(source: PartitionLog, offset: int, end_offset: int) -> bytearray:
     """Return the batches that hold these offsets as another replica sends them."""
     data = bytearray()
     while offset < end_offset:
-        part = source.read(offset, bytes_max=1 << 20, high_watermark=source.log_end_offset)
+        part = source.read(offset, max_bytes=1 << 20, high_watermark=source.log_end_offset)
         assert part is not None
         part.begin_at(offset)
         rest = memoryview(part.load().read())
@@ -120,7 +120,7 @@ def note_all_damage(log: PartitionLog) -> None:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         try:
-            part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)
+            part = log.read(offset, max_bytes=1, high_watermark=log.log_end_offset)
             assert part is not None
             offset = max(records_in(part.load().read())) + 1
         except CorruptRecordError as error:

@@ -330,7 +330,7 @@ def test_damage_that_a_reader_found_is_remembered(vouched: Image) -> None:
     data = bytearray(vouched[FIRST])
     data[SEGMENT_HEADER_SIZE] ^= 1
     opened = reopen(disk_of({**vouched, FIRST: bytes(data)}))
-    part = opened.log.read(0, bytes_max=1, high_watermark=10)
+    part = opened.log.read(0, max_bytes=1, high_watermark=10)
     assert part is not None
     with pytest.raises(CorruptRecordError) as caught:
         part.load()

@@ -41,8 +41,8 @@ def file_bytes(disk: Disk, path: str) -> bytes:
     return file.read_at(0, file.size())
 
 
-def read(opened: Opened, offset: int, *, bytes_max: int = 500, high_watermark: int) -> list[int]:
-    part = opened.log.read(offset, bytes_max=bytes_max, high_watermark=high_watermark)
+def read(opened: Opened, offset: int, *, max_bytes: int = 500, high_watermark: int) -> list[int]:
+    part = opened.log.read(offset, max_bytes=max_bytes, high_watermark=high_watermark)
     assert part is not None
     return list(records_in(part.read()))
 
@@ -56,7 +56,7 @@ def test_an_empty_log_begins_at_0() -> None:
     assert (log.log_start_offset, log.durable_end_offset, log.log_end_offset) == (0, 0, 0)
     assert log.status is LogStatus.ONLINE
     assert log.segment_count == 1
-    assert log.read(0, bytes_max=1, high_watermark=0) is None
+    assert log.read(0, max_bytes=1, high_watermark=0) is None
 
 
 def test_offsets_count_records() -> None:
@@ -241,18 +241,18 @@ def test_producers_that_are_to_be_kept_are_never_forgotten() -> None:
 # Read
 
 
-@pytest.mark.parametrize("bytes_max", [0, 1, 500, 5000, 1 << 30])
-def test_every_read_begins_shortly_before_its_offset_and_ends_with_a_batch(bytes_max: int) -> None:
+@pytest.mark.parametrize("max_bytes", [0, 1, 500, 5000, 1 << 30])
+def test_every_read_begins_shortly_before_its_offset_and_ends_with_a_batch(max_bytes: int) -> None:
     opened = new_log()
     opened.append_many(100)
     size = len(numbered(0)) + 100
 
     for offset in range(100):
-        offsets = read(opened, offset, bytes_max=bytes_max, high_watermark=100)
+        offsets = read(opened, offset, max_bytes=max_bytes, high_watermark=100)
         assert offsets == list(range(offsets[0], offsets[-1] + 1))
         assert offset in offsets
         assert (offset - offsets[0]) * size < SMALL.index_interval_bytes
-        limit = max(bytes_max, SMALL.index_interval_bytes) + size
+        limit = max(max_bytes, SMALL.index_interval_bytes) + size
         assert len(offsets) * size <= limit + size
 
 
@@ -262,8 +262,8 @@ def test_nothing_at_or_above_the_high_watermark_is_read() -> None:
     opened.append_many(100)
 
     for high_watermark in range(1, 101):
-        assert opened.log.read(high_watermark, bytes_max=1, high_watermark=high_watermark) is None
-        last = read(opened, high_watermark - 1, bytes_max=10_000, high_watermark=high_watermark)
+        assert opened.log.read(high_watermark, max_bytes=1, high_watermark=high_watermark) is None
+        last = read(opened, high_watermark - 1, max_bytes=10_000, high_watermark=high_watermark)
         assert last[-1] == high_watermark - 1
         assert read_all(opened.log, high_watermark=high_watermark) == expected(0, high_watermark)
 
@@ -273,10 +273,10 @@ def test_the_end_of_the_log_is_no_error_and_beyond_it_is_one_with_both_bounds() 
     opened.append_many(10)
     opened.log.delete_records(4, high_watermark=10)
 
-    assert opened.log.read(10, bytes_max=1, high_watermark=10) is None
+    assert opened.log.read(10, max_bytes=1, high_watermark=10) is None
     for offset in 3, 11:
         with pytest.raises(OffsetOutOfRangeError, match=r"offsets 4 to 10 \(exclusive\)") as caught:
-            opened.log.read(offset, bytes_max=1, high_watermark=10)
+            opened.log.read(offset, max_bytes=1, high_watermark=10)
         assert (caught.value.log_start_offset, caught.value.log_end_offset) == (4, 10)
 
 
@@ -284,14 +284,14 @@ def test_what_this_process_wrote_is_ready_and_what_it_found_is_checked_first() -
     opened = new_log()
     opened.append_many(30)
     opened.flush(checkpoint=True)
-    written = opened.log.read(0, bytes_max=1, high_watermark=30)
+    written = opened.log.read(0, max_bytes=1, high_watermark=30)
     assert written is not None
     assert written.is_ready()
     reopened = opened.kill()
     reopened.append_many(10)
 
-    found = reopened.log.read(0, bytes_max=1, high_watermark=40)
-    written = reopened.log.read(39, bytes_max=1, high_watermark=40)
+    found = reopened.log.read(0, max_bytes=1, high_watermark=40)
+    written = reopened.log.read(39, max_bytes=1, high_watermark=40)
 
     assert found is not None
     assert not found.is_ready()
@@ -305,7 +305,7 @@ def test_a_reader_of_a_removed_segment_reads_on() -> None:
     opened = new_log(LogConfig(segment_bytes=1000, index_interval_bytes=100, retention_bytes=0))
     opened.append_many(30)
     opened.flush()
-    part = opened.log.read(0, bytes_max=100_000, high_watermark=30)
+    part = opened.log.read(0, max_bytes=100_000, high_watermark=30)
     assert part is not None
 
     opened.log.apply_retention(high_watermark=30, now_ms=NOW_MS).run()
@@ -498,7 +498,7 @@ def test_a_closed_log_is_of_no_further_use() -> None:
     opened.log.roll_if_old(now_ms=NOW_MS * 2)
     for use in (
         lambda: opened.append(b"a"),
-        lambda: opened.log.read(0, bytes_max=1, high_watermark=3),
+        lambda: opened.log.read(0, max_bytes=1, high_watermark=3),
         lambda: opened.log.find_time(0, high_watermark=3),
         lambda: opened.log.delete_records(1, high_watermark=3),
         lambda: opened.log.truncate(1),

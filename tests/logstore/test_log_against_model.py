@@ -216,8 +216,8 @@ class LogMachine(RuleBasedStateMachine):
         assert self.opened.log.log_start_offset <= max(high_watermark, self.model.start)
         self.model.start = self.opened.log.log_start_offset
 
-    @rule(place=PLACES, watermark=PLACES, bytes_max=st.sampled_from([0, 1, 500, 5000]))
-    def read(self, place: float, watermark: float, bytes_max: int) -> None:
+    @rule(place=PLACES, watermark=PLACES, max_bytes=st.sampled_from([0, 1, 500, 5000]))
+    def read(self, place: float, watermark: float, max_bytes: int) -> None:
         model = self.model
         bounds = model.bounds()
         high_watermark = bounds[round(watermark * (len(bounds) - 1))]
@@ -225,7 +225,7 @@ class LogMachine(RuleBasedStateMachine):
 
         damaged = [b for b in self.damaged if b.base_offset <= offset < b.end_offset]
         try:
-            part = self.opened.log.read(offset, bytes_max=bytes_max, high_watermark=high_watermark)
+            part = self.opened.log.read(offset, max_bytes=max_bytes, high_watermark=high_watermark)
             loaded = None if part is None else part.load()
         except CorruptRecordError:
             if damaged:
@@ -322,7 +322,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         records = self.model.records(self.model.start, self.model.end)
-        found = read_all(self.opened.log, bytes_max=5000)
+        found = read_all(self.opened.log, max_bytes=5000)
         doubtful = self._doubtful()
         assert found.items() <= records.items()
         assert records.items() - found.items() <= doubtful

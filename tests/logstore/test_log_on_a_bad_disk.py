@@ -263,7 +263,7 @@ def test_after_a_failed_flush_nothing_is_served_before_the_next_start(operation:
     with pytest.raises(LogOfflineError, match="is offline: fsync failed"):
         opened.append_many(1)
     with pytest.raises(LogOfflineError):
-        opened.log.read(0, bytes_max=1, high_watermark=1)
+        opened.log.read(0, max_bytes=1, high_watermark=1)
 
 
 @pytest.mark.invariant("I17")
@@ -368,7 +368,7 @@ def test_a_roll_that_fails_takes_the_log_offline_and_a_full_disk_does_not(
 
 
 USES: dict[str, Callable[[PartitionLog], object]] = {
-    "read": lambda log: log.read(0, bytes_max=1, high_watermark=100),
+    "read": lambda log: log.read(0, max_bytes=1, high_watermark=100),
     "find_time": lambda log: log.find_time(0, high_watermark=100),
 }
 

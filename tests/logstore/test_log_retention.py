@@ -23,8 +23,8 @@ from tidelog.wire.errors import OffsetOutOfRangeError, PartitionFullError
 DAY_MS = 24 * 3600 * 1000
 
 
-def read(opened: Opened, offset: int, *, bytes_max: int = 500, high_watermark: int) -> list[int]:
-    part = opened.log.read(offset, bytes_max=bytes_max, high_watermark=high_watermark)
+def read(opened: Opened, offset: int, *, max_bytes: int = 500, high_watermark: int) -> list[int]:
+    part = opened.log.read(offset, max_bytes=max_bytes, high_watermark=high_watermark)
     assert part is not None
     return list(records_in(part.read()))
 

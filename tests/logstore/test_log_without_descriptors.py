@@ -98,7 +98,7 @@ def test_a_read_that_finds_no_descriptor_is_refused_and_no_more() -> None:
     Descriptors(opened, 0, 2, number=errno.EMFILE)
 
     with pytest.raises(OverloadedError, match="too many are open"):
-        opened.log.read(0, bytes_max=1, high_watermark=24)
+        opened.log.read(0, max_bytes=1, high_watermark=24)
 
     assert opened.log.status is LogStatus.ONLINE
     assert read_all(opened.log) == expected(0, 24)

@@ -75,7 +75,7 @@ def test_all_records_outside_of_the_sector_are_read(image: Image) -> None:
 
 
 def read_one(opened: Opened, offset: int) -> None:
-    part = opened.log.read(offset, bytes_max=1, high_watermark=opened.log.log_end_offset)
+    part = opened.log.read(offset, max_bytes=1, high_watermark=opened.log.log_end_offset)
     assert part is not None
     part.load()
 

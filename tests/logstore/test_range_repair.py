@@ -215,7 +215,7 @@ def test_a_log_goes_on_growing_behind_what_was_filled(source: Opened) -> None:
 
 def test_whoever_has_the_file_open_goes_on_reading(source: Opened) -> None:
     opened = spoiled(source, flip([20]))
-    part = opened.log.read(0, bytes_max=1 << 20, high_watermark=COUNT)
+    part = opened.log.read(0, max_bytes=1 << 20, high_watermark=COUNT)
     assert part is not None
     before = part.load()
     data = before.read()
@@ -223,7 +223,7 @@ def test_whoever_has_the_file_open_goes_on_reading(source: Opened) -> None:
     repair_all(opened.log, source.log)
 
     assert before.read() == data
-    behind = opened.log.read(20, bytes_max=1, high_watermark=COUNT)
+    behind = opened.log.read(20, max_bytes=1, high_watermark=COUNT)
     assert behind is not None
     assert part.file.read_at(behind.position, behind.length) == behind.read()
 

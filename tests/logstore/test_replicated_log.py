@@ -20,18 +20,18 @@ from tidelog.wire.batch.record_batch import parse_header
 from tidelog.wire.errors import DiskFullError, OutOfOrderSequenceError
 
 
-def fetch(leader: PartitionLog, offset: int, *, bytes_max: int = 700) -> bytearray:
+def fetch(leader: PartitionLog, offset: int, *, max_bytes: int = 700) -> bytearray:
     """Return batches as a leader sends them, up to the end of its log."""
-    part = leader.read(offset, bytes_max=bytes_max, high_watermark=leader.log_end_offset)
+    part = leader.read(offset, max_bytes=max_bytes, high_watermark=leader.log_end_offset)
     assert part is not None
     part.begin_at(offset)
     return bytearray((part if part.is_ready() else part.load()).read())
 
 
-def replicate(leader: Opened, follower: Opened, *, bytes_max: int = 700) -> None:
+def replicate(leader: Opened, follower: Opened, *, max_bytes: int = 700) -> None:
     """Let a follower catch up."""
     while follower.log.log_end_offset < leader.log.log_end_offset:
-        data = memoryview(fetch(leader.log, follower.log.log_end_offset, bytes_max=bytes_max))
+        data = memoryview(fetch(leader.log, follower.log.log_end_offset, max_bytes=max_bytes))
         take(follower.log, data)
 
 
@@ -52,11 +52,11 @@ def filled(count: int = 60) -> Opened:
     return leader
 
 
-@pytest.mark.parametrize("bytes_max", [1, 700, 100_000])
-def test_a_follower_has_what_its_leader_has(bytes_max: int) -> None:
+@pytest.mark.parametrize("max_bytes", [1, 700, 100_000])
+def test_a_follower_has_what_its_leader_has(max_bytes: int) -> None:
     leader, follower = filled(), new_log()
 
-    replicate(leader, follower, bytes_max=bytes_max)
+    replicate(leader, follower, max_bytes=max_bytes)
 
     assert read_all(follower.log) == expected(0, 60)
     assert follower.log.leader_epochs.entries == ((0, 0), (1, 25), (2, 50))
@@ -144,7 +144,7 @@ def test_a_full_disk_takes_whole_batches_or_none_and_goes_on_when_there_is_room(
     follower.disk.capacity_bytes = 5000
 
     with pytest.raises(DiskFullError):
-        replicate(leader, follower, bytes_max=100_000)
+        replicate(leader, follower, max_bytes=100_000)
     assert 0 < follower.log.log_end_offset < 60
     assert read_all(follower.log) == expected(0, follower.log.log_end_offset)
 

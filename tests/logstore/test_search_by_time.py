@@ -172,7 +172,7 @@ def test_damage_at_the_end_may_be_as_young_as_anything() -> None:
     opened.disk.damage(opened.path(), size - 100, bytes(100))
     opened = opened.kill()
     assert found_offset(opened, NOW_MS + 20, high_watermark=10) is None, "it is not known yet"
-    part = opened.log.read(9, bytes_max=1, high_watermark=10)
+    part = opened.log.read(9, max_bytes=1, high_watermark=10)
     assert part is not None
     with pytest.raises(CorruptRecordError) as caught:
         part.load()

@@ -90,7 +90,7 @@ def test_where_an_epoch_begins_is_no_damage() -> None:
     opened = leader()
     again = opened.kill()
 
-    assert len(read_all(again.log, bytes_max=1)) == END
+    assert len(read_all(again.log, max_bytes=1)) == END
     scrub = again.log.begin_scrub(from_offset=0)
     assert scrub is not None
     scrub.run(FOR_EVER)

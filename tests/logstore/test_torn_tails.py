@@ -220,7 +220,7 @@ def test_what_is_left_of_a_tail_is_indexed_and_deduplicated() -> None:
 
     opened = reopen(disk_of({**image, FIRST: image[FIRST][:-1]}))
 
-    part = opened.log.read(2, bytes_max=1, high_watermark=3)
+    part = opened.log.read(2, max_bytes=1, high_watermark=3)
     assert part is not None
     assert part.is_ready()
     assert opened.append(b"value", producer=Producer(1, 0, 2)) == Appended(2, 3, True)

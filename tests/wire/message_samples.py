@@ -41,7 +41,7 @@ RECEIVE = (
         queue_id=TOPIC_ID,
         partitions=[3, 0],
         max_messages=10,
-        bytes_max=1 << 20,
+        max_bytes=1 << 20,
         max_wait_ms=20_000,
         visibility_timeout_ms=60_000,
         holder="worker 7",
@@ -96,7 +96,7 @@ PEEK = (
         states=[MessageState.IN_FLIGHT, MessageState.DEAD],
         from_offset=900,
         max_messages=100,
-        bytes_max=1 << 16,
+        max_bytes=1 << 16,
     ),
     PeekReply(
         runs=[

@@ -30,7 +30,7 @@ FETCH = (
         identity=IDENTITY,
         begins_session=True,
         max_wait_ms=500,
-        bytes_max=8_388_608,
+        max_bytes=8_388_608,
         followed=[
             FollowedPartition(
                 number_in_session=4,
@@ -75,7 +75,7 @@ FETCH_V1 = ReplicaFetchRequest(
     identity=IDENTITY,
     begins_session=True,
     max_wait_ms=500,
-    bytes_max=8_388_608,
+    max_bytes=8_388_608,
     followed=_FOLLOWED_V3,
     positions=[ReplicaPosition(4, 1019, 5, 1000), ReplicaPosition(5, 0, None, 0)],
     unfollowed=[3],
@@ -98,7 +98,7 @@ READ = (
         leader_epoch=6,
         offset=100,
         end_offset=250,
-        bytes_max=1_048_576,
+        max_bytes=1_048_576,
     ),
     ReplicaReadReply(log_start_offset=10),
 )

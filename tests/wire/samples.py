@@ -118,10 +118,10 @@ METADATA_TOPICS_V2 = [
 FETCH_REQUEST_V1 = FetchRequest(
     max_wait_ms=500,
     min_bytes=1,
-    bytes_max=1 << 20,
+    max_bytes=1 << 20,
     partitions=[
-        PartitionFetch(topic_id=TOPIC_ID, partition=3, fetch_offset=1000, bytes_max=1 << 18),
-        PartitionFetch(topic_id=OTHER_TOPIC_ID, partition=0, fetch_offset=7, bytes_max=1 << 18),
+        PartitionFetch(topic_id=TOPIC_ID, partition=3, fetch_offset=1000, max_bytes=1 << 18),
+        PartitionFetch(topic_id=OTHER_TOPIC_ID, partition=0, fetch_offset=7, max_bytes=1 << 18),
     ],
 )
 FETCH_REQUEST_V2 = msgspec.structs.replace(

@@ -16,7 +16,7 @@ class PartitionFetch(msgspec.Struct, frozen=True, array_like=True):
     partition: int
     fetch_offset: int
     """First offset wanted."""
-    bytes_max: ByteCount
+    max_bytes: ByteCount
     """Read about so much from this partition; one batch is returned however large it is."""
     from_follower: bool = False
     """Whether a broker that follows may answer as well, up to the high watermark that it knows.
@@ -30,7 +30,7 @@ class FetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """Answer after this time at the latest, with what is there."""
     min_bytes: ByteCount
     """Answer at once when so many bytes are there, or when any partition has an error."""
-    bytes_max: ByteCount
+    max_bytes: ByteCount
     """Stop at about so many bytes in all; at least one batch is returned if there is one."""
     partitions: Listed[PartitionFetch]
     """Served in this order; put a partition last that was served first before."""

@@ -92,7 +92,7 @@ class ReceiveRequest(msgspec.Struct, frozen=True, array_like=True):
     """All led by this broker; served in this order, put one last that was served first before."""
     max_messages: int
     """1 to `RECEIVE_COUNT_MAX`, over all partitions."""
-    bytes_max: ByteCount
+    max_bytes: ByteCount
     """Stop at about so many bytes of records; at least one message is returned if there is one."""
     max_wait_ms: Milliseconds
     """Wait for so long if there is none; 0 to answer at once."""
@@ -220,7 +220,7 @@ class PeekRequest(msgspec.Struct, frozen=True, array_like=True):
     from_offset: int
     max_messages: int
     """1 to `RECEIVE_COUNT_MAX`."""
-    bytes_max: ByteCount
+    max_bytes: ByteCount
     """About so many bytes of records; 0 for states only."""
 
 

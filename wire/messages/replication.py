@@ -63,7 +63,7 @@ class ReplicaFetchRequest(msgspec.Struct, frozen=True, array_like=True):
     """All that was said on this connection before is forgotten."""
     max_wait_ms: Milliseconds
     """Answer after this time at the latest."""
-    bytes_max: ByteCount
+    max_bytes: ByteCount
     """Stop at about so many bytes in all; at least one batch is returned if there is one."""
     followed: list[FollowedPartition]
     """Each with a position in the same request."""
@@ -142,7 +142,7 @@ class ReplicaReadRequest(msgspec.Struct, frozen=True, array_like=True):
     """The first offset wanted."""
     end_offset: int
     """Where to stop (exclusive); not above the end of the leader's log."""
-    bytes_max: ByteCount
+    max_bytes: ByteCount
     """Stop at about so many bytes; at least one batch is returned if there is one."""
 
 

@@ -184,7 +184,7 @@ class DeduplicationWindows:
     def _stored(self, window: PartitionWindow, base_offset: int) -> Reading[StoredSend]:
         partition = window.partition
         try:
-            part = yield from self._read_on(window, base_offset, bytes_max=1)
+            part = yield from self._read_on(window, base_offset, max_bytes=1)
             data = part.read()
         except OSError as error:
             raise partition.reading_failed(error) from error
@@ -195,7 +195,7 @@ class DeduplicationWindows:
         return StoredSend(base_offset, header.max_timestamp_ms, messages)
 
     def _read_on(
-        self, window: PartitionWindow, offset: int, *, bytes_max: int
+        self, window: PartitionWindow, offset: int, *, max_bytes: int
     ) -> Reading[LogSlice]:
         """Read batches, committed or not.
 
@@ -205,7 +205,7 @@ class DeduplicationWindows:
         if not window.is_led:
             raise NotLeaderError("another broker leads the partition now")
         log = window.partition.log
-        part = log.read(offset, bytes_max=bytes_max, high_watermark=log.log_end_offset)
+        part = log.read(offset, max_bytes=max_bytes, high_watermark=log.log_end_offset)
         assert part is not None, "there is something below the end"
         if self._server.reader.is_cold(part):
             part = yield part
@@ -227,7 +227,7 @@ class DeduplicationWindows:
                 if steps % _STEPS_AT_ONCE == 0:
                     yield None
                     continue
-                part = yield from self._read_on(window, at, bytes_max=_STEP_BYTES)
+                part = yield from self._read_on(window, at, max_bytes=_STEP_BYTES)
                 before, at = at, _tell(messages, part, at)
                 if at == before:
                     raise corrupt(at, at + 1)

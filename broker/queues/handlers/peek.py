@@ -25,11 +25,11 @@ _STATES: Final = {int(state): state for state in MessageState}
 class PeekHandler:
     """Shows messages."""
 
-    def __init__(self, server: QueueServer, nursery: trio.Nursery, *, bytes_max: int) -> None:
-        """Show what `server` has, `bytes_max` of it in one reply at most."""
+    def __init__(self, server: QueueServer, nursery: trio.Nursery, *, max_bytes: int) -> None:
+        """Show what `server` has, `max_bytes` of it in one reply at most."""
         self._server = server
         self._nursery = nursery
-        self._bytes_max = bytes_max
+        self._max_bytes = max_bytes
 
     def handle(self, request: PeekRequest, response: ResponseHandle) -> None:
         """Reply when all messages are known.
@@ -56,9 +56,9 @@ class PeekHandler:
                 states, max(request.from_offset, 0), request.max_messages
             )
             pieces: list[BytesLike | FileRegion] = []
-            if request.bytes_max and runs:
-                bytes_max = min(request.bytes_max, self._bytes_max)
-                gathered = await hosted.records.read(runs, bytes_max=bytes_max)
+            if request.max_bytes and runs:
+                max_bytes = min(request.max_bytes, self._max_bytes)
+                gathered = await hosted.records.read(runs, max_bytes=max_bytes)
                 pieces.extend(hosted.records.pieces(gathered.batches))
                 if gathered.stopped_at is not None:
                     runs, next_offset = _cut(runs, gathered.stopped_at), gathered.stopped_at

@@ -55,7 +55,7 @@ class PendingReceive:
         request: ReceiveRequest,
         *,
         response: ResponseHandle,
-        bytes_max: int,
+        max_bytes: int,
     ) -> None:
         """Look for messages when told to."""
         self._is_waiting = True
@@ -63,7 +63,7 @@ class PendingReceive:
         self._purgatory = purgatory
         self._request = request
         self._response = response
-        self._bytes_max = bytes_max
+        self._max_bytes = max_bytes
         self._hosted: list[HostedPartition] = []
         self._results: list[PartitionReceived] = []
         self._pieces: dict[int, list[bytes | FileRegion]] = {}
@@ -110,7 +110,7 @@ class PendingReceive:
             self._end()  # A defect, which was answered.
 
     def _attempt(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
-        left, room = self._request.max_messages, self._bytes_max
+        left, room = self._request.max_messages, self._max_bytes
         unknown: list[HostedPartition] = []
         for hosted in self._in_order(ready_at):
             try:
@@ -287,11 +287,11 @@ class PendingReceive:
 class ReceiveHandler:
     """Hands out messages."""
 
-    def __init__(self, server: QueueServer, purgatory: Purgatory, *, bytes_max: int) -> None:
-        """Hand out what `server` has, `bytes_max` of it in one reply at most."""
+    def __init__(self, server: QueueServer, purgatory: Purgatory, *, max_bytes: int) -> None:
+        """Hand out what `server` has, `max_bytes` of it in one reply at most."""
         self._server = server
         self._purgatory = purgatory
-        self._bytes_max = bytes_max
+        self._max_bytes = max_bytes
 
     def handle(self, request: ReceiveRequest, response: ResponseHandle) -> None:
         """Reply when there are messages, or when the time is over.
@@ -304,7 +304,7 @@ class ReceiveHandler:
             raise InvalidRequestError("a receive names at least one partition, and none twice")
         if len(request.partitions) > 1:
             self._server.check_partition_count(request.queue_id, request.partitions)
-        bytes_max = min(request.bytes_max, self._bytes_max)
+        max_bytes = min(request.max_bytes, self._max_bytes)
         PendingReceive(
-            self._server, self._purgatory, request, response=response, bytes_max=bytes_max
+            self._server, self._purgatory, request, response=response, max_bytes=max_bytes
         ).begin()

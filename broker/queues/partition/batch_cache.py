@@ -56,11 +56,11 @@ class BatchCache:
         if len(self._batches) > 2 * _COUNT_MAX:
             del self._batches[:-_COUNT_MAX]
 
-    def find(self, partition: Partition, first: int, end: int, *, bytes_max: int) -> list[Batch]:
+    def find(self, partition: Partition, first: int, end: int, *, max_bytes: int) -> list[Batch]:
         """Return batches from the one that holds `first` on, as far as they are known.
 
         They lie in one file, one behind the other. Nothing if that one is not known. All begin
-        below `end`, and no more are returned than have `bytes_max`, but at least one.
+        below `end`, and no more are returned than have `max_bytes`, but at least one.
         """
         if not self._is_valid(partition):
             return []
@@ -72,10 +72,10 @@ class BatchCache:
         position = batches[place].position
         for batch in batches[place : _first_from(batches, end)]:
             is_behind = batch.position == position and batch.file is batches[place].file
-            if found and not (is_behind and batch.size <= bytes_max):
+            if found and not (is_behind and batch.size <= max_bytes):
                 break
             found.append(batch)
-            bytes_max -= batch.size
+            max_bytes -= batch.size
             position += batch.size
         return found
 

@@ -414,9 +414,9 @@ class HostedPartition:
     # -- receiving ------------------------------------------------------------------------------
 
     def take(
-        self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
+        self, waiter: MessageWaiter, command: ReceiveCommand, max_bytes: int
     ) -> Delivery | EmptyReason:
-        """Receive messages, up to what the command and `bytes_max` allow.
+        """Receive messages, up to what the command and `max_bytes` allow.
 
         Raises:
             BrokerError: There are none to be had here.
@@ -438,7 +438,7 @@ class HostedPartition:
             start_supervised(self._context.nursery, self, self._trim)
             return EmptyReason.NOT_KNOWN_YET
         self._quarantine.release_repaired(self.records)
-        selection = self._select(waiter, command, bytes_max)
+        selection = self._select(waiter, command, max_bytes)
         try:
             cold = next(selection)
         except StopIteration as stop:
@@ -449,7 +449,7 @@ class HostedPartition:
         return EmptyReason.NOT_KNOWN_YET
 
     def _select(
-        self, waiter: MessageWaiter, command: ReceiveCommand, bytes_max: int
+        self, waiter: MessageWaiter, command: ReceiveCommand, max_bytes: int
     ) -> Reading[Delivery | EmptyReason]:
         """Select and lease messages while `waiter` waits; yield what has to come from the disk.
 
@@ -486,9 +486,9 @@ class HostedPartition:
                 self._empty_cache.set_empty(core, core.state.records_from)
                 self._await_news()
                 return EmptyReason.NO_MESSAGES
-            limit = bytes_max if plan.attempt is None else 1 << 62
+            limit = max_bytes if plan.attempt is None else 1 << 62
             gathered = yield from self.records.gather(
-                offers, bytes_max=limit, passes_damage=not core.config.is_fifo
+                offers, max_bytes=limit, passes_damage=not core.config.is_fifo
             )
             if not waiter.is_waiting():
                 return EmptyReason.NO_MESSAGES

@@ -153,7 +153,7 @@ class Journal:
         log_end, offset = log.log_end_offset, offsets.start
         while offset < offsets.stop:
             _ = self.leader
-            part = log.read(offset, bytes_max=_STEP_BYTES, high_watermark=log_end)
+            part = log.read(offset, max_bytes=_STEP_BYTES, high_watermark=log_end)
             assert part is not None, "there is something below its end"
             if reader.is_cold(part):
                 part = await reader.load(self.partition, part)

@@ -155,7 +155,7 @@ class SourceRecords:
                 yield None
                 continue
             try:
-                part = log.read(first, bytes_max=_STEP_BYTES, high_watermark=high_watermark)
+                part = log.read(first, max_bytes=_STEP_BYTES, high_watermark=high_watermark)
                 assert part is not None, "there is something below the high watermark"
                 was_trusted = part.is_trusted
                 if self._reader.is_cold(part):
@@ -228,7 +228,7 @@ class SourceRecords:
         self,
         offers: Iterable[ReceivedRun | PeekedRun],
         *,
-        bytes_max: int,
+        max_bytes: int,
         passes_damage: bool = True,
     ) -> Reading[Gathered]:
         """Find the batches of messages, in their order, until there are enough bytes.
@@ -251,7 +251,7 @@ class SourceRecords:
                 if known >= 0 and offset < found[bases[known]].next_offset:
                     offset = min(end, found[bases[known]].next_offset)
                     continue
-                room = bytes_max - gathered.size
+                room = max_bytes - gathered.size
                 if room <= 0 and found:
                     break
                 try:
@@ -265,7 +265,7 @@ class SourceRecords:
                     taken_from = offset = min(end, next_offset)
                     continue
                 for batch in batches:
-                    if found and gathered.size + batch.size > bytes_max:
+                    if found and gathered.size + batch.size > max_bytes:
                         break
                     found[batch.base_offset] = batch
                     gathered.size += batch.size
@@ -280,15 +280,15 @@ class SourceRecords:
         gathered.batches = [found[base] for base in sorted(found)]
         return gathered
 
-    def _batches(self, first: int, end: int, bytes_max: int) -> Reading[list[Batch]]:
+    def _batches(self, first: int, end: int, max_bytes: int) -> Reading[list[Batch]]:
         """Find batches from the one with an offset on, below an end."""
         partition = self.partition()
-        known = self._batch_cache.find(partition, first, end, bytes_max=bytes_max)
+        known = self._batch_cache.find(partition, first, end, max_bytes=max_bytes)
         if known and not self._reader.is_cold(_slice_of(known)):
             return known
         high_watermark = partition.high_watermark
         try:
-            part = partition.log.read(first, bytes_max=bytes_max, high_watermark=high_watermark)
+            part = partition.log.read(first, max_bytes=max_bytes, high_watermark=high_watermark)
             if part is None:
                 raise LeaderNotAvailableError(
                     f"this broker has not heard yet that offset {first} is committed"
@@ -307,9 +307,9 @@ class SourceRecords:
             )
         return batches
 
-    async def read(self, runs: Sequence[PeekedRun | ReceivedRun], *, bytes_max: int) -> Gathered:
+    async def read(self, runs: Sequence[PeekedRun | ReceivedRun], *, max_bytes: int) -> Gathered:
         """Find the batches of messages; see `gather`."""
-        return await self.drive(self.gather(runs, bytes_max=bytes_max))
+        return await self.drive(self.gather(runs, max_bytes=max_bytes))
 
     async def read_records(self, runs: Sequence[Run]) -> list[DeadLetterRecord]:
         """Return messages, ascending, from the first one on as many as fit into some memory.
@@ -322,7 +322,7 @@ class SourceRecords:
         if not runs:
             return []
         wanted_runs = [ReceivedRun(first, count, 0, 0) for first, count in runs]
-        gathered = await self.read(wanted_runs, bytes_max=_READ_BYTES_MAX)
+        gathered = await self.read(wanted_runs, max_bytes=_READ_BYTES_MAX)
         if not gathered.taken or gathered.taken[0][0] != runs[0][0]:
             raise gathered.damage or corrupt(runs[0][0], runs[0][0] + 1)
         wanted: list[int] = []

@@ -362,17 +362,17 @@ class FetchState:
         self, states: list[PartitionFetchState], followed: Container[TopicPartition]
     ) -> FetchRequest:
         config = self._config
-        bytes_max = min(config.max_partition_fetch_bytes, self._share())
+        max_bytes = min(config.max_partition_fetch_bytes, self._share())
         return FetchRequest(
             max_wait_ms=int(config.fetch_max_wait * 1000),
             min_bytes=config.fetch_min_bytes,
-            bytes_max=config.fetch_max_bytes,
+            max_bytes=config.fetch_max_bytes,
             partitions=[
                 PartitionFetch(
                     state.topic_id,
                     state.at.partition,
                     state.fetch_offset,
-                    bytes_max,
+                    max_bytes,
                     state.at in followed,
                 )
                 for state in states

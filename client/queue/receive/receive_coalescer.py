@@ -32,7 +32,7 @@ class _GroupKey(NamedTuple):
     """Receives with the same key are coalesced."""
 
     visibility_timeout_ms: int | None
-    bytes_max: int
+    max_bytes: int
     holder: str
     wait_s: float
 
@@ -117,7 +117,7 @@ class ReceiveCoalescer:
         return member.messages
 
     def _join(self, options: ReceiveOptions, wait_s: float) -> tuple[_Group, _Member]:
-        key = _GroupKey(options.visibility_timeout_ms, options.bytes_max, options.holder, wait_s)
+        key = _GroupKey(options.visibility_timeout_ms, options.max_bytes, options.holder, wait_s)
         group = self._open.get(key)
         member = _Member(options.max_messages)
         if group is None or group.max_messages + options.max_messages > _TOGETHER_MAX:

@@ -81,7 +81,7 @@ class ReceiveOptions(NamedTuple):
     """What one call is to receive."""
 
     max_messages: int
-    bytes_max: int
+    max_bytes: int
     visibility_timeout_ms: int | None
     holder: str
     attempt_id: bytes | None
@@ -280,8 +280,8 @@ class _Call:
         """
         mine, theirs = self.options, poll.opener.options
         return (
-            (theirs.visibility_timeout_ms, theirs.bytes_max, theirs.holder)
-            == (mine.visibility_timeout_ms, mine.bytes_max, mine.holder)
+            (theirs.visibility_timeout_ms, theirs.max_bytes, theirs.holder)
+            == (mine.visibility_timeout_ms, mine.max_bytes, mine.holder)
             and poll.description.queue_id == description.queue_id
             and self._cluster.live_connection(poll.node_id) is poll.connection
             and all(
@@ -348,7 +348,7 @@ class _Call:
             description.queue_id,
             partitions,
             room,
-            options.bytes_max,
+            options.max_bytes,
             max_wait_ms,
             options.visibility_timeout_ms,
             options.holder,

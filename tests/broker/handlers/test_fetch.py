@@ -134,7 +134,7 @@ async def test_nobody_waits_for_more_bytes_than_the_reply_may_have(mock_clock: M
         greedy = {"max_wait_ms": LONG_MS, "min_bytes": 1 << 40}
 
         by_partition = submit_fetch(client, [(topic, 0, 0)], max_partition_bytes=7000, **greedy)
-        by_request = submit_fetch(client, [(topic, 0, 0)], bytes_max=7000, **greedy)
+        by_request = submit_fetch(client, [(topic, 0, 0)], max_bytes=7000, **greedy)
         by_segment = submit_fetch(client, [(topic, 0, 0)], **greedy)
         at_the_end = submit_fetch(client, [(topic, 0, 9)], **greedy)
         await settle()
@@ -155,7 +155,7 @@ async def test_nobody_waits_when_the_next_partition_does_not_fit(mock_clock: Moc
         wanted = [(topic, 0, 0), (topic, 1, 0)]
 
         pending = submit_fetch(
-            client, wanted, bytes_max=5000, max_wait_ms=LONG_MS, min_bytes=1 << 40
+            client, wanted, max_bytes=5000, max_wait_ms=LONG_MS, min_bytes=1 << 40
         )
         await settle()
 
@@ -190,7 +190,7 @@ async def test_one_batch_comes_however_small_the_limit_is(mock_clock: MockClock)
             for _ in range(3):
                 await produce(client, topic, batch_of(bytes(1000)), partition=partition)
 
-        for limits in ({"bytes_max": 0}, {"bytes_max": 1}, {"max_partition_bytes": 0}):
+        for limits in ({"max_bytes": 0}, {"max_bytes": 1}, {"max_partition_bytes": 0}):
             pending = submit_fetch(client, [(topic, 0, 1), (topic, 1, 0)], **limits)
             first, second = await fetched(pending)
 
@@ -209,7 +209,7 @@ async def test_partitions_are_served_in_order_until_the_reply_is_full(
             await produce(client, topic, batch_of(bytes(1000)), partition=partition)
         wanted = [(topic, 2, 0), (topic, 0, 0), (topic, 1, 0)]
 
-        results = await fetched(submit_fetch(client, wanted, bytes_max=2300))
+        results = await fetched(submit_fetch(client, wanted, max_bytes=2300))
 
         assert [len(result.records) for result in results] == [1, 1, 0]
         assert [result.high_watermark for result in results] == [1, 1, 1]
@@ -222,7 +222,7 @@ async def test_the_broker_bounds_a_reply_whatever_is_asked_for(mock_clock: MockC
         for _ in range(4):
             await produce(client, topic, batch_of(bytes(400_000)))
 
-        result = await fetch(client, topic, bytes_max=1 << 60, max_partition_bytes=1 << 60)
+        result = await fetch(client, topic, max_bytes=1 << 60, max_partition_bytes=1 << 60)
 
         assert len(result.records) == 2
 
@@ -514,7 +514,7 @@ async def test_what_is_small_is_copied_and_what_is_large_is_not(mock_clock: Mock
     append(log, b"a")
     flush(log)
     partition = Partition(TOPIC_ID, 0, log, config=config, probe=world.env.probe)
-    part = log.read(0, bytes_max=1 << 20, high_watermark=1)
+    part = log.read(0, max_bytes=1 << 20, high_watermark=1)
     assert part is not None
     reader = SliceReader(world.env)
 

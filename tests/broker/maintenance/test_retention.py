@@ -16,10 +16,10 @@ from tidelog.wire.batch.record_batch import Columns, encode_batch
 from tidelog.wire.protocol.rpc import RpcConnection
 
 
-def retention_of(world: World, broker: Broker, *, bytes_max: int) -> Retention:
+def retention_of(world: World, broker: Broker, *, max_bytes: int) -> Retention:
     """Return what a broker would have with such a limit."""
     assert broker._partitions is not None
-    config = BrokerConfig(log_retention_disk_bytes=bytes_max)
+    config = BrokerConfig(log_retention_disk_bytes=max_bytes)
     return Retention(
         world.env, lambda: config, broker._partitions, group_commit=broker._group_commit
     )
@@ -50,7 +50,7 @@ async def test_topics_that_compaction_keeps_and_journals_do_not_count(
         await fill(client, topic, 3)
         source = partition_of(broker, topic_of(broker))
 
-        retention = retention_of(world, broker, bytes_max=1)
+        retention = retention_of(world, broker, max_bytes=1)
         retention.begin_round()
 
         assert set(retention._wanted) == {source.key}
@@ -62,7 +62,7 @@ async def test_without_a_limit_nothing_is_deleted_for_the_disk(mock_clock: MockC
         topic = await create_topic(client, segment_bytes="4KiB")
         await fill(client, topic, 3)
 
-        retention = retention_of(world, broker, bytes_max=0)
+        retention = retention_of(world, broker, max_bytes=0)
         retention.begin_round()
 
         assert retention._wanted == {}

@@ -108,7 +108,7 @@ def submit_receive(
     **more: Any,  # noqa: ANN401 (fields of various types)
 ) -> PendingMessages:
     """Ask for messages; `more` are fields of the request."""
-    how: dict[str, Any] = {"bytes_max": 1 << 20, "holder": "a test", **more}
+    how: dict[str, Any] = {"max_bytes": 1 << 20, "holder": "a test", **more}
     request = ReceiveRequest(
         queue_id, list(partitions), max_messages, max_wait_ms=max_wait_ms, **how
     )
@@ -229,10 +229,10 @@ async def seek(client: RpcConnection, queue_id: bytes, offset: int, *, partition
 
 
 async def peek(
-    client: RpcConnection, queue_id: bytes, *states: MessageState, bytes_max: int = 0
+    client: RpcConnection, queue_id: bytes, *states: MessageState, max_bytes: int = 0
 ) -> PeekReply:
     """Look at the messages of partition 0."""
-    request = PeekRequest(queue_id, 0, list(map(int, states)), 0, 1000, bytes_max)
+    request = PeekRequest(queue_id, 0, list(map(int, states)), 0, 1000, max_bytes)
     return await submit(client, api.PEEK, request).reply()
 
 

@@ -63,7 +63,7 @@ def read_all(brokers: ThreeBrokers, node_id: int) -> int:
     count = 0
     for offset in range(log.log_start_offset, log.log_end_offset):
         try:
-            part = log.read(offset, bytes_max=1, high_watermark=log.log_end_offset)
+            part = log.read(offset, max_bytes=1, high_watermark=log.log_end_offset)
             assert part is not None
             part.load()
         except CorruptRecordError as error:

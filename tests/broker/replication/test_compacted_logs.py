@@ -74,7 +74,7 @@ def batches_of(log: PartitionLog) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
-        part = log.read(offset, bytes_max=1 << 20, high_watermark=log.log_end_offset)
+        part = log.read(offset, max_bytes=1 << 20, high_watermark=log.log_end_offset)
         assert part is not None
         data = memoryview(part.load().read())
         while data:

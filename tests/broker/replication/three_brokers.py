@@ -202,7 +202,7 @@ class ThreeBrokers:
         found: dict[int, bytes] = {}
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            part = log.read(offset, bytes_max=1 << 20, high_watermark=log.log_end_offset)
+            part = log.read(offset, max_bytes=1 << 20, high_watermark=log.log_end_offset)
             assert part is not None
             found |= records_in((part if part.is_ready() else part.load()).read())
             offset = max(found) + 1

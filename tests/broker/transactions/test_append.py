@@ -33,7 +33,7 @@ def appending_of(world: World, broker: Broker) -> CommitAppender:
 
 def values(broker: Broker) -> list[bytes]:
     log = replica(broker).log
-    part = log.read(0, bytes_max=1 << 20, high_watermark=log.log_end_offset)
+    part = log.read(0, max_bytes=1 << 20, high_watermark=log.log_end_offset)
     return [] if part is None else list(records_in(part.read()).values())
 
 

@@ -220,7 +220,7 @@ def test_what_is_too_much_for_one_entry_is_refused_for_good() -> None:
         huge = msgspec.structs.replace(
             register(1),
             incarnation_id="another",
-            rack="x" * CONFIG.payload_bytes_max,
+            rack="x" * CONFIG.max_payload_bytes,
         )
 
         with pytest.raises(InvalidRequestError, match="too much at once"):

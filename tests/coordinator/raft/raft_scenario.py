@@ -49,7 +49,7 @@ from tidelog.coordinator.raft.messages import (
 from tidelog.coordinator.raft.ready import AddLearner, MembershipChange, Promote, Remove, Write
 from tidelog.coordinator.raft.role import Role
 
-CONFIG = RaftConfig(election_ticks=5, promotion_lag_entries_max=2)
+CONFIG = RaftConfig(election_ticks=5, max_promotion_lag_entries=2)
 
 
 @final
@@ -179,7 +179,7 @@ class RaftScenario:
             self.actors[int(word)].start()
 
     def _do_one_entry(self) -> None:
-        self._config = replace(CONFIG, append_entries_max=1)
+        self._config = replace(CONFIG, max_append_entries=1)
 
     def _do_crash(self, word: str) -> None:
         self.actors[int(word)].core = None

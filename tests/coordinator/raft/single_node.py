@@ -25,7 +25,7 @@ from tidelog.coordinator.raft.role import Role
 
 NEW = StoredState(HardState(), NOTHING)
 CONFIG = RaftConfig(
-    election_ticks=5, write_ticks_max=20, uncommitted_bytes_max=200, payload_bytes_max=100
+    election_ticks=5, max_write_ticks=20, max_uncommitted_bytes=200, max_payload_bytes=100
 )
 ALONE = StoredState(HardState(), snapshot(0, 0, Membership.of_voters([A])))
 

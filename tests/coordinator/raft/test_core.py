@@ -267,7 +267,7 @@ class TestLeading:
         assert core.propose(b"x" * 90) == at(3, 1)
 
     def test_one_command_may_always_wait_however_large(self) -> None:
-        config = RaftConfig(uncommitted_bytes_max=1)
+        config = RaftConfig(max_uncommitted_bytes=1)
         core = RaftCore(A, ALONE, config, random=Random(1))
         sync(core)
 
@@ -313,7 +313,7 @@ class TestLeading:
         core = leader()
         core.propose(b"x")
         core.ready()
-        for _ in range(CONFIG.write_ticks_max):
+        for _ in range(CONFIG.max_write_ticks):
             core.step(AppendReply(B, A, 1, 2, 2, 1, 0))
             core.tick()
 
@@ -326,7 +326,7 @@ class TestLeading:
         write = core.ready().write
         roles: list[Role] = []
 
-        pass_time(core, CONFIG.write_ticks_max + 50)
+        pass_time(core, CONFIG.max_write_ticks + 50)
         core.step(TimeoutNow(B, A, 1))
         roles.append(core.role)
         assert write is not None
@@ -342,7 +342,7 @@ class TestLeading:
         core.propose(b"x")
         core.ready()
 
-        pass_time(core, 2 * CONFIG.write_ticks_max)
+        pass_time(core, 2 * CONFIG.max_write_ticks)
 
         assert core.role is Role.LEADER
 
@@ -434,7 +434,7 @@ def test_ready_looks_again_when_a_write_is_durable() -> None:
 
 
 def test_committed_entries_beyond_the_limit_come_with_the_next_ready() -> None:
-    config = RaftConfig(election_ticks=5, committed_bytes_max=1)
+    config = RaftConfig(election_ticks=5, max_committed_bytes=1)
     core = RaftCore(A, ALONE, config, random=Random(1))
     sync(core)
     for payload in (b"x", b"y", b"z"):

@@ -27,7 +27,7 @@ def request(previous: tuple[int, int], *terms: int, commit_index: int = 0) -> Ap
 def test_the_reply_tells_what_was_received_from_what_is_on_disk() -> None:
     """An acknowledgement never says more than the disk has."""
     log = RaftLog(NOTHING, entries(1, 1))
-    follower = Follower(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, max_unsynced_bytes=MOST)
 
     assert follower.take_entries(request((2, 1), 2, 2)) == AppendReply(B, A, 5, 4, 2, 7, 3)
 
@@ -37,7 +37,7 @@ def test_the_reply_tells_what_was_received_from_what_is_on_disk() -> None:
 
 def test_what_is_on_disk_counts_only_as_far_as_it_agrees_with_the_leader() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1, 1))
-    follower = Follower(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, max_unsynced_bytes=MOST)
 
     reply = follower.take_entries(request((1, 1), 1))
 
@@ -47,14 +47,14 @@ def test_what_is_on_disk_counts_only_as_far_as_it_agrees_with_the_leader() -> No
 def test_the_commit_index_is_taken_only_as_far_as_the_logs_agree() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1, 1))
 
-    Follower(B, log, unsynced_bytes_max=MOST).take_entries(request((1, 1), 1, commit_index=4))
+    Follower(B, log, max_unsynced_bytes=MOST).take_entries(request((1, 1), 1, commit_index=4))
 
     assert log.commit_index == 2
 
 
 def test_a_refusal_names_the_last_entry_that_may_agree() -> None:
     log = RaftLog(NOTHING, entries(1, 2, 2, 2, 2))
-    follower = Follower(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, max_unsynced_bytes=MOST)
 
     assert follower.take_entries(request((5, 1))) == AppendRefusal(B, A, 5, 5, at(1, 1), 7, 3)
     assert follower.take_entries(request((9, 3))) == AppendRefusal(B, A, 5, 9, at(5, 2), 7, 3)
@@ -62,7 +62,7 @@ def test_a_refusal_names_the_last_entry_that_may_agree() -> None:
 
 def test_a_snapshot_that_is_news_is_reported_when_it_is_durable() -> None:
     log = RaftLog(NOTHING, entries(1, 1))
-    follower = Follower(B, log, unsynced_bytes_max=MOST)
+    follower = Follower(B, log, max_unsynced_bytes=MOST)
 
     reply = follower.take_snapshot(SnapshotRequest(A, B, 5, snapshot(9, 4)))
     assert reply == AppendReply(B, A, 5, 9, 0, 0, 0)
@@ -75,7 +75,7 @@ def test_a_stale_snapshot_is_answered_by_what_is_committed() -> None:
     log = RaftLog(NOTHING, entries(1, 1, 1))
     log.commit_to(3)
 
-    reply = Follower(B, log, unsynced_bytes_max=MOST).take_snapshot(
+    reply = Follower(B, log, max_unsynced_bytes=MOST).take_snapshot(
         SnapshotRequest(A, B, 5, snapshot(2, 1))
     )
 
@@ -84,7 +84,7 @@ def test_a_stale_snapshot_is_answered_by_what_is_committed() -> None:
 
 def test_while_the_disk_is_far_behind_nothing_more_is_taken() -> None:
     log = RaftLog(NOTHING, entries(1, 1))
-    follower = Follower(B, log, unsynced_bytes_max=1)
+    follower = Follower(B, log, max_unsynced_bytes=1)
     follower.take_entries(request((2, 1), 2, 2))
 
     reply = follower.take_entries(request((4, 2), 2, 2, commit_index=6))

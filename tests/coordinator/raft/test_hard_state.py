@@ -119,7 +119,7 @@ def test_an_election_timeout_must_be_longer_than_a_heartbeat() -> None:
 
 def test_every_problem_is_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        RaftConfig(append_bytes_max=0, inflight_messages_max=-1)
+        RaftConfig(max_append_bytes=0, max_inflight_messages=-1)
 
-    assert "append_bytes_max is 0" in str(caught.value)
-    assert "inflight_messages_max is -1" in str(caught.value)
+    assert "max_append_bytes is 0" in str(caught.value)
+    assert "max_inflight_messages is -1" in str(caught.value)

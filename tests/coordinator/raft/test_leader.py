@@ -24,7 +24,7 @@ from tidelog.coordinator.raft.ready import AddLearner, Promote, ReadState, Remov
 
 TERM = 3
 CONFIG = RaftConfig(
-    election_ticks=5, append_entries_max=2, inflight_messages_max=2, snapshot_ticks=8
+    election_ticks=5, max_append_entries=2, max_inflight_messages=2, snapshot_ticks=8
 )
 
 

@@ -140,17 +140,17 @@ class TestDurability:
         for index in (1, 2, 3):
             log.append(entry(index, 1))
         log.commit_to(3)
-        assert log.take_committed(bytes_max=1000) == ()
+        assert log.take_committed(max_bytes=1000) == ()
 
         log.synced(at(2, 1), None)
-        assert log.take_committed(bytes_max=1000) == (entry(1, 1), entry(2, 1))
-        assert log.take_committed(bytes_max=1000) == ()
+        assert log.take_committed(max_bytes=1000) == (entry(1, 1), entry(2, 1))
+        assert log.take_committed(max_bytes=1000) == ()
 
     def test_what_is_handed_out_at_once_is_bounded_by_bytes(self) -> None:
         log = RaftLog(NOTHING, [entry(index, 1, b"x" * 100) for index in (1, 2, 3)])
         log.commit_to(3)
 
-        sizes = [len(log.take_committed(bytes_max=limit)) for limit in (270, 1)]
+        sizes = [len(log.take_committed(max_bytes=limit)) for limit in (270, 1)]
 
         assert sizes == [2, 1]
 
@@ -246,11 +246,11 @@ class TestSnapshots:
         log.accept(at(9, 3), entries(3, first=10))
         log.commit_to(10)
 
-        assert log.take_committed(bytes_max=1000) == ()
+        assert log.take_committed(max_bytes=1000) == ()
 
         log.synced(at(10, 3), snapshot(9, 3))
         assert log.take_installed() == snapshot(9, 3)
-        assert log.take_committed(bytes_max=1000) == (entry(10, 3),)
+        assert log.take_committed(max_bytes=1000) == (entry(10, 3),)
 
     def test_an_acknowledgement_without_the_snapshot_says_nothing_about_it(self) -> None:
         log = RaftLog(NOTHING, entries(1))
@@ -275,7 +275,7 @@ class TestSnapshots:
     def test_compaction_keeps_some_entries_for_followers_that_are_a_little_behind(self) -> None:
         log = RaftLog(NOTHING, entries(1, 1, 2, 2, 2))
         log.commit_to(4)
-        log.take_committed(bytes_max=1000)
+        log.take_committed(max_bytes=1000)
 
         log.compact(snapshot(4, 2), keep_entries=2)
 
@@ -300,7 +300,7 @@ class TestMembership:
     def test_it_is_known_at_every_entry_that_is_not_compacted(self) -> None:
         log = RaftLog(NOTHING, [entry(1, 1), membership_entry(2, 1), entry(3, 1)])
         log.commit_to(3)
-        log.take_committed(bytes_max=1000)
+        log.take_committed(max_bytes=1000)
 
         assert [log.membership_at(index) for index in (1, 2, 3)] == [THREE, FOUR, FOUR]
 

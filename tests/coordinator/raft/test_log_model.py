@@ -103,9 +103,9 @@ class LogAgainstModel(RuleBasedStateMachine):
 
         self.model.commit = max(self.model.commit, index)
 
-    @rule(bytes_max=st.integers(1, 200))
-    def committed_entries_are_handed_out(self, bytes_max: int) -> None:
-        taken = self.log.take_committed(bytes_max=bytes_max)
+    @rule(max_bytes=st.integers(1, 200))
+    def committed_entries_are_handed_out(self, max_bytes: int) -> None:
+        taken = self.log.take_committed(max_bytes=max_bytes)
 
         model = self.model
         wanted = model.entries[model.delivered : min(model.commit, model.durable)]

@@ -344,7 +344,7 @@ def test_a_log_with_batches_without_records_is_the_same_after_a_start() -> None:
 
     assert again.log.log_end_offset == 70_504
     for offset in (0, 499, 500, 501, 502, 503, 70_502, 70_503):
-        part = again.log.read(offset, bytes_max=1, high_watermark=70_504)
+        part = again.log.read(offset, max_bytes=1, high_watermark=70_504)
         assert part is not None
         (header, *_) = headers_of([part.load().read()])
         assert header.base_offset <= offset < 70_504

@@ -59,7 +59,7 @@ def test_a_compacted_log_keeps_the_newest_of_each_key_and_all_without_one() -> N
 @pytest.mark.invariant("I21")
 def test_who_has_begun_to_read_reads_the_old_file_to_its_end() -> None:
     opened = keyed_log()
-    part = opened.log.read(0, bytes_max=1 << 20, high_watermark=opened.log.log_end_offset)
+    part = opened.log.read(0, max_bytes=1 << 20, high_watermark=opened.log.log_end_offset)
     assert part is not None
     data = part.read()
 

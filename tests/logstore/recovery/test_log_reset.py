@@ -49,7 +49,7 @@ def test_a_log_that_begins_anew_is_empty_at_its_new_start(offset: int) -> None:
         assert not again.report.damage
         assert read_all(again.log) == {}
         with pytest.raises(OffsetOutOfRangeError):
-            again.log.read(offset - 1, bytes_max=1, high_watermark=offset)
+            again.log.read(offset - 1, max_bytes=1, high_watermark=offset)
 
 
 def test_it_goes_on_from_there() -> None:

@@ -139,23 +139,23 @@ def log(*newest_ms: int, size_bytes: int = 100, active_bytes: int = 50) -> LogSu
 
 
 def test_nothing_goes_while_all_of_it_fits() -> None:
-    assert surplus_counts([log(1, 2), log(3)], bytes_max=400) == [0, 0]
-    assert surplus_counts([], bytes_max=0) == []
+    assert surplus_counts([log(1, 2), log(3)], max_bytes=400) == [0, 0]
+    assert surplus_counts([], max_bytes=0) == []
 
 
 def test_the_oldest_go_first_whatever_log_they_are_in() -> None:
     logs = [log(5, 9), log(1, 2, 8), log()]
 
-    assert surplus_counts(logs, bytes_max=649) == [0, 1, 0]
-    assert surplus_counts(logs, bytes_max=449) == [1, 2, 0]
+    assert surplus_counts(logs, max_bytes=649) == [0, 1, 0]
+    assert surplus_counts(logs, max_bytes=449) == [1, 2, 0]
 
 
 def test_an_old_segment_behind_a_young_one_waits_for_it() -> None:
-    assert surplus_counts([log(9, 1), log(5)], bytes_max=399) == [0, 1]
+    assert surplus_counts([log(9, 1), log(5)], max_bytes=399) == [0, 1]
 
 
 def test_the_segments_that_grow_stay() -> None:
-    assert surplus_counts([log(1, 2), log(3)], bytes_max=0) == [2, 1]
+    assert surplus_counts([log(1, 2), log(3)], max_bytes=0) == [2, 1]
 
 
 @pytest.mark.invariant("I20")
@@ -164,15 +164,15 @@ def test_the_segments_that_grow_stay() -> None:
     st.integers(0, 4000),
 )
 def test_as_much_goes_as_must_and_not_a_segment_more(
-    newest: list[list[int]], bytes_max: int
+    newest: list[list[int]], max_bytes: int
 ) -> None:
     logs = [log(*sorted(each)) for each in newest]
 
-    counts = surplus_counts(logs, bytes_max=bytes_max)
+    counts = surplus_counts(logs, max_bytes=max_bytes)
 
     left = sum(each.size_bytes for each in logs) - 100 * sum(counts)
-    assert left <= bytes_max or counts == [len(each) for each in newest]
-    assert not any(counts) or left + 100 > bytes_max
+    assert left <= max_bytes or counts == [len(each) for each in newest]
+    assert not any(counts) or left + 100 > max_bytes
     gone = [time for each, count in zip(logs, counts, strict=True) for time in _times(each)[:count]]
     kept = [time for each, count in zip(logs, counts, strict=True) for time in _times(each)[count:]]
     assert max(gone, default=0) <= min(kept, default=50)

@@ -51,9 +51,9 @@ def append(segments: SegmentList, *, timestamp_ms: int = 0) -> None:
 
 
 def offsets(
-    segments: SegmentList, offset: int, *, bytes_max: int = 10_000, high_watermark: int = 1000
+    segments: SegmentList, offset: int, *, max_bytes: int = 10_000, high_watermark: int = 1000
 ) -> list[int] | None:
-    part = segments.read(offset, CONFIG, bytes_max=bytes_max, high_watermark=high_watermark)
+    part = segments.read(offset, CONFIG, max_bytes=max_bytes, high_watermark=high_watermark)
     return None if part is None else list(records_in(part.read()))
 
 
@@ -97,12 +97,12 @@ def test_a_segment_is_rolled_before_its_offsets_outgrow_the_index() -> None:
 def test_a_read_ends_with_the_segment_and_says_that_there_is_more() -> None:
     segments = new_segments(FaultyDisk(), count=25)
 
-    part = segments.read(0, CONFIG, bytes_max=10_000, high_watermark=25)
+    part = segments.read(0, CONFIG, max_bytes=10_000, high_watermark=25)
 
     assert part is not None
     assert list(records_in(part.read())) == list(range(10))
     assert part.has_more
-    last = segments.read(20, CONFIG, bytes_max=10_000, high_watermark=25)
+    last = segments.read(20, CONFIG, max_bytes=10_000, high_watermark=25)
     assert last is not None
     assert not last.has_more
 
@@ -120,7 +120,7 @@ def test_a_read_ends_before_damage_and_does_not_begin_in_it() -> None:
     segments = new_segments(FaultyDisk(), count=10, damage=damage)
 
     assert offsets(segments, 0) == [0, 1, 2, 3]
-    part = segments.read(7, CONFIG, bytes_max=10_000, high_watermark=10)
+    part = segments.read(7, CONFIG, max_bytes=10_000, high_watermark=10)
     assert part is not None
     assert not part.is_ready(), "its beginning is damaged"
     for offset in 4, 5, 6:
@@ -148,7 +148,7 @@ def test_damage_that_nobody_knows_of_is_found_right_below_the_high_watermark() -
     file = disk.open(segments.active.path)
     file.write_at(start, [bytes(100)])
 
-    part = segments.read(1, CONFIG, bytes_max=10_000, high_watermark=2)
+    part = segments.read(1, CONFIG, max_bytes=10_000, high_watermark=2)
 
     assert part is not None
     assert not part.is_ready()
@@ -166,7 +166,7 @@ def test_damage_known_from_the_middle_of_a_batch_is_found_from_its_beginning_too
     append(segments)
     segments.damage.add(1, 3)
 
-    part = segments.read(0, CONFIG, bytes_max=10_000, high_watermark=4)
+    part = segments.read(0, CONFIG, max_bytes=10_000, high_watermark=4)
 
     assert part is not None
     with pytest.raises(CorruptRecordError) as caught:

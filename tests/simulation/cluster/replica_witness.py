@@ -127,7 +127,7 @@ def batches_of(log: PartitionLog, start_offset: int) -> list[bytes]:
     found: list[bytes] = []
     offset = start_offset
     while offset < log.log_end_offset:
-        part = log.read(offset, bytes_max=1 << 20, high_watermark=log.log_end_offset)
+        part = log.read(offset, max_bytes=1 << 20, high_watermark=log.log_end_offset)
         assert part is not None, "there is more"
         data = (part if part.is_ready() else part.load()).read()
         for header, batch in _split(data):

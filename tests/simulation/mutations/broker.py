@@ -38,10 +38,10 @@ _read = PartitionLog.read
 
 
 def _read_uncommitted(
-    self: PartitionLog, offset: int, *, bytes_max: int, high_watermark: int
+    self: PartitionLog, offset: int, *, max_bytes: int, high_watermark: int
 ) -> LogSlice | None:
     del high_watermark
-    return _read(self, offset, bytes_max=bytes_max, high_watermark=self.log_end_offset)
+    return _read(self, offset, max_bytes=max_bytes, high_watermark=self.log_end_offset)
 
 
 _look = FetchHandler._look
@@ -51,11 +51,11 @@ def _look_at_the_end(
     self: FetchHandler,
     wanted: PartitionFetch,
     *,
-    bytes_max: int,
+    max_bytes: int,
     is_full: bool,
     in_journal: bool = False,
 ) -> FoundBatches:
-    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
+    found = _look(self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
     if found.partition is not None:
         found.high_watermark = found.partition.log.log_end_offset
     return found
@@ -65,11 +65,11 @@ def _look_as_if_deleted(
     self: FetchHandler,
     wanted: PartitionFetch,
     *,
-    bytes_max: int,
+    max_bytes: int,
     is_full: bool,
     in_journal: bool = False,
 ) -> FoundBatches:
-    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
+    found = _look(self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
     damage = found.error
     if isinstance(damage, CorruptRecordError):
         found.error = OffsetOutOfRangeError(
@@ -84,11 +84,11 @@ def _look_without_start(
     self: FetchHandler,
     wanted: PartitionFetch,
     *,
-    bytes_max: int,
+    max_bytes: int,
     is_full: bool,
     in_journal: bool = False,
 ) -> FoundBatches:
-    found = _look(self, wanted, bytes_max=bytes_max, is_full=is_full, in_journal=in_journal)
+    found = _look(self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
     if found.part is None:
         found.log_start_offset = 0
     return found

@@ -75,7 +75,7 @@ class Checks:
         if end > len(self.committed) and len(self.committed) < core._log.base.index:
             problem = f"{core.identity} has a snapshot up to {snapshot.index}, committed by nobody"
             raise ViolationError("StateMachineSafety", problem)
-        entries = core._log.entries_from(begin + 1, bytes_max=1 << 60, count_max=end - begin)
+        entries = core._log.entries_from(begin + 1, max_bytes=1 << 60, max_count=end - begin)
         for entry in entries:
             if entry.index > len(self.committed):
                 self.committed.append(Committed(entry, core.term))

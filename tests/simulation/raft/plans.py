@@ -98,14 +98,14 @@ class Plan(RunPlan[Fault], frozen=True):
         return RaftConfig(
             heartbeat_ticks=max(1, self.election_ticks // 5),
             election_ticks=self.election_ticks,
-            write_ticks_max=self.election_ticks * 3,
-            append_entries_max=self.entries_max,
-            inflight_messages_max=self.window_messages,
+            max_write_ticks=self.election_ticks * 3,
+            max_append_entries=self.entries_max,
+            max_inflight_messages=self.window_messages,
             snapshot_ticks=self.election_ticks * 3,
-            promotion_lag_entries_max=20,
-            uncommitted_bytes_max=4000,
-            unsynced_bytes_max=1000,
-            committed_bytes_max=500,
+            max_promotion_lag_entries=20,
+            max_uncommitted_bytes=4000,
+            max_unsynced_bytes=1000,
+            max_committed_bytes=500,
         )
 
 

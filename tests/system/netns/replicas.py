@@ -112,7 +112,7 @@ def _records(log: PartitionLog) -> Replica:
     found: Replica = {}
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
-        part = log.read(offset, bytes_max=_READ_BYTES, high_watermark=end)
+        part = log.read(offset, max_bytes=_READ_BYTES, high_watermark=end)
         assert part is not None, "there is more"
         found |= records_in((part if part.is_ready() else part.load()).read())
         offset = max(found) + 1

@@ -198,7 +198,7 @@ async def first_result(pending: Pending[Any]) -> None:
         (api.PURGE, PurgeRequest),
         (api.REDRIVE, RedriveRequest),
         (api.DESCRIBE_REDRIVE, DescribeRedriveRequest),
-        (api.RECEIVE, partial(ReceiveRequest, max_messages=1, bytes_max=1, max_wait_ms=0)),
+        (api.RECEIVE, partial(ReceiveRequest, max_messages=1, max_bytes=1, max_wait_ms=0)),
     ],
     ids=lambda each: each.key.name if isinstance(each, Api) else "",
 )
@@ -238,8 +238,8 @@ async def test_the_records_come_with_what_is_seen_as_far_as_there_is_room(
         for value in (b"a", b"b", b"c"):
             await produce(client, topic_of(broker), batch_of(value))
 
-        one = await peek(client, queue, bytes_max=1)
-        all_of_them = await peek(client, queue, bytes_max=1 << 20)
+        one = await peek(client, queue, max_bytes=1)
+        all_of_them = await peek(client, queue, max_bytes=1 << 20)
 
         assert ([run.count for run in one.runs], one.next_offset) == ([1], 1)
         assert ([run.count for run in all_of_them.runs], all_of_them.next_offset) == ([3], None)

@@ -38,8 +38,8 @@ def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> N
     known, batches = BatchCache(), in_a_row(file, first=0, count=6)
     known.add(partition, batches)
 
-    assert known.find(partition, 15, 31, bytes_max=1 << 20) == batches[1:4]
-    assert known.find(partition, 20, 30, bytes_max=1 << 20) == batches[2:3]
+    assert known.find(partition, 15, 31, max_bytes=1 << 20) == batches[1:4]
+    assert known.find(partition, 20, 30, max_bytes=1 << 20) == batches[2:3]
 
 
 def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
@@ -47,8 +47,8 @@ def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
     known, batches = BatchCache(), in_a_row(file, first=0, count=6)
     known.add(partition, batches)
 
-    assert known.find(partition, 0, 60, bytes_max=250) == batches[:2]
-    assert known.find(partition, 0, 60, bytes_max=1) == batches[:1]
+    assert known.find(partition, 0, 60, max_bytes=250) == batches[:2]
+    assert known.find(partition, 0, 60, max_bytes=1) == batches[:1]
 
 
 def test_what_was_not_looked_at_is_not_known() -> None:
@@ -56,9 +56,9 @@ def test_what_was_not_looked_at_is_not_known() -> None:
     known = BatchCache()
     known.add(partition, in_a_row(file, first=3, count=2))
 
-    assert not known.find(partition, 29, 40, bytes_max=1 << 20)
-    assert not known.find(partition, 50, 60, bytes_max=1 << 20)
-    assert known.find(partition, 45, 60, bytes_max=1 << 20) == in_a_row(file, first=4, count=1)
+    assert not known.find(partition, 29, 40, max_bytes=1 << 20)
+    assert not known.find(partition, 50, 60, max_bytes=1 << 20)
+    assert known.find(partition, 45, 60, max_bytes=1 << 20) == in_a_row(file, first=4, count=1)
 
 
 def test_batches_in_another_file_are_not_found_together() -> None:
@@ -67,7 +67,7 @@ def test_batches_in_another_file_are_not_found_together() -> None:
     known, (first, second) = BatchCache(), in_a_row(file, first=0, count=2)
     known.add(partition, [first, second._replace(file=other)])
 
-    assert known.find(partition, 0, 20, bytes_max=1 << 20) == [first]
+    assert known.find(partition, 0, 20, max_bytes=1 << 20) == [first]
 
 
 def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
@@ -76,7 +76,7 @@ def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
     known.add(partition, in_a_row(file, first=0, count=4))
     known.add(partition, in_a_row(file, first=2, count=3))
 
-    assert known.find(partition, 0, 100, bytes_max=1 << 20) == in_a_row(file, first=0, count=5)
+    assert known.find(partition, 0, 100, max_bytes=1 << 20) == in_a_row(file, first=0, count=5)
 
 
 def test_only_some_hundreds_are_kept() -> None:
@@ -85,8 +85,8 @@ def test_only_some_hundreds_are_kept() -> None:
     for batch in batches:
         known.add(partition, [batch])
 
-    assert known.find(partition, 5990, 6000, bytes_max=1 << 20) == batches[-1:]
-    assert not known.find(partition, 0, 10, bytes_max=1 << 20)
+    assert known.find(partition, 5990, 6000, max_bytes=1 << 20) == batches[-1:]
+    assert not known.find(partition, 0, 10, max_bytes=1 << 20)
 
 
 def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> None:
@@ -95,13 +95,13 @@ def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> 
     known.add(partition, batches)
     partition.lead(2)
 
-    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+    assert not known.find(partition, 0, 20, max_bytes=1 << 20)
     known.add(partition, batches)
-    assert known.find(partition, 0, 20, bytes_max=1 << 20)
+    assert known.find(partition, 0, 20, max_bytes=1 << 20)
     partition.follow(2, 3)
-    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+    assert not known.find(partition, 0, 20, max_bytes=1 << 20)
     known.add(partition, batches)
-    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+    assert not known.find(partition, 0, 20, max_bytes=1 << 20)
 
 
 def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
@@ -112,7 +112,7 @@ def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
 
     partition.log.fail("the disk is gone")
 
-    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+    assert not known.find(partition, 0, 20, max_bytes=1 << 20)
 
 
 def test_nothing_is_believed_of_what_was_deleted() -> None:
@@ -123,7 +123,7 @@ def test_nothing_is_believed_of_what_was_deleted() -> None:
 
     partition.log.delete_records(1, high_watermark=end)
 
-    assert not known.find(partition, 0, 20, bytes_max=1 << 20)
+    assert not known.find(partition, 0, 20, max_bytes=1 << 20)
 
 
 START_MS = 1_800_000_000_000

@@ -183,7 +183,7 @@ async def test_clients_read_what_happened_as_it_is_stored(mock_clock: MockClock)
         assert (found.log_start_offset, found.high_watermark) == (0, end)
         (result,) = reply.results
         assert (result.error, result.high_watermark, result.log_start_offset) == (None, end, 0)
-        stored = journal(broker, queue).log.read(0, bytes_max=1 << 20, high_watermark=end)
+        stored = journal(broker, queue).log.read(0, max_bytes=1 << 20, high_watermark=end)
         assert stored is not None
         assert bytes(attached) == stored.file.read_at(stored.position, stored.length)
 
