@@ -90,7 +90,7 @@ class Nodes:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def ask(self, node_id: int, asked: Api[Request, Reply], request: Request) -> Reply:
+    def ask(self, node_id: int, api_: Api[Request, Reply], request: Request) -> Reply:
         """Return what one of them answers.
 
         Raises:
@@ -99,12 +99,12 @@ class Nodes:
         """
         connection = RawConnection(("127.0.0.1", self.ports[node_id]), timeout_s=_ANSWER_S)
         try:
-            return connection.ask(asked, request)
+            return connection.ask(api_, request)
         finally:
             connection.close()
 
     def call_any(
-        self, asked: Api[Request, Reply], request: Request, *, but: int | None = None
+        self, api_: Api[Request, Reply], request: Request, *, but: int | None = None
     ) -> Reply:
         """Return the answer of the first one that has one, however long that takes."""
         others = [node_id for node_id in self.ports if node_id != but]
@@ -112,7 +112,7 @@ class Nodes:
         def look() -> Reply | None:
             for node_id in others:
                 try:
-                    return self.ask(node_id, asked, request)
+                    return self.ask(node_id, api_, request)
                 except (OSError, BrokerError, ConnectionLostError, WireFormatError):
                     continue
             return None

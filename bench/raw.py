@@ -50,13 +50,13 @@ class RawConnection:
         assert isinstance(hello, HelloReply)
         self._core.set_offered(hello.apis)
 
-    def ask(self, asked: Api[Request, Reply], request: Request, attachment: bytes = b"") -> Reply:
+    def ask(self, api_: Api[Request, Reply], request: Request, attachment: bytes = b"") -> Reply:
         """Send a request and return the reply.
 
         Raises:
             BrokerError: The broker refused.
         """
-        _, frame = self._core.send_request(asked, request, attachment_length=len(attachment))
+        _, frame = self._core.send_request(api_, request, attachment_length=len(attachment))
         self.sock.sendall(frame + attachment)
         while (reply := self._core.next_reply()) is None:
             received = self.sock.recv_into(self._core.decoder.get_buffer())

@@ -24,7 +24,7 @@ from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.handlers.metadata import MetadataHandler
 from tidelog.broker.handlers.offset_lookup import OffsetLookup
 from tidelog.broker.handlers.produce import ProduceHandler
-from tidelog.broker.handlers.producer_ids import ProducersHandler
+from tidelog.broker.handlers.producer_ids import ProducerIdsHandler, ProducersHandler
 from tidelog.broker.handlers.queue_admin import QueueAdminHandler
 from tidelog.broker.handlers.raft import RaftHandler
 from tidelog.broker.handlers.reassignment import ListReassignmentsHandler, ReassignmentHandler
@@ -155,7 +155,7 @@ class ApiHandlers:
 
         return {
             api.METADATA: Deferred(describe),
-            api.INIT_PRODUCER: InTask(metadata.init_producer),
+            api.INIT_PRODUCER: InTask(ProducerIdsHandler(self._cluster).init),
             api.PRODUCE: Appending(produce.handle),
             api.DESCRIBE_PRODUCER: InTask(ProducersHandler(partitions).describe),
             api.FETCH: Deferred(fetch.handle),

@@ -260,7 +260,7 @@ class MetadataApplier:
     async def _remove_replica(self, key: Key, partition: Partition | None) -> None:
         """Remove the files of a replica, unless it has come back meanwhile."""
         if partition is not None:
-            await self._let_go(partition, is_for_good=False)
+            await self._stop_replica(partition, is_for_good=False)
         topic = self._metadata.state.catalog.topic_by_id(key[0])
         known = self._metadata.state.partition(*key)
         if topic is None or known is None:
@@ -279,14 +279,14 @@ class MetadataApplier:
 
     async def _remove(self, topic_id: bytes, name: str) -> None:
         for partition in self._closed.pop(topic_id, []):
-            await self._let_go(partition, is_for_good=True)
+            await self._stop_replica(partition, is_for_good=True)
         try:
             await self._partitions.remove_files(name, topic_id)
         except OSError as error:
             # The topic is gone all the same.
             self._env.probe("files_left_over", severity="warning", topic=name, reason=str(error))
 
-    async def _let_go(self, partition: Partition, *, is_for_good: bool) -> None:
+    async def _stop_replica(self, partition: Partition, *, is_for_good: bool) -> None:
         """Return when nobody touches the files of a replica that was closed."""
         await self._group_commit.forget(partition, is_for_good=is_for_good)
         partition.log.close()  # A repair that was under way may have opened it anew.

@@ -123,7 +123,7 @@ class ProducerConfig:
     compression_type: Compression = "none"
     """`lz4` costs little and helps with text; `zstd` packs better and takes more time."""
 
-    max_in_flight: int = 5
+    max_in_flight_requests_per_connection: int = 5
     """Batches of one partition that may be under way at once, at most 5 when idempotent."""
 
     delivery_timeout: float = 120.0
@@ -137,6 +137,7 @@ class ProducerConfig:
             ConfigError: The message lists every problem.
         """
         is_ordered = self.enable_idempotence and self.acks != 0
+        in_flight_max = self.max_in_flight_requests_per_connection
         _refuse(
             "producer",
             {
@@ -148,9 +149,10 @@ class ProducerConfig:
                 "buffer_memory must not be below batch_size": (
                     self.buffer_memory < self.batch_size
                 ),
-                "max_in_flight must be above 0": self.max_in_flight <= 0,
-                f"max_in_flight must not be above {_IDEMPOTENT_IN_FLIGHT_MAX} when idempotent": (
-                    is_ordered and self.max_in_flight > _IDEMPOTENT_IN_FLIGHT_MAX
+                "max_in_flight_requests_per_connection must be above 0": in_flight_max <= 0,
+                "max_in_flight_requests_per_connection must not be above"
+                f" {_IDEMPOTENT_IN_FLIGHT_MAX} when idempotent": (
+                    is_ordered and in_flight_max > _IDEMPOTENT_IN_FLIGHT_MAX
                 ),
                 "delivery_timeout must be above linger": self.delivery_timeout <= self.linger,
             },
@@ -166,7 +168,7 @@ class ProducerSettings(TypedDict, total=False):
     batch_size: int
     buffer_memory: int
     compression_type: Compression
-    max_in_flight: int
+    max_in_flight_requests_per_connection: int
     delivery_timeout: float
 
 

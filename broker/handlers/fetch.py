@@ -88,22 +88,22 @@ class DelayedFetch:
     def wake(self) -> None:
         """See `broker.partitions.partition.DataWaiter`."""
         if not self._has_ended:
-            self._look_again(is_last=False)
+            self._retry(is_last=False)
 
     def expire(self) -> None:
         """Answer with what there is."""
-        self._look_again(is_last=True)
+        self._retry(is_last=True)
 
     def close(self) -> None:
         """Answer with what there is: nothing more will come."""
-        self._look_again(is_last=True)
+        self._retry(is_last=True)
 
     def drop(self) -> None:
         """See `broker.requests.response.DelayedRequest`."""
         self._end()
         self._response.nothing()
 
-    def _look_again(self, *, is_last: bool) -> None:
+    def _retry(self, *, is_last: bool) -> None:
         with self._response:
             found = self._handler.collect(self._request)
             if self._has_ended:
@@ -167,7 +167,9 @@ class FetchHandler:
         for wanted in request.partitions:
             is_full = remaining <= 0 and not is_first
             max_bytes = min(wanted.max_bytes, remaining)
-            item = self._look(wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
+            item = self._read_partition(
+                wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal
+            )
             if item.part is not None:
                 if is_first or item.part.length <= remaining:
                     remaining -= item.part.length
@@ -198,7 +200,7 @@ class FetchHandler:
         else:
             self._reply(found, response)
 
-    def _look(
+    def _read_partition(
         self, wanted: PartitionFetch, *, max_bytes: int, is_full: bool, in_journal: bool = False
     ) -> FoundBatches:
         partition, partitions = None, self._partitions

@@ -1,26 +1,22 @@
-"""Where things are, and identities of producers."""
+"""The places of topics, partitions and brokers."""
 
 from typing import Final, final
 
 import msgspec
-import trio
 
 from tidelog.broker.config.broker_config import BrokerConfig, parse_address
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.coordinator.metadata.catalog import (
     Catalog,
-    TakeProducerIds,
     Topic,
     queue_of_journal,
     topic_of_staging,
 )
-from tidelog.coordinator.metadata.commands import ProducerIds
 from tidelog.coordinator.node import ClusterNode
 from tidelog.wire.errors import (
     BrokerError,
     ConnectionLostError,
     ErrorDetail,
-    InvalidRequestError,
     LeaderNotAvailableError,
     UnknownQueueError,
     UnknownTopicError,
@@ -33,11 +29,8 @@ from tidelog.wire.messages.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
-from tidelog.wire.messages.produce import InitProducerReply, InitProducerRequest
 from tidelog.wire.protocol import api
 
-_PRODUCER_EPOCH_MAX = 0xFFFF_FFFF
-_DECIDE_TIMEOUT_S: Final = 10.0
 _ASK_TIMEOUT_S: Final = 1.0
 
 
@@ -52,9 +45,6 @@ class MetadataHandler:
         self._config = config
         self._cluster = cluster
         self._partitions = partitions
-        self._taking_ids = trio.Lock()
-        self._producer_ids = range(0)
-        """Ids that this broker has taken and not given out yet."""
 
     def describe(self, request: MetadataRequest, *, local: tuple[str, int]) -> MetadataReply:
         """Say where topics are; `local` is where the asking client reached this broker."""
@@ -119,36 +109,6 @@ class MetadataHandler:
             for topic in reply.topics
         ]
         return msgspec.structs.replace(reply, topics=topics)
-
-    async def init_producer(self, request: InitProducerRequest) -> InitProducerReply:
-        """Give out a producer id, or the next epoch of one.
-
-        Raises:
-            InvalidRequestError: The id was never given out.
-            RequestTimedOutError: No majority of the voters is there.
-        """
-        producer_id = request.producer_id
-        if producer_id and producer_id >= self._cluster.metadata.state.catalog.next_producer_id:
-            # Another broker may have given it out, of which this one has not heard yet.
-            block = await self._take_producer_ids()
-            if producer_id >= block.start:
-                raise InvalidRequestError(f"producer id {producer_id} was never given out")
-        if producer_id and request.producer_epoch < _PRODUCER_EPOCH_MAX:
-            return InitProducerReply(producer_id, request.producer_epoch + 1)
-        # One at a time, or else everybody who finds the block used up takes a block of their own.
-        async with self._taking_ids:
-            if not self._producer_ids:
-                self._producer_ids = await self._take_producer_ids()
-            taken, self._producer_ids = self._producer_ids[0], self._producer_ids[1:]
-        return InitProducerReply(taken, 0)
-
-    async def _take_producer_ids(self) -> range:
-        """Return producer ids that nobody else gets."""
-        reply = await self._cluster.command_client.submit(
-            TakeProducerIds(), timeout_s=_DECIDE_TIMEOUT_S
-        )
-        assert isinstance(reply, ProducerIds)
-        return range(reply.first, reply.end)
 
     def _find(self, name: str) -> TopicMetadata:
         try:

@@ -1,4 +1,4 @@
-"""How far idempotent producers are."""
+"""Identities of producers, and how far idempotent producers are."""
 
 from typing import Final, final
 
@@ -6,10 +6,60 @@ import trio
 
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.requests.commit_wait import CommitWait
-from tidelog.wire.errors import RequestTimedOutError
-from tidelog.wire.messages.produce import Acks, DescribeProducerReply, DescribeProducerRequest
+from tidelog.coordinator.metadata.catalog import TakeProducerIds
+from tidelog.coordinator.metadata.commands import ProducerIds
+from tidelog.coordinator.node import ClusterNode
+from tidelog.wire.errors import InvalidRequestError, RequestTimedOutError
+from tidelog.wire.messages.produce import (
+    Acks,
+    DescribeProducerReply,
+    DescribeProducerRequest,
+    InitProducerReply,
+    InitProducerRequest,
+)
 
 _TIMEOUT_S: Final = 10.0
+_EPOCH_MAX: Final = 0xFFFF_FFFF
+
+
+@final
+class ProducerIdsHandler:
+    """Gives out producer ids, from blocks that the cluster gives to this broker."""
+
+    def __init__(self, cluster: ClusterNode) -> None:
+        """Take no block yet."""
+        self._cluster = cluster
+        self._taking = trio.Lock()
+        self._ids = range(0)
+        """Ids that this broker has taken and not given out yet."""
+
+    async def init(self, request: InitProducerRequest) -> InitProducerReply:
+        """Give out a producer id, or the next epoch of one.
+
+        Raises:
+            InvalidRequestError: The id was never given out.
+            RequestTimedOutError: No majority of the voters is there.
+        """
+        producer_id = request.producer_id
+        if producer_id and producer_id >= self._cluster.metadata.state.catalog.next_producer_id:
+            # Another broker may have given it out, of which this one has not heard yet.
+            block = await self._take()
+            if producer_id >= block.start:
+                raise InvalidRequestError(f"producer id {producer_id} was never given out")
+        if producer_id and request.producer_epoch < _EPOCH_MAX:
+            return InitProducerReply(producer_id, request.producer_epoch + 1)
+        # One at a time, or else everybody who finds the block used up takes a block of their own.
+        async with self._taking:
+            if not self._ids:
+                self._ids = await self._take()
+            taken, self._ids = self._ids[0], self._ids[1:]
+        return InitProducerReply(taken, 0)
+
+    async def _take(self) -> range:
+        """Return producer ids that nobody else gets."""
+        reply = await self._cluster.command_client.submit(TakeProducerIds(), timeout_s=_TIMEOUT_S)
+        assert isinstance(reply, ProducerIds)
+        return range(reply.first, reply.end)
 
 
 @final

@@ -78,7 +78,12 @@ class ClusterClient:
         self.backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._seeds = seeds
         self._connections = ConnectionPool(
-            config, env, tasks, metadata=self.metadata, on_change=self._notify, on_doubt=self._doubt
+            config,
+            env,
+            tasks,
+            metadata=self.metadata,
+            on_change=self._notify,
+            on_stale_metadata=self._invalidate,
         )
         self._connecting = trio.Lock()
         self._asked_count = 0
@@ -379,7 +384,7 @@ class ClusterClient:
             *(partial(self._connections.connect, seed) for seed in seeds),
         ]
 
-    def _doubt(self) -> None:
+    def _invalidate(self) -> None:
         self.request_refresh(self.metadata.topic_names)
 
     async def _refresh(self) -> None:

@@ -46,19 +46,19 @@ class ConnectionPool:
         *,
         metadata: MetadataCache,
         on_change: Callable[[], None],
-        on_doubt: Callable[[], None],
+        on_stale_metadata: Callable[[], None],
     ) -> None:
         """Begin without any.
 
         `on_change` is called when a connection was made, was lost or could not be made, and
-        `on_doubt` when newer metadata may say that a broker is not needed any more.
+        `on_stale_metadata` when newer metadata may say that a broker is not needed any more.
         """
         self._config = config
         self._env = env
         self._tasks = tasks
         self._metadata = metadata
         self._on_change = on_change
-        self._on_doubt = on_doubt
+        self._on_stale_metadata = on_stale_metadata
         self._backoff = Backoff(config.retry_backoff, config.retry_backoff_max, env.random)
         self._connections: dict[int, RpcConnection] = {}
         self._silent: set[int] = set()
@@ -97,7 +97,7 @@ class ConnectionPool:
         if connection is not None:
             return connection
         if node_id not in self._metadata.brokers:
-            self._on_doubt()
+            self._on_stale_metadata()
         elif node_id in self._dialled:
             self._dialled[node_id] = True
         else:
@@ -192,7 +192,7 @@ class ConnectionPool:
                 connection.close()
             else:
                 has_led = has_led or is_leader
-                self._on_doubt()
+                self._on_stale_metadata()
 
     async def _dial(self, node_id: int) -> None:
         """Try to connect while somebody wants to, and have others asked who leads instead."""
@@ -206,7 +206,7 @@ class ConnectionPool:
     async def _look_for_others(self) -> None:
         while True:
             await trio.sleep(_LOOK_AGAIN_S)
-            self._on_doubt()
+            self._on_stale_metadata()
 
     async def _connect_while_wanted(self, node_id: int) -> None:
         failure_count = 0
@@ -225,6 +225,6 @@ class ConnectionPool:
             except (ConnectionLostError, RetriableError) as error:
                 self._failures[node_id] = error
             failure_count += 1
-            self._on_doubt()
+            self._on_stale_metadata()
             self._on_change()
             await trio.sleep(self._backoff.delay(failure_count))

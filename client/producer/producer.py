@@ -85,7 +85,7 @@ class Producer:
             DeliveryRules(
                 codec=CODEC_NAMES[config.compression_type],
                 is_idempotent=config.enable_idempotence and acks is not Acks.NONE,
-                in_flight_max=config.max_in_flight,
+                in_flight_max=config.max_in_flight_requests_per_connection,
                 backoff=cluster.backoff,
             ),
             cluster.env.random,

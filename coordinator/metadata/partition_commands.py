@@ -44,7 +44,7 @@ from tidelog.wire.errors import (
     UnknownTopicIdError,
 )
 
-_Wish = TypeVar("_Wish")
+_Change = TypeVar("_Change")
 
 
 def handle_partition_command(
@@ -207,23 +207,23 @@ def _loss(
 def _reassign(state: ClusterState, command: ReassignReplicas) -> CommandOutcome:
     changes = PartitionChangeBuilder(state)
 
-    def reassign(wish: Reassignment) -> None:
-        topic, partition = _find(state, changes, wish.topic_id, number=wish.partition)
+    def reassign(change: Reassignment) -> None:
+        topic, partition = _find(state, changes, change.topic_id, number=change.partition)
         _check_may_move(state, topic)
-        if wish.replicas is None:
+        if change.replicas is None:
             target = _before_reassignment(partition)
         else:
-            check_replicas(wish.partition, wish.replicas, state.brokers)
-            _check_minimum(topic, len(wish.replicas))
-            new = [node for node in wish.replicas if node not in partition.replicas]
+            check_replicas(change.partition, change.replicas, state.brokers)
+            _check_minimum(topic, len(change.replicas))
+            new = [node for node in change.replicas if node not in partition.replicas]
             check_not_drained(new, state.drained_node_ids)
-            target = tuple(wish.replicas)
+            target = tuple(change.replicas)
         event = PartitionEvent(assignment=_toward(target, partition))
-        _check_enough_copies_stay(changes, topic, wish.partition, event=event)
-        changes.apply_event(topic, wish.partition, event)
+        _check_enough_copies_stay(changes, topic, change.partition, event=event)
+        changes.apply_event(topic, change.partition, event)
 
-    def place(wish: Reassignment) -> tuple[bytes, int]:
-        return wish.topic_id, wish.partition
+    def place(change: Reassignment) -> tuple[bytes, int]:
+        return change.topic_id, change.partition
 
     answers = _answers(changes, command.reassignments, place, act=reassign)
     return CommandOutcome(changes.records(), answers)
@@ -325,22 +325,22 @@ def _find(
 
 
 def _answers(
-    changes: PartitionChangeBuilder,
-    wishes: Iterable[_Wish],
-    place: Callable[[_Wish], tuple[bytes, int]],
+    builder: PartitionChangeBuilder,
+    changes: Iterable[_Change],
+    place: Callable[[_Change], tuple[bytes, int]],
     *,
-    act: Callable[[_Wish], None],
+    act: Callable[[_Change], None],
 ) -> PartitionAnswers:
-    """Act on each wish by itself, and say what became of it."""
+    """Make each change by itself; return how each of them ended."""
     answers: list[PartitionAnswer] = []
-    for wish in wishes:
+    for change in changes:
         error = None
         try:
-            act(wish)
+            act(change)
         except BrokerError as refusal:
             error = refusal.to_wire()
-        topic_id, number = place(wish)
-        partition = changes.partition(topic_id, number)
+        topic_id, number = place(change)
+        partition = builder.partition(topic_id, number)
         answers.append(PartitionAnswer(topic_id, number, partition, error))
     return PartitionAnswers(answers)
 

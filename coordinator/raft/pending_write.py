@@ -17,9 +17,9 @@ from tidelog.coordinator.raft.ready import Write
 class PendingWrite:
     """The write under way, if there is one, and what the next one contains."""
 
-    def __init__(self, promises: HardStateGate, log: RaftLog, max_ticks: int) -> None:
+    def __init__(self, hard_state: HardStateGate, log: RaftLog, max_ticks: int) -> None:
         """Begin without a write; one that takes `max_ticks` is stuck."""
-        self._hard_state = promises
+        self._hard_state = hard_state
         self._log = log
         self._max_ticks = max_ticks
         self._write: Write | None = None

@@ -39,7 +39,7 @@ class PeerClient:
     async def ask(
         self,
         node_id: int,
-        asked: Api[Request, Reply],
+        api_: Api[Request, Reply],
         request: Request,
         *,
         timeout_s: float,
@@ -59,7 +59,7 @@ class PeerClient:
             connection = await self._connection(node_id)
             with trio.move_on_after(timeout_s):
                 return await connection.call(
-                    asked, request, take=lambda reply, _: reply, attachment=attachment
+                    api_, request, take=lambda reply, _: reply, attachment=attachment
                 )
         except WireFormatError as error:
             raise ConnectionLostError(

@@ -173,15 +173,15 @@ class ReceivePlan:
                 yield max(first, cursor), end, SKIPPED
 
     def _is_exhausted(self, status: MessageStatus) -> bool:
-        deliveries_max = self._config.deliveries_max
-        return deliveries_max is not None and status.receive_count >= deliveries_max
+        max_deliveries = self._config.max_deliveries
+        return max_deliveries is not None and status.receive_count >= max_deliveries
 
     def _is_last_chance(self, status: MessageStatus) -> bool:
-        deliveries_max = self._config.deliveries_max
+        max_deliveries = self._config.max_deliveries
         return (
-            deliveries_max is not None
-            and deliveries_max > 1
-            and status.receive_count == deliveries_max - 1
+            max_deliveries is not None
+            and max_deliveries > 1
+            and status.receive_count == max_deliveries - 1
         )
 
 
@@ -198,12 +198,12 @@ def decide(
     if config.dead_letter_target is not None and plan.is_current:
         entries.extend(dead_lettered(plan.exhausted, config.dead_letter_target, ""))
     runs: list[ReceivedRun] = []
-    deliveries_max = config.deliveries_max or RECEIVES_WITHOUT_END
+    max_deliveries = config.max_deliveries or RECEIVES_WITHOUT_END
     if plan.is_current or not config.is_fifo:
         for first, count in sorted(taken):
             found = _still_visible(state, first, first + count, now_ms=now_ms)
             # Of an old plan, for meanwhile somebody else may have had the last delivery.
-            runs.extend(run for run in found if run.receive_count <= deliveries_max)
+            runs.extend(run for run in found if run.receive_count <= max_deliveries)
         runs = _cut(runs, config.max_in_flight - state.runs.counts[MessageState.IN_FLIGHT])
     lease = GrantedLease(state.next_lease_id, runs, _lease_end(state, now_ms, timeout_ms))
     if not runs:

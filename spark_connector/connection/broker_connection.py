@@ -86,7 +86,7 @@ class BrokerConnection:
 
     def send(
         self,
-        asked: Api[RequestType, ReplyType],
+        api_: Api[RequestType, ReplyType],
         request: RequestType,
         attachment: Sequence[BytesLike] = (),
     ) -> None:
@@ -98,7 +98,7 @@ class BrokerConnection:
         """
         self.sent_count += 1
         length = sum(len(piece) for piece in attachment)
-        _, frame = self._core.send_request(asked, request, attachment_length=length)
+        _, frame = self._core.send_request(api_, request, attachment_length=length)
         try:
             for piece in (frame, *attachment):
                 self._socket.sendall(piece)
@@ -106,7 +106,7 @@ class BrokerConnection:
             raise self._lost(error) from error
 
     def receive(
-        self, asked: Api[RequestType, ReplyType], *, timeout_s: float
+        self, api_: Api[RequestType, ReplyType], *, timeout_s: float
     ) -> tuple[ReplyType, memoryview]:
         """Return the answer to the request that was sent, and its attachment.
 
@@ -128,7 +128,7 @@ class BrokerConnection:
         except TimeoutError as error:
             self.close()
             raise RequestTimedOutError(
-                f"{self._address} did not answer {asked.key.name} in {timeout_s:.0f} s"
+                f"{self._address} did not answer {api_.key.name} in {timeout_s:.0f} s"
             ) from error
         except OSError as error:
             raise self._lost(error) from error
@@ -138,7 +138,7 @@ class BrokerConnection:
 
     def call(
         self,
-        asked: Api[RequestType, ReplyType],
+        api_: Api[RequestType, ReplyType],
         request: RequestType,
         *,
         timeout_s: float,
@@ -146,8 +146,8 @@ class BrokerConnection:
     ) -> tuple[ReplyType, memoryview]:
         """Ask and wait for the answer; errors are those of `send` and `receive`."""
         assert self._core.in_flight_count == 0, "another answer would be taken for this one"
-        self.send(asked, request, attachment)
-        return self.receive(asked, timeout_s=timeout_s)
+        self.send(api_, request, attachment)
+        return self.receive(api_, timeout_s=timeout_s)
 
     def _receive_some(self, deadline: float) -> None:
         left_s = deadline - time.monotonic()

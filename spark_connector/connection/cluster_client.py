@@ -185,15 +185,13 @@ class BlockingClusterClient:
                 if time.monotonic() + delay_s >= deadline:
                     raise
                 time.sleep(delay_s)
-                self._look_around()
+                self._refresh_metadata()
 
-    def call_any(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+    def call_any(self, api_: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
         """Ask any broker something that may be asked twice; errors as for `retry`."""
-        return self.retry(lambda: self._ask(self.any_connection(), asked, request))
+        return self.retry(lambda: self._ask(self.any_connection(), api_, request))
 
-    def call_controller(
-        self, asked: Api[RequestType, ReplyType], request: RequestType
-    ) -> ReplyType:
+    def call_controller(self, api_: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
         """Ask the node that decides for the cluster, likewise."""
 
         def attempt() -> ReplyType:
@@ -202,7 +200,7 @@ class BlockingClusterClient:
             node_id = self.metadata.controller_id
             if node_id is None:
                 raise NotControllerError("no broker knows which one decides for the cluster now")
-            return self._ask(self.connection_to(node_id), asked, request)
+            return self._ask(self.connection_to(node_id), api_, request)
 
         return self.retry(attempt)
 
@@ -258,12 +256,12 @@ class BlockingClusterClient:
         return found
 
     def _ask(
-        self, connection: BrokerConnection, asked: Api[RequestType, ReplyType], request: RequestType
+        self, connection: BrokerConnection, api_: Api[RequestType, ReplyType], request: RequestType
     ) -> ReplyType:
-        reply, _ = connection.call(asked, request, timeout_s=self.request_timeout_s)
+        reply, _ = connection.call(api_, request, timeout_s=self.request_timeout_s)
         return reply
 
-    def _look_around(self) -> None:
+    def _refresh_metadata(self) -> None:
         """Ask again where everything is: leaders may have changed."""
         names = self.metadata.topic_names
         try:

@@ -152,16 +152,16 @@ class StreamSource:
         return place.at == "latest" or LATEST in place.by_partition.values()
 
     def _available_offsets(self, start: StreamOffset) -> AvailableOffsets:
-        is_fresh = self._look()
+        is_fresh = self._refresh_ranges()
         found = available_offsets(start, self._ranges)
         if found.end == start and not is_fresh:
-            self._look(wait=True)
+            self._refresh_ranges(wait=True)
             found = available_offsets(start, self._ranges)
         may_come = self._is_news(found) and self._is_a_topic_gone(start)
         for _ in range(self._options.retry_count if may_come else 0):
             # One broker may not have heard of all topics yet; that is no loss.
             self._wait(self._options.retry_interval_ms / 1000)
-            self._look(wait=True)
+            self._refresh_ranges(wait=True)
             found = available_offsets(start, self._ranges)
         self._latest = found.end
         if found.losses:
@@ -171,7 +171,7 @@ class StreamSource:
                 self._warn(line)
         return found
 
-    def _look(self, *, wait: bool = False) -> bool:
+    def _refresh_ranges(self, *, wait: bool = False) -> bool:
         """Ask how far partitions go, if that is long ago; return whether it was asked."""
         if self._looked_at is not None:
             interval_s = self._request_count * _REQUEST_INTERVAL_S

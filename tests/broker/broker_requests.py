@@ -114,13 +114,13 @@ class Pending(Generic[Reply_co]):
 
 def submit(
     client: RpcConnection,
-    asked: Api[RequestType, ReplyType],
+    api_: Api[RequestType, ReplyType],
     request: RequestType,
     *attachment: BytesLike,
 ) -> Pending[ReplyType]:
     """Send a request and wait for nothing."""
     pending: Pending[ReplyType] = Pending()
-    client.submit(asked, request, pending.finish, attachment=attachment)
+    client.submit(api_, request, pending.finish, attachment=attachment)
     return pending
 
 

@@ -35,11 +35,11 @@ class RawClient:
         self._core.set_offered(reply.message.apis)
 
     def request(
-        self, asked: Api[RequestType, ReplyType], message: RequestType, *attachment: BytesLike
+        self, api_: Api[RequestType, ReplyType], message: RequestType, *attachment: BytesLike
     ) -> bytes:
         """Return the bytes of a request; its reply is expected."""
         length = sum(map(len, attachment))
-        _, frame = self._core.send_request(asked, message, attachment_length=length)
+        _, frame = self._core.send_request(api_, message, attachment_length=length)
         return b"".join((frame, *attachment))
 
     async def send(self, data: bytes) -> None:

@@ -21,8 +21,11 @@ def test_the_defaults_are_safe() -> None:
         ({"linger": -1.0}, "linger must not be negative"),
         ({"batch_size": 0}, "batch_size must be above 0"),
         ({"buffer_memory": 1}, "buffer_memory must not be below batch_size"),
-        ({"max_in_flight": 0}, "max_in_flight must be above 0"),
-        ({"max_in_flight": 6}, "must not be above 5 when idempotent"),
+        (
+            {"max_in_flight_requests_per_connection": 0},
+            "max_in_flight_requests_per_connection must be above 0",
+        ),
+        ({"max_in_flight_requests_per_connection": 6}, "must not be above 5 when idempotent"),
         ({"delivery_timeout": 0.0}, "delivery_timeout must be above linger"),
     ],
 )
@@ -79,4 +82,9 @@ def test_all_problems_are_said_at_once() -> None:
 
 
 def test_more_than_five_in_flight_is_legal_without_idempotence() -> None:
-    assert ProducerConfig(max_in_flight=50, enable_idempotence=False).max_in_flight == 50
+    assert (
+        ProducerConfig(
+            max_in_flight_requests_per_connection=50, enable_idempotence=False
+        ).max_in_flight_requests_per_connection
+        == 50
+    )

@@ -113,20 +113,20 @@ class Caller:
         self._nodes = list(nodes)
 
     async def ask(
-        self, asked: Api[Request, Reply], request: Request, *, timeout_s: float = 2.0
+        self, api_: Api[Request, Reply], request: Request, *, timeout_s: float = 2.0
     ) -> Reply:
         """Ask one node; after a failure the next time another one."""
         try:
-            return await self._peers.ask(self._nodes[0], asked, request, timeout_s=timeout_s)
+            return await self._peers.ask(self._nodes[0], api_, request, timeout_s=timeout_s)
         except (ConnectionLostError, NotControllerError):
             self._nodes.append(self._nodes.pop(0))
             raise
 
-    async def insist(self, asked: Api[Request, Reply], request: Request) -> Reply:
+    async def insist(self, api_: Api[Request, Reply], request: Request) -> Reply:
         """Ask until there is an answer or a refusal."""
         while True:
             try:
-                return await self.ask(asked, request)
+                return await self.ask(api_, request)
             except (ConnectionLostError, NotControllerError, RequestTimedOutError):
                 await trio.sleep(0.05)
 

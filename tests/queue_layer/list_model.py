@@ -79,7 +79,7 @@ class ListModel:
         )
 
     def is_exhausted(self, offset: int) -> bool:
-        limit = self.config.deliveries_max
+        limit = self.config.max_deliveries
         return limit is not None and self.messages[offset].receive_count >= limit
 
     def received(self, reply: PartitionReceived, max_messages: int, timeout_ms: int) -> None:

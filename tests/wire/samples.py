@@ -84,8 +84,8 @@ class Exchange(NamedTuple):
         return self.api.key.name.lower()
 
 
-def _exchange(asked: Api[_Request, _Reply], request: _Request, reply: _Reply) -> Exchange:
-    return Exchange(cast("AnyApi", asked), request, reply)
+def _exchange(api_: Api[_Request, _Reply], request: _Request, reply: _Reply) -> Exchange:
+    return Exchange(cast("AnyApi", api_), request, reply)
 
 
 CORRUPT_BATCH = CorruptBatchError("the payload of the batch does not match its CRC-32C").to_wire()

@@ -120,7 +120,7 @@ class QueueConfig:
             )
 
     @property
-    def deliveries_max(self) -> int | None:
+    def max_deliveries(self) -> int | None:
         """After how many receives a message is dead-lettered, `None` if it is not."""
         return None if self.dead_letter_target is None else self.max_receive_count
 

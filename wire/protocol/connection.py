@@ -157,17 +157,17 @@ class ClientConnection:
         """Take note of the versions that the broker's hello offered."""
         self._offered = offered
 
-    def version_of(self, asked: Api[_RequestType, _ReplyType]) -> int:
+    def version_of(self, api_: Api[_RequestType, _ReplyType]) -> int:
         """Return in which version an API is asked for.
 
         Raises:
             UnsupportedVersionError: The broker and this side share no version of the API.
         """
-        return api.choose_version(asked, self._offered)
+        return api.choose_version(api_, self._offered)
 
     def send_request(
         self,
-        asked: Api[_RequestType, _ReplyType],
+        api_: Api[_RequestType, _ReplyType],
         request: _RequestType,
         *,
         attachment_length: int = 0,
@@ -179,13 +179,13 @@ class ClientConnection:
             UnsupportedVersionError: The broker and this side share no version of the API.
         """
         version = 1
-        if asked.key is not ApiKey.HELLO:
-            version = self.version_of(asked)
+        if api_.key is not ApiKey.HELLO:
+            version = self.version_of(api_)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0xFFFF_FFFF
         if expects_reply:
-            self._pending[correlation_id] = cast("api.AnyApi", asked)
-        frame = asked.encode_request(
+            self._pending[correlation_id] = cast("api.AnyApi", api_)
+        frame = api_.encode_request(
             request,
             version=version,
             correlation_id=correlation_id,
@@ -204,19 +204,19 @@ class ClientConnection:
             frame = self.decoder.next_frame()
         if frame is None:
             return None
-        asked = self._pending.pop(frame.correlation_id, None)
-        if asked is None or frame.kind is FrameKind.REQUEST:
+        api_ = self._pending.pop(frame.correlation_id, None)
+        if api_ is None or frame.kind is FrameKind.REQUEST:
             raise WireFormatError(f"a reply to request {frame.correlation_id}, which is not open")
-        if frame.api_key != asked.key:
+        if frame.api_key != api_.key:
             raise WireFormatError(
-                f"request {frame.correlation_id} was {asked.key.name},"
+                f"request {frame.correlation_id} was {api_.key.name},"
                 f" its reply is of API {frame.api_key}"
             )
         message: object
         if frame.kind is FrameKind.ERROR:
             message = from_wire(api.decode_error(frame.header))
         else:
-            message = asked.decode_reply(frame.header)
+            message = api_.decode_reply(frame.header)
         return Reply(frame.correlation_id, message, frame.attachment)
 
     def _is_unasked_refusal(self, frame: Frame) -> bool:

@@ -70,7 +70,7 @@ class RpcConnection:
 
     def submit(
         self,
-        asked: Api[RequestType, ReplyType],
+        api_: Api[RequestType, ReplyType],
         request: RequestType,
         on_outcome: Callable[[Outcome], None] | None,
         *,
@@ -91,7 +91,7 @@ class RpcConnection:
         length = sum(len(piece) for piece in attachment)
         try:
             correlation_id, frame = self._core.send_request(
-                asked, request, attachment_length=length, expects_reply=on_outcome is not None
+                api_, request, attachment_length=length, expects_reply=on_outcome is not None
             )
         except BrokerError as error:
             if on_outcome is not None:
@@ -108,7 +108,7 @@ class RpcConnection:
 
     async def call(
         self,
-        asked: Api[RequestType, ReplyType],
+        api_: Api[RequestType, ReplyType],
         request: RequestType,
         *,
         take: Callable[[ReplyType, memoryview], Result],
@@ -135,16 +135,16 @@ class RpcConnection:
                     outcome.append(error)
             done.set()
 
-        self.submit(asked, request, finish, attachment=attachment)
+        self.submit(api_, request, finish, attachment=attachment)
         await done.wait()
         (result,) = outcome
         if isinstance(result, Exception):
             raise result
         return result
 
-    async def ask(self, asked: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
+    async def ask(self, api_: Api[RequestType, ReplyType], request: RequestType) -> ReplyType:
         """Send a request and return the reply; see `call`."""
-        return await self.call(asked, request, take=lambda reply, _: reply)
+        return await self.call(api_, request, take=lambda reply, _: reply)
 
     async def introduce(self, client_id: str, client_version: str) -> HelloReply:
         """Exchange hellos; must be the first request on the connection."""
@@ -153,13 +153,13 @@ class RpcConnection:
         self.hello = reply
         return reply
 
-    def version_of(self, asked: Api[RequestType, ReplyType]) -> int:
+    def version_of(self, api_: Api[RequestType, ReplyType]) -> int:
         """Return in which version an API is asked for.
 
         Raises:
             UnsupportedVersionError: The broker and this side share no version of the API.
         """
-        return self._core.version_of(asked)
+        return self._core.version_of(api_)
 
     async def wait_sent(self, limit_bytes: int) -> None:
         """Wait until at most `limit_bytes` wait to be sent, or the connection is lost."""

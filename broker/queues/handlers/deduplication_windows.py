@@ -152,7 +152,7 @@ class DeduplicationWindows:
             await self.load(window)
         return await self._records(window).drive(self._stored(window, base_offset))
 
-    def doubt(self, queue_id: bytes, number: int) -> None:
+    def invalidate(self, queue_id: bytes, number: int) -> None:
         """Take note that a purge was decided here: nothing is sent before it is committed."""
         window = self._windows.get((queue_id, number))
         if window is not None:

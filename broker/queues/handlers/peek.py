@@ -44,9 +44,9 @@ class PeekHandler:
         unknown = [state for state in request.states if state not in _STATES]
         if unknown:
             raise InvalidRequestError(f"no state of messages has number {unknown[0]}")
-        self._nursery.start_soon(self._look, request, response)
+        self._nursery.start_soon(self._peek, request, response)
 
-    async def _look(self, request: PeekRequest, response: ResponseHandle) -> None:
+    async def _peek(self, request: PeekRequest, response: ResponseHandle) -> None:
         with response:
             hosted = self._server.find(request.queue_id, request.partition)
             with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):

@@ -111,7 +111,7 @@ class WholeQueueHandler:
             while True:
                 stop = removal_end(core.state, core.state.low_water_mark, end)
                 count += hosted.decide(core.purge(stop, now_ms=hosted.now_ms()))
-                self._windows.doubt(*hosted.key)
+                self._windows.invalidate(*hosted.key)
                 if stop >= end:
                     return count
                 await trio.lowlevel.checkpoint()

@@ -41,11 +41,11 @@ Reply = TypeVar("Reply")
 
 
 async def refusal(
-    connection: RpcConnection, asked: Api[Request, Reply], request: Request
+    connection: RpcConnection, api_: Api[Request, Reply], request: Request
 ) -> type[Exception] | None:
     """Return with what a broker refuses a request, `None` if it does not."""
     try:
-        await connection.ask(asked, request)
+        await connection.ask(api_, request)
     except BrokerError as error:
         return type(error)
     return None

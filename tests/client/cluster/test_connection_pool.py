@@ -33,7 +33,7 @@ class Place:
             BackgroundTasks(nursery),
             metadata=self.metadata,
             on_change=self._changed,
-            on_doubt=self._doubted,
+            on_stale_metadata=self._doubted,
         )
 
     def announce(self, node_id: int, *, as_node: int | None = None) -> None:

@@ -161,7 +161,7 @@ class LibraryWriter:
             delivery_timeout=plan.delivery_timeout_s,
             linger=plan.linger_s,
             batch_size=plan.batch_size,
-            max_in_flight=plan.max_in_flight,
+            max_in_flight_requests_per_connection=plan.max_in_flight,
         )
         async with client.producer(config) as producer:
             await self._send_until_acknowledged(producer)

@@ -44,7 +44,7 @@ def _read_uncommitted(
     return _read(self, offset, max_bytes=max_bytes, high_watermark=self.log_end_offset)
 
 
-_look = FetchHandler._look
+_read_partition = FetchHandler._read_partition
 
 
 def _look_at_the_end(
@@ -55,7 +55,9 @@ def _look_at_the_end(
     is_full: bool,
     in_journal: bool = False,
 ) -> FoundBatches:
-    found = _look(self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
+    found = _read_partition(
+        self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal
+    )
     if found.partition is not None:
         found.high_watermark = found.partition.log.log_end_offset
     return found
@@ -69,7 +71,9 @@ def _look_as_if_deleted(
     is_full: bool,
     in_journal: bool = False,
 ) -> FoundBatches:
-    found = _look(self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
+    found = _read_partition(
+        self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal
+    )
     damage = found.error
     if isinstance(damage, CorruptRecordError):
         found.error = OffsetOutOfRangeError(
@@ -88,7 +92,9 @@ def _look_without_start(
     is_full: bool,
     in_journal: bool = False,
 ) -> FoundBatches:
-    found = _look(self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal)
+    found = _read_partition(
+        self, wanted, max_bytes=max_bytes, is_full=is_full, in_journal=in_journal
+    )
     if found.part is None:
         found.log_start_offset = 0
     return found
@@ -192,17 +198,17 @@ MUTATIONS: Final = (
         "committed-is-appended",
         "fetches read, and announce, what is only appended",
         (PartitionLog, "read", _read_uncommitted),
-        (FetchHandler, "_look", _look_at_the_end),
+        (FetchHandler, "_read_partition", _look_at_the_end),
     ),
     Mutation(
         "damage-is-deletion",
         "who wants to read what is damaged is told that it was deleted",
-        (FetchHandler, "_look", _look_as_if_deleted),
+        (FetchHandler, "_read_partition", _look_as_if_deleted),
     ),
     Mutation(
         "empty-fetch-without-start",
         "a fetch that finds nothing says that the log starts at 0",
-        (FetchHandler, "_look", _look_without_start),
+        (FetchHandler, "_read_partition", _look_without_start),
     ),
     Mutation(
         "alter-resets-others",

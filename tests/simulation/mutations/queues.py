@@ -362,7 +362,7 @@ MUTATIONS: Final = (
     Mutation(
         "one-delivery-more",
         "a message is handed out once more than it may be",
-        (QueueConfig, "deliveries_max", property(_one_more)),
+        (QueueConfig, "max_deliveries", property(_one_more)),
     ),
     Mutation(
         "failed-is-settled",

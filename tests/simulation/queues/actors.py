@@ -109,7 +109,7 @@ class QueueActors:
         """See that whoever waits for messages is woken by whatever brings some."""
         for setup in self._plan.queues:
             if setup.is_sent_to:
-                steps = min(setup.deliveries_max or WAKERS, WAKERS)
+                steps = min(setup.max_deliveries or WAKERS, WAKERS)
                 seconds = _AWAKE_S * steps + 2 * self._plan.clock_lead_s + _LOOKING_S
                 waker = Waker(self._plan, setup, self._run_history)
                 await self._run(

@@ -125,8 +125,8 @@ class CountsAreExact(QueueChecker):
         setup = self.setups[delivered.queue]
         if not setup.is_strict:
             return
-        if setup.deliveries_max is not None and delivered.receive_count > setup.deliveries_max:
-            self.fail(f"more than {setup.deliveries_max} deliveries: {delivered}")
+        if setup.max_deliveries is not None and delivered.receive_count > setup.max_deliveries:
+            self.fail(f"more than {setup.max_deliveries} deliveries: {delivered}")
         before = self._deliveries[_key(delivered)]
         others = [each for each in before.values() if each.receipt != delivered.receipt]
         if any(each.receive_count == delivered.receive_count for each in others):
@@ -179,7 +179,7 @@ class StaleIsFenced(QueueChecker):
             if settlement.action is not SettleAction.DELETE:
                 return
             may_be_done = (
-                _key(settlement.delivered) in self._deleted or setup.deliveries_max is not None
+                _key(settlement.delivered) in self._deleted or setup.max_deliveries is not None
             )
             if not setup.is_fenced or may_be_done:
                 return

@@ -268,8 +268,8 @@ class DeadOnce(QueueChecker):
         told_count = len(self._deliveries[queue, place])
         if letter.receive_count < told_count:
             self.fail(f"there were {told_count} deliveries: {letter}")
-        if letter.reason == _TOO_OFTEN and letter.receive_count != setup.deliveries_max:
-            self.fail(f"dies after {setup.deliveries_max} deliveries: {letter}")
+        if letter.reason == _TOO_OFTEN and letter.receive_count != setup.max_deliveries:
+            self.fail(f"dies after {setup.max_deliveries} deliveries: {letter}")
         if letter.reason not in {_TOO_OFTEN, *self._reasons[queue, place]}:
             self.fail(f"nobody gave such a reason: {letter}")
 

@@ -135,8 +135,8 @@ class JournalIsKept(QueueChecker):
         model, end = self._models.get(partition, (None, 0))
         if model is None:
             queue = self._queues.get(partition[0])
-            deliveries_max = None if queue is None else self.setups[queue].deliveries_max
-            model = JournalModel(_fail, deliveries_max=deliveries_max)
+            max_deliveries = None if queue is None else self.setups[queue].max_deliveries
+            model = JournalModel(_fail, max_deliveries=max_deliveries)
         values = self._values[partition]
         while end < committed_end and end in values:
             epoch = _committed(values[end], epochs, end)

@@ -68,7 +68,7 @@ class JournalModel:
     """All messages of one partition."""
 
     def __init__(
-        self, fail: Callable[[str, str], NoReturn], *, deliveries_max: int | None = None
+        self, fail: Callable[[str, str], NoReturn], *, max_deliveries: int | None = None
     ) -> None:
         """Begin before the first entry; `fail` is told whose promise is broken, and how."""
         self.cursor = 0
@@ -86,7 +86,7 @@ class JournalModel:
         self._at = 0.0
         self._low_water_mark = 0
         self._fail = fail
-        self._deliveries_max = deliveries_max
+        self._max_deliveries = max_deliveries
 
     def apply(self, frame: JournalFrame, at: float = 0.0) -> None:
         """Take over the next frame, which was written at this time (simulated seconds)."""
@@ -161,7 +161,7 @@ class JournalModel:
             if state.visible_at_ms > self._time_ms:
                 self._fail("OneHolder", f"{state} at {self._time_ms}, and {entry}")
             count = state.receive_count + 1
-            if self._deliveries_max is not None and count > self._deliveries_max:
+            if self._max_deliveries is not None and count > self._max_deliveries:
                 self._fail("CountsAreExact", f"{state} may not be handed out again: {entry}")
             self.open[offset] = State(
                 SnapshotState.IN_FLIGHT, entry.visible_at_ms, count, entry.lease_id

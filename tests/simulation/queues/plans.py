@@ -90,7 +90,7 @@ class QueueSetup(msgspec.Struct, frozen=True):
         return self.settings.get("receive_acks", default) == "all"
 
     @property
-    def deliveries_max(self) -> int | None:
+    def max_deliveries(self) -> int | None:
         """How often a message is handed out, at most."""
         text = self.settings.get("max_receive_count")
         return int(text) if text and self.dead_letter_queue else None

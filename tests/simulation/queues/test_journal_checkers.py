@@ -50,7 +50,7 @@ def fail(checker: str, what: str) -> NoReturn:
 
 
 def model_of(*steps: tuple[int, AnyEntry]) -> JournalModel:
-    model = JournalModel(fail, deliveries_max=2)
+    model = JournalModel(fail, max_deliveries=2)
     for now_ms, entry in steps:
         model.apply(JournalFrame(now_ms, [entry]))
     return model

@@ -51,7 +51,7 @@ class Waker:
             receipt = await queue.send(value, key=b"wake")
             if receipt.offset is not None:
                 self._run_history.acknowledged(sent, (receipt.partition, receipt.offset))
-        deliveries = self._setup.deliveries_max or WAKERS
+        deliveries = self._setup.max_deliveries or WAKERS
         if deliveries > 1:
             message, delivered = found[-1]
             now = trio.current_time()

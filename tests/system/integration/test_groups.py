@@ -63,8 +63,8 @@ class Wire:
         self._connection = connection
         self.topic_id = topic_id
 
-    async def ask(self, asked: Api[Request, Reply], request: Request) -> Reply:
-        return await self._connection.ask(asked, request)
+    async def ask(self, api_: Api[Request, Reply], request: Request) -> Reply:
+        return await self._connection.ask(api_, request)
 
     async def heartbeat(
         self, member_id: str, epoch: int = 0, revision: int = 0

@@ -225,8 +225,8 @@ def test_a_setting_that_makes_no_sense_is_refused(
 
 
 def test_messages_do_not_die_where_there_is_no_place_for_the_dead() -> None:
-    assert QueueConfig(max_receive_count=3).deliveries_max is None
-    assert QueueConfig(max_receive_count=3, dead_letter_target=TARGET).deliveries_max == 3
+    assert QueueConfig(max_receive_count=3).max_deliveries is None
+    assert QueueConfig(max_receive_count=3, dead_letter_target=TARGET).max_deliveries == 3
 
 
 def test_a_fifo_queue_is_always_fenced() -> None:

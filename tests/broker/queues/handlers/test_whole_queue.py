@@ -162,7 +162,7 @@ async def test_a_delayed_message_that_is_cancelled_is_never_delivered(
     ids=["purge", "seek", "cancel", "redrive", "count", "look"],
 )
 async def test_what_cannot_be_begun_in_time_is_not_done_much_later(
-    mock_clock: MockClock, asked: api.AnyApi, message: object
+    mock_clock: MockClock, api_: api.AnyApi, message: object
 ) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
@@ -174,7 +174,7 @@ async def test_what_cannot_be_begun_in_time_is_not_done_much_later(
     world = world.after_crash()
     async with world.broker(), world.client() as client:
         world.work.hold_reads()
-        asked_for = submit(client, asked, message)
+        asked_for = submit(client, api_, message)
         await let_happen()
         await world.pass_time(10.1)
         world.work.let_all_read()
@@ -203,15 +203,15 @@ async def first_result(pending: Pending[Any]) -> None:
     ids=lambda each: each.key.name if isinstance(each, Api) else "",
 )
 async def test_a_request_names_no_more_partitions_than_the_queue_has(
-    mock_clock: MockClock, asked: Api[Any, Any], request_of: Callable[[bytes, list[int]], object]
+    mock_clock: MockClock, api_: Api[Any, Any], request_of: Callable[[bytes, list[int]], object]
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, partitions=2)
 
-        await submit(client, asked, request_of(queue, [0, 1])).reply()
+        await submit(client, api_, request_of(queue, [0, 1])).reply()
         with pytest.raises(InvalidRequestError, match="has 2 partitions, and the request names 3"):
-            await submit(client, asked, request_of(queue, [0, 1, 2])).reply()
+            await submit(client, api_, request_of(queue, [0, 1, 2])).reply()
 
 
 async def test_people_see_who_has_what(mock_clock: MockClock) -> None:
