@@ -88,6 +88,14 @@ test-pythons: $(VENV)/installed-dev ## Run the installed wheel on other Pythons:
 		TIDELOG_TEST_PYTHON="$$python" $(BIN)/python -m pytest --quiet \
 			tests/system/integration/test_installed.py $(ARGS) || exit 1; done
 
+.PHONY: docs docs-serve
+MKDOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
+docs: $(VENV)/installed-docs ## Build the documentation site into build/site; a broken link fails
+	@$(MKDOCS) build --strict $(ARGS)
+
+docs-serve: $(VENV)/installed-docs ## Serve the documentation site on http://127.0.0.1:8000
+	@$(MKDOCS) serve $(ARGS)
+
 .PHONY: matrices
 matrices: $(VENV)/installed-dev ## Write into docs/ which tests show which invariant or statement
 	@$(BIN)/python -m tests.matrices
@@ -166,4 +174,9 @@ $(VENV)/installed-release: $(VENV)/installed-dev
 $(VENV)/installed-peers: $(VENV)/installed
 	@echo "installing clients of peers into $(VENV)"
 	@$(PIP) --editable '.[peers,spark]'
+	@touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed-dev
+	@echo "installing the tools of the documentation site into $(VENV)"
+	@$(PIP) --editable '.[docs]'
 	@touch $@

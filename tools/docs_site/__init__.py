@@ -1,0 +1,1 @@
+"""The documentation site: what `mkdocs.yml` cannot say by itself."""
