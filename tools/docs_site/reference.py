@@ -83,12 +83,10 @@ def api_pages() -> dict[str, str]:
     """Return path and text of the pages about `tidelog` and `tidelog.blocking`."""
     pages: dict[str, str] = {}
     for page, names in api_names().items():
-        entries = "".join(_entry(name, _path_of(name), f"tidelog.{name}") for name in names)
+        entries = "".join(_entry(name, _path_of(name)) for name in names)
         introduction = _INTRODUCTIONS.get(page, "")
         pages[f"reference/api/{page}.md"] = f"# {_TITLES[page]}\n\n{introduction}{entries}"
-    entries = "".join(
-        _entry(name, path, f"tidelog.blocking.{name}") for name, path in _blocking_paths()
-    )
+    entries = "".join(_entry(name, path) for name, path in _blocking_paths())
     pages["reference/api/blocking.md"] = (
         "# Blocking client\n\n`tidelog.blocking` has the names of the asynchronous client, for"
         " programs without trio.\n\n" + entries
@@ -125,7 +123,7 @@ def _sections(context: click.Context, *, level: int) -> Iterator[str]:
     usage = command.get_usage(context).removeprefix("Usage: ")
     yield f"{'#' * level} {context.command_path}\n\n{about}\n\n```text\n{usage}\n```\n\n"
     rows = [each.get_help_record(context) for each in command.params]
-    table = "".join(f"| `{_cell(row[0])}` | {_prose(row[1])} |\n" for row in rows if row)
+    table = "".join(f"| `{_cell(row[0])}` | {_prose(row[1])} |\n" for row in rows if row and row[1])
     if table and not isinstance(command, click.Group):
         yield f"| option | |\n|---|---|\n{table}\n"
     if example:
@@ -168,8 +166,12 @@ def _prose(text: str) -> str:
     return re.sub(r"([|*<>\[\]])", r"\\\1", " ".join(text.split()))
 
 
-def _entry(name: str, path: str, heading: str) -> str:
-    return f"## {name} {{ #{heading} data-toc-label='{name}' }}\n\n::: {path}\n\n"
+def _entry(name: str, path: str) -> str:
+    """Return the directive for one name, under the name that a program imports."""
+    return (
+        f"::: {path}\n    options:\n      heading: {name}\n      toc_label: {name}\n"
+        "      show_root_heading: true\n      show_root_toc_entry: true\n      heading_level: 2\n\n"
+    )
 
 
 def _path_of(name: str) -> str:

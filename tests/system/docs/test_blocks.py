@@ -1,0 +1,53 @@
+"""The code blocks of the tutorial, the guides and the README run, and show what they show."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+import trio
+
+import tidelog
+from tests.paths import ROOT
+from tests.system.docs.blocks import Block, blocks_of
+from tests.system.docs.page_runner import PageRunner, free_ports, starts_a_broker
+
+PAGES: Final = sorted(
+    str(path.relative_to(ROOT))
+    for pattern in ("docs/tutorial.md", "docs/howto/*.md", "docs/coming-from/*.md")
+    for path in ROOT.glob(pattern)
+)
+SKIPPED_MAX: Final = 3
+"""Blocks of one page that may be left out."""
+
+
+async def run_page(page: str, blocks: list[Block], runner: PageRunner) -> None:
+    for block in blocks:
+        try:
+            await runner.run(block)
+        except AssertionError as error:
+            pytest.fail(f"{page}, line {block.line}: {error}", pytrace=False)
+    assert not runner.unused_files, "no command runs these files"
+
+
+@pytest.mark.parametrize("page", PAGES)
+async def test_the_blocks_of_a_page_run(page: str, tmp_path: Path) -> None:
+    blocks = blocks_of((ROOT / page).read_text(encoding="utf-8"))
+    skipped = [block for block in blocks if block.is_skipped]
+    for block in skipped:
+        print(f"{page}, line {block.line} is not run: {block.text.splitlines()[0]}")
+    assert len(skipped) <= SKIPPED_MAX
+    assert any(block.is_run for block in blocks)
+    first_port = free_ports(30_000 + os.getpid() % 2_000 * 5 + PAGES.index(page) * 500)
+    runner = PageRunner(tmp_path / "page", first_port)
+    wanted = [block for block in blocks if not block.is_skipped]
+    try:
+        with trio.fail_after(250):
+            if starts_a_broker(blocks):
+                await run_page(page, wanted, runner)
+            else:
+                async with tidelog.open_broker(tmp_path / "data", listen=runner.address):
+                    await run_page(page, wanted, runner)
+    finally:
+        with trio.CancelScope(shield=True):
+            await runner.stop()
