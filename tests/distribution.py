@@ -20,6 +20,9 @@ _UNITS: Final = {
     ),
     "tests of Spark": ("tests/system/spark/",),
 }
+_ALONE: Final = "tests/system/docs/test_blocks.py"
+"""The tests of this file share nothing: each runs another page of docs/."""
+
 _TAKE_LONG: Final = ("tests/simulation/", "tests/broker/", "tests/coordinator/")
 """These come next and short files last: then all processes end at about the same time."""
 
@@ -29,7 +32,7 @@ def unit_of(test: str) -> str:
     for unit, folders in _UNITS.items():
         if test.startswith(folders):
             return unit
-    return test.partition("::")[0]
+    return test if test.startswith(_ALONE) else test.partition("::")[0]
 
 
 def place_of(test: str) -> int:

@@ -80,7 +80,8 @@ class PageRunner:
             (self._directory / block.file).write_text(self._moved(block.text), encoding="utf-8")
             self._files.add(block.file)
         elif block.is_output:
-            _compare(block.text, self._output, "the block above")
+            order = _sorted if "unordered" in block.words else str
+            _compare(order(block.text), order(self._output), "the block above")
         elif block.language == "sh":
             self._output = await self._script(block.text)
         elif block.language == "console":
