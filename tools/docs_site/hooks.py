@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))  # MkDocs imports this file by its path.
 
-from tools.docs_site.links import INCLUDED, rewrite_fences, rewrite_links  # noqa: E402
+from tools.docs_site.links import INCLUDED, indent_lists, rewrite_fences, rewrite_links  # noqa: E402
 from tools.docs_site.reference import api_pages, command_pages  # noqa: E402
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
-    from mkdocs.structure.nav import Navigation
     from mkdocs.structure.pages import Page
 
 _log = logging.getLogger("mkdocs.hooks.tidelog")
@@ -40,16 +39,18 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
-    """Translate links and code blocks from the repository to the site."""
+    """Translate links, code blocks and lists from the repository to the site."""
+    del files
     path = page.file.src_uri
     sources = {site: source for source, site in INCLUDED.items()}
     source = PurePosixPath(sources.get(path, f"docs/{path}"))
     text = rewrite_links(markdown, source, PurePosixPath(path), repo_url=config.repo_url or "")
-    return rewrite_fences(text)
+    return indent_lists(rewrite_fences(text))
 
 
 def on_page_content(html: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
     """Warn of lists and tables that GitHub renders and Python-Markdown does not."""
+    del config, files
     for found in _UNRENDERED.finditer(html):
         line = found[0].rpartition("\n")[0][-60:].replace("\n", " ")
         _log.warning("%s: a blank line is missing after: %s", page.file.src_uri, line)

@@ -17,6 +17,8 @@ INCLUDED: Final = {
 """Pages outside of `docs/` that are part of the site, and their paths there."""
 
 _FENCE: Final = re.compile(r"^( *)(```+)([^\n`]*)$(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+_MARKER: Final = re.compile(r"(?:[-*]|\d+\.) ")
+_INDENT: Final = 4
 _LINK: Final = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])+)\]\((?![a-z]+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -62,6 +64,26 @@ def rewrite_fences(markdown: str) -> str:
         return f"{indent}{fence}{words}{body}{indent}{fence}"
 
     return _FENCE.sub(shown, markdown)
+
+
+def indent_lists(markdown: str) -> str:
+    """Return a page whose list items are indented as Python-Markdown wants, by four spaces.
+
+    GitHub takes two behind `- ` and three behind `1. `.
+    """
+    lines: list[str] = []
+    width = 0  # of the marker of the list that the line belongs to; 0 outside of lists
+    was_blank = True
+    for line in markdown.split("\n"):
+        marker = _MARKER.match(line)
+        if marker:
+            width = len(marker[0])
+        elif line and not line.startswith(" ") and (was_blank or line.startswith("```")):
+            width = 0
+        is_within = 0 < width < _INDENT and line.startswith(" " * width)
+        lines.append(" " * (_INDENT - width) + line if is_within else line)
+        was_blank = not line
+    return "\n".join(lines)
 
 
 def _outside_of_fences(markdown: str, translate: Callable[[str], str]) -> str:

@@ -36,7 +36,7 @@ def test_blocks_have_their_languages_words_files_and_lines() -> None:
     assert (program.file, program.text, program.line) == ("orders.py", "print(1)\n", 7)
     assert not program.is_run
     assert console.is_run
-    assert (console.words, console.file) == ({"until"}, "")
+    assert (console.words, console.file) == (frozenset({"until"}), "")
     assert output.is_output
     assert not output.is_run
 
