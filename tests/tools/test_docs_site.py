@@ -75,8 +75,8 @@ def test_blocks_keep_language_and_title_only() -> None:
 
 
 def test_items_of_lists_are_indented_by_four_spaces() -> None:
-    text = "1. a\n\n   b\n\n- c\n  - d\n  ```\n  e\n  ```\n\nf\n  g\n"
+    text = "1. a\n\n   b\n2. h\n\n- c\n  - d\n  ```\n  e\n  ```\n\nf\n  g\n"
 
     assert indent_lists(text) == (
-        "1. a\n\n    b\n\n- c\n    - d\n    ```\n    e\n    ```\n\nf\n  g\n"
+        "1. a\n\n    b\n\n2. h\n\n- c\n    - d\n    ```\n    e\n    ```\n\nf\n  g\n"
     )

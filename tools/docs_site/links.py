@@ -69,20 +69,24 @@ def rewrite_fences(markdown: str) -> str:
 def indent_lists(markdown: str) -> str:
     """Return a page whose list items are indented as Python-Markdown wants, by four spaces.
 
-    GitHub takes two behind `- ` and three behind `1. `.
+    GitHub takes two behind `- ` and three behind `1. `. The next item behind a second paragraph needs
+    a blank line.
     """
     lines: list[str] = []
     width = 0  # of the marker of the list that the line belongs to; 0 outside of lists
-    was_blank = True
+    was_blank, has_paragraphs = True, False
     for line in markdown.split("\n"):
         marker = _MARKER.match(line)
         if marker:
-            width = len(marker[0])
+            if has_paragraphs and not was_blank:
+                lines.append("")
+            width, has_paragraphs = len(marker[0]), False
         elif line and not line.startswith(" ") and (was_blank or line.startswith("```")):
             width = 0
         is_within = 0 < width < _INDENT and line.startswith(" " * width)
         lines.append(" " * (_INDENT - width) + line if is_within else line)
         was_blank = not line
+        has_paragraphs |= was_blank
     return "\n".join(lines)
 
 

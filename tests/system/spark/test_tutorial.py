@@ -3,7 +3,7 @@
 import pytest
 
 from tests.paths import ROOT
-from tests.system.docs.blocks import blocks_of, is_like
+from tests.system.docs.blocks import blocks_of, commands_of, is_like
 from tests.system.spark.world import World
 
 ORDERS = (
@@ -30,4 +30,5 @@ def test_the_deleted_orders_of_the_tutorial_are_replayed(
     text = program.text.replace("127.0.0.1:8433", world.address).replace('"orders"', '"TOPIC"')
     exec(compile(text.replace("TOPIC", world.topic), program.file, "exec"), {})
 
-    assert is_like(output.text, capsys.readouterr().out)
+    (shown,) = commands_of(output.text)
+    assert is_like(shown.output, capsys.readouterr().out)
