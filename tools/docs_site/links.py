@@ -69,8 +69,8 @@ def rewrite_fences(markdown: str) -> str:
 def indent_lists(markdown: str) -> str:
     """Return a page whose list items are indented as Python-Markdown wants, by four spaces.
 
-    GitHub takes two behind `- ` and three behind `1. `. The next item behind a second paragraph needs
-    a blank line.
+    GitHub takes two behind `- ` and three behind `1. `. Behind a second paragraph the next item
+    needs a blank line.
     """
     lines: list[str] = []
     width = 0  # of the marker of the list that the line belongs to; 0 outside of lists

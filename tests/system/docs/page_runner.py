@@ -83,14 +83,14 @@ class PageRunner:
             order = _sorted if "unordered" in block.words else str
             _compare(order(block.text), order(self._output), "the block above")
         elif block.language == "sh":
-            self._output = await self._script(block.text)
+            self._output = await self.script(block.text)
         elif block.language == "console":
             for command in commands_of(block.text):
                 await self._command(command, block.words)
         elif block.language == "python":
             name = f"block_{block.line}.py"
             (self._directory / name).write_text(self._moved(block.text), encoding="utf-8")
-            self._output = await self._script(f"python {name}")
+            self._output = await self.script(f"python {name}")
 
     async def stop(self) -> None:
         """Kill all processes that the page has started, and wait for their end."""
@@ -103,17 +103,17 @@ class PageRunner:
         if _SERVE.search(command.text) and not command.text.rstrip().endswith("&"):
             await self._serve(command.text, command.output)
             return
-        self._output = await self._script(command.text)
+        self._output = await self.script(command.text)
         with trio.move_on_after(_DEADLINE_S):
             while "until" in words and not is_like(command.output, self._output):
                 await trio.sleep(0.2)
-                self._output = await self._script(command.text)
+                self._output = await self.script(command.text)
         if "unordered" in words:
             _compare(_sorted(command.output), _sorted(self._output), command.text)
         elif command.output:
             _compare(command.output, self._output, command.text)
 
-    async def _script(self, text: str) -> str:
+    async def script(self, text: str) -> str:
         """Run shell commands, with the variables that earlier ones have set."""
         self._files = {file for file in self._files if file not in text}
         saved = f"set -aeo pipefail; . {self._variables}; cd {self._directory}\n"

@@ -1,0 +1,204 @@
+"""The examples of README and of the pages about groups, queues and transactions run.
+
+Their blocks are fragments, so a page gets what its fragments take for granted: a client, names,
+topics. A fragment that runs for ever ends when it has done what the test waits for.
+"""
+
+import ast
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import CodeType
+from typing import Final, final
+
+import trio
+
+import tidelog
+from tests.paths import ROOT
+from tests.system.docs.blocks import blocks_of
+from tests.system.docs.page_runner import PageRunner, free_ports
+
+_COMMAND: Final = re.compile(r"^(?:[a-z][^|#]*\| )?(?:\.venv/bin/)?tidelog .*$", re.MULTILINE)
+_REMARK: Final = re.compile(r" {2,}.*$| +# .*$")
+_ASKS: Final = re.compile(r"tidelog queue (?:purge|seek|delete) ")
+
+
+def commands_in(page: str) -> Iterator[str]:
+    """Yield the commands of the blocks of a page, without the remarks behind them.
+
+    Brokers that a page starts are left out: the broker of the test is there.
+    """
+    for block in blocks_of(page):
+        if block.language not in {"", "sh"}:
+            continue
+        for line in _COMMAND.findall(block.text.replace("\\\n", " ")):
+            command = _REMARK.sub("", line).replace(".venv/bin/", "")
+            if command.startswith("tidelog serve"):
+                sys.stdout.write(f"not run: {command}\n")
+            elif _ASKS.match(command) and "--yes" not in command:
+                yield f"{command} --yes"
+            else:
+                yield command
+
+
+def python_in(page: str) -> list[str]:
+    """Return the fragments in Python, without those for Spark."""
+    texts = [block.text for block in blocks_of(page) if block.language == "python"]
+    return [text for text in texts if "spark" not in text]
+
+
+@final
+class Examples:
+    """A broker, a client, and the names that fragments share."""
+
+    def __init__(self, client: tidelog.Client, runner: PageRunner, folder: Path) -> None:
+        self.client = client
+        self.printed: list[tuple[object, ...]] = []
+        self.names: dict[str, object] = {
+            "client": client,
+            "trio": trio,
+            "print": lambda *values: self.printed.append(values),
+        }
+        self._runner = runner
+        self._folder = folder
+        self._handle = ""
+
+    async def tell(self, command: str) -> None:
+        """Run a command; `HANDLE` stands for the receipt handle that was printed last."""
+        output = await self._runner.script(command.replace("HANDLE", self._handle))
+        if command.startswith("tidelog queue receive") and len(output.splitlines()) > 1:
+            self._handle = output.split()[-1]
+
+    async def run(self, text: str, is_done: Callable[[], Awaitable[bool]] | None = None) -> None:
+        """Run a fragment to its end, or until `is_done`."""
+        text = text.replace("127.0.0.1:8433", self._runner.address)
+        text = text.replace("trio.run(main)", "await main()").replace(
+            '"scan.tiff"', repr(str(self._folder / "scan.tiff"))
+        )
+        code = compile(text, "fragment", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        async with trio.open_nursery() as nursery:
+            if is_done is not None:
+                nursery.start_soon(_cancel_when, is_done, nursery.cancel_scope)
+            await _execute(code, self.names)
+            nursery.cancel_scope.cancel()
+
+    async def has_no_messages(self, queue: str) -> bool:
+        """Return whether all messages of a queue are deleted."""
+        counts = await self.client.queue(queue).counts()
+        return not any(each.visible or each.in_flight for each in counts)
+
+
+async def _execute(code: CodeType, names: dict[str, object]) -> None:
+    result: object = eval(code, names)  # a coroutine, if the fragment awaits
+    if isinstance(result, Awaitable):
+        await result
+
+
+async def _cancel_when(is_done: Callable[[], Awaitable[bool]], scope: trio.CancelScope) -> None:
+    while not await is_done():  # noqa: ASYNC110 - the condition is in the cluster
+        await trio.sleep(0.05)
+    scope.cancel()
+
+
+@asynccontextmanager
+async def examples(tmp_path: Path, place: int) -> AsyncGenerator[Examples, None]:
+    runner = PageRunner(tmp_path / "page", free_ports(50_000 + os.getpid() % 500 * 20 + place * 5))
+    try:
+        async with (
+            tidelog.open_broker(tmp_path / "data", listen=runner.address),
+            tidelog.connect(runner.address) as client,
+        ):
+            yield Examples(client, runner, tmp_path / "page")
+    finally:
+        with trio.CancelScope(shield=True):
+            await runner.stop()
+
+
+def page_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+async def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
+    page = page_of("README.md")
+    commands = list(commands_in(page))
+    fragments = python_in(page)
+    streams = [command for command in commands if "tidelog queue" not in command]
+    queues = [command for command in commands if "tidelog queue" in command]
+    async with examples(tmp_path, 0) as world:
+
+        async def printed_enough() -> bool:
+            return len(world.printed) >= 5
+
+        async def is_empty() -> bool:
+            return await world.has_no_messages("billing")
+
+        for command in streams[:3]:
+            await world.tell(command)
+        await world.run(fragments[0], printed_enough)
+        for command in (*queues, *streams[3:]):
+            await world.tell(command)
+        await world.run(fragments[1], is_empty)
+
+    assert {values[-1] for values in world.printed[1:5]} == {b"paid", b"sent"}
+    assert len(world.printed) > 5
+
+
+async def test_the_example_of_a_member_of_a_group_runs(tmp_path: Path) -> None:
+    charged: list[bytes | None] = []
+
+    async def charge(record: tidelog.Record) -> None:
+        await trio.lowlevel.checkpoint()
+        charged.append(record.value)
+
+    async def has_charged() -> bool:
+        return len(charged) == 3
+
+    async with examples(tmp_path, 1) as world:
+        await world.client.admin.create_topic("orders")
+        async with world.client.producer() as producer:
+            await producer.send_many("orders", [b"1", b"2", b"3"])
+        world.names["charge"] = charge
+        await world.run(python_in(page_of("docs/groups.md"))[0], has_charged)
+
+    assert charged == [b"1", b"2", b"3"]
+
+
+async def test_the_example_of_a_transaction_runs(tmp_path: Path) -> None:
+    async with examples(tmp_path, 2) as world:
+        await world.client.admin.create_topic("orders")
+        world.names.update(values=[b"1", b"2"], keys=[b"ann", b"bob"])
+        await world.run(python_in(page_of("docs/transactions.md"))[0])
+        (topic,) = await world.client.admin.describe_topics(["orders"])
+
+    assert topic.partitions[0].high_watermark == 2
+
+
+async def test_the_examples_of_queues_run(tmp_path: Path) -> None:
+    page = page_of("docs/queues.md")
+    async with examples(tmp_path, 3) as world:
+        admin = world.client.admin
+        (tmp_path / "page" / "scan.tiff").write_bytes(bytes(3_000_000))
+        for topic in ("orders", "repaired"):
+            await admin.create_topic(topic)
+        for name in ("scans", "payments-dead"):
+            await admin.create_queue(name)
+        await admin.create_queue("transfers", fifo=True)
+        delayed = ""
+        for command in commands_in(page):
+            if "cancel-scheduled" in command:
+                receipt = await world.client.queue("payments").send(b"later", delay=3600)
+                delayed = receipt.message_id
+            await world.tell(re.sub(r"\b\d-17\b", delayed, command))
+
+        async def is_empty() -> bool:
+            return await world.has_no_messages("payments")
+
+        names = {"FIFO": "transfers", "group=": "transfers", "scan.tiff": "scans"}
+        world.names["dead"] = world.client.queue("payments-dead")
+        for fragment in python_in(page):
+            name = next((queue for word, queue in names.items() if word in fragment), "payments")
+            world.names["queue"] = world.client.queue(name)
+            await world.run(fragment, None if "create_queue" in fragment else is_empty)
