@@ -38,7 +38,7 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
     return files
 
 
-def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
+def on_page_markdown(markdown: str, *, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
     """Translate links, code blocks and lists from the repository to the site."""
     del files
     path = page.file.src_uri
@@ -48,7 +48,7 @@ def on_page_markdown(markdown: str, page: "Page", config: "MkDocsConfig", files:
     return indent_lists(rewrite_fences(text))
 
 
-def on_page_content(html: str, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
+def on_page_content(html: str, *, page: "Page", config: "MkDocsConfig", files: "Files") -> str:
     """Warn of lists and tables that GitHub renders and Python-Markdown does not."""
     del config, files
     for found in _UNRENDERED.finditer(html):

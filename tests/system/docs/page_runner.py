@@ -20,7 +20,7 @@ FIRST_PORT: Final = 8433
 PORT_COUNT: Final = 5
 _PORT: Final = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 _SERVE: Final = re.compile(r"^(?:exec )?tidelog serve\b", re.MULTILINE)
-_DEADLINE_S: Final = 120.0
+_DEADLINE_S: Final = 250.0
 """For a command that hangs; everything here takes a few seconds."""
 
 

@@ -60,11 +60,14 @@ class Examples:
         self.names: dict[str, object] = {
             "client": client,
             "trio": trio,
-            "print": lambda *values: self.printed.append(values),
+            "print": self._print,
         }
         self._runner = runner
         self._folder = folder
         self._handle = ""
+
+    def _print(self, *values: object) -> None:
+        self.printed.append(values)
 
     async def tell(self, command: str) -> None:
         """Run a command; `HANDLE` stands for the receipt handle that was printed last."""
