@@ -1,7 +1,7 @@
 """Settings of one broker process.
 
-The only place where a configuration file or the environment is read. What agrees in a whole
-cluster, such as the settings of topics, is in the metadata instead.
+No other module reads the configuration file or the environment. Settings that all brokers of a
+cluster share, such as those of topics, are in the metadata.
 """
 
 import re
@@ -32,7 +32,8 @@ _COUNT = re.compile(r"[0-9]{1,18}")
 _FRAME_OVERHEAD_BYTES = 64 << 10
 MiB = 1 << 20
 FRAME_BYTES_OF_PEERS = RaftConfig().max_payload_bytes + MiB
-"""One entry of the metadata log has to come through, with what is around it."""
+"""Minimum frame size between nodes in bytes: one entry of the metadata log and its frame must
+fit."""
 _HOUR_MS = 3_600_000
 
 LOG_FORMATS = ("console", "json")
@@ -40,142 +41,145 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def _number(default: int, *, low: int, high: int) -> int:
-    """Declare a setting that is a number from `low` to `high`, both inclusive."""
+    """Declare a numeric setting with an inclusive range from `low` to `high`."""
     return field(default=default, metadata={"low": low, "high": high})
 
 
 def _choice(default: str, *, allowed: Sequence[str]) -> str:
-    """Declare a setting that is one of some words."""
+    """Declare a setting with a fixed set of allowed values."""
     return field(default=default, metadata={"allowed": allowed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """What one broker process is told; every field can stand in the TOML file."""
+    """The settings of one broker process; every field can be set in the TOML file."""
 
     data_dir: str = "tidelog-data"
-    """Directory of all data; made when it is missing."""
+    """Directory of all data; created when it is missing."""
 
     listen: str = f"127.0.0.1:{DEFAULT_PORT}"
     """HOST:PORT to listen on; port 0 takes a free one."""
 
     advertised: str = ""
-    """HOST:PORT that clients are told to connect to; empty means the address at which the
-    asking client reached this broker."""
+    """HOST:PORT that clients are told to connect to; empty means the address at which the client
+    reached this broker."""
 
     node_id: int = _number(1, low=1, high=(1 << 31) - 1)
-    """Number of this broker in its cluster; fixed once a data directory was made with it."""
+    """Number of this broker in its cluster; fixed once a data directory was created with it."""
 
     peers: str = ""
-    """The nodes that make a cluster, this one included: `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT`. The
-    same text goes to all of them. Empty means a cluster of one. A node that joins a cluster later
-    names itself and some of those that are there."""
+    """The nodes of the cluster, including this one: `1=HOST:PORT,2=HOST:PORT,3=HOST:PORT`. All of
+    them get the same text. Empty means a cluster of one node. A node that joins a cluster later
+    lists itself and some of the existing nodes."""
 
     broker_rack: str = ""
-    """The rack, zone or machine with which this broker fails together; replicas of a partition
-    are spread over racks. Empty means one of its own."""
+    """The rack, zone or machine with which this broker fails together; replicas of a partition are
+    spread over racks. Empty means a rack of its own."""
 
     socket_request_max_bytes: int = _number(16 * MiB, low=2 * MiB, high=256 * MiB)
-    """Longer requests are refused. Must hold the largest batch of any topic; with `peers` at least
-    9 MiB."""
+    """Maximum size of a request; the broker refuses longer ones. Must hold the largest batch of any
+    topic; with `peers` at least 9 MiB."""
 
     queued_max_request_bytes: int = _number(64 * MiB, low=4 * MiB, high=1 << 40)
-    """Memory for requests that are being received, of all connections together. Connections
-    that need more wait for it. At least twice `socket_request_max_bytes`."""
+    """Memory for requests that are being received, of all connections together. Connections that
+    need more wait for it. At least twice `socket_request_max_bytes`."""
 
     max_connections: int = _number(10_000, low=1, high=1_000_000)
-    """Further connections are closed at once; with `peers`, 64 more are kept for other nodes."""
+    """Maximum number of connections; the broker closes further ones at once. With `peers`, it keeps
+    64 more for other nodes."""
 
     max_in_flight_requests_per_connection: int = _number(4096, low=1, high=1_000_000)
-    """Unanswered requests of one connection before no more of it are read. Each long poll is one,
-    so this is also at how many queues one client can wait at the same time."""
+    """Maximum number of unanswered requests of one connection; the broker reads no more of it
+    before it has answered some. Each long poll counts, so this also limits at how many queues one
+    client can wait."""
 
     max_queued_response_bytes: int = _number(8 * MiB, low=1 << 16, high=1 << 30)
-    """Replies of one connection that may wait for a slow reader before no more of its
-    requests are read."""
+    """Maximum size of the queued replies of one connection; above it the broker reads no more of
+    its requests."""
 
     fetch_max_bytes: int = _number(64 * MiB, low=MiB, high=128 * MiB)
-    """Upper bound of one fetch reply, whatever was asked for."""
+    """Maximum size of one fetch reply, whatever the request asks for."""
 
     stalled_request_timeout_ms: int = _number(30_000, low=100, high=24 * _HOUR_MS)
-    """A connection that sent half a frame and then nothing for so long is closed. While others
-    wait for memory, so is one that has held some for so long without sending the whole frame."""
+    """Time after which the broker closes a connection that has sent half a frame and then nothing.
+    While others wait for memory, it also closes a connection that has held some for so long without
+    completing its frame."""
 
     log_flush_interval_ms: int = _number(5_000, low=10, high=24 * _HOUR_MS)
-    """Topics with `durability = replicated` are synced in the background this often."""
+    """Interval of background syncs for topics with `durability = replicated`."""
 
     maintenance_interval_ms: int = _number(5_000, low=10, high=_HOUR_MS)
-    """How often segments are rolled, deleted by age and size, and looked at for compaction."""
+    """Interval at which segments are rolled, deleted by age and size, and checked for
+    compaction."""
 
     min_free_disk_bytes: int = _number(0, low=0, high=1 << 50)
-    """When less than this is free on the disk, nothing more is appended to topics, which are
-    read-only until there is room; what is left is for the metadata, checkpoints and repairs. Looked
-    at every `maintenance_interval_ms`."""
+    """Minimum free space of the disk. Below it topics are read-only until there is room; the rest
+    is for the metadata, checkpoints and repairs. Checked every `maintenance_interval_ms`."""
 
     log_retention_disk_bytes: int = _number(0, low=0, high=1 << 50)
-    """When the topics of this broker take more than this together, their oldest segments are
-    deleted, also those that `retention_ms` would keep; 0 is no limit. Journals of queues and what
-    is staged do not count."""
+    """Maximum size of all topics on this broker. Above it their oldest segments are deleted, also
+    those that `retention_ms` would keep; 0 is no limit. Journals of queues and staging logs do not
+    count."""
 
     max_transaction_bytes_per_partition: int = _number(4096 * MiB, low=MiB, high=1 << 50)
-    """On disk for one partition of what is staged and not committed, or committed and not appended;
-    who stages more is told to wait."""
+    """Maximum bytes on disk, for one partition, of records that are staged and not committed, or
+    committed and not appended. The broker rejects further stages with a retriable error."""
 
     scrub_max_bytes_per_second: int = _number(4 * MiB, low=0, high=1 << 40)
-    """How fast records on disk are read again in the background, to find damage before somebody
-    needs them; 0 is never. A small batch counts as 4 KiB."""
+    """Rate at which scrubbing reads records on disk, to find damage before a client needs them; 0
+    turns scrubbing off. A small batch counts as 4 KiB."""
 
     scrub_interval_ms: int = _number(24 * _HOUR_MS, low=1_000, high=10_000 * 24 * _HOUR_MS)
-    """How often that begins anew at most, however little there is to read."""
+    """Minimum time between the starts of two rounds of scrubbing, however few bytes there are."""
 
     log_cleaner_max_bytes_per_second: int = _number(16 * MiB, low=64 << 10, high=1 << 40)
-    """How fast topics are read that are to be compacted, all together. A small batch counts as
-    4 KiB."""
+    """Rate at which compaction reads topics, all together. A small batch counts as 4 KiB."""
 
     log_cleaner_dedupe_buffer_bytes: int = _number(64 * MiB, low=34 * MiB, high=1 << 40)
-    """For the keys of the log that is being compacted, one at a time: 32 bytes for each key. More
-    keys take more rounds, not more memory."""
+    """Memory for the keys of the log that is being compacted; one log is compacted at a time. A key
+    takes 32 bytes. More keys take more rounds, not more memory."""
 
     replica_lag_time_max_ms: int = _number(10_000, low=100, high=_HOUR_MS)
-    """A follower that was not caught up with its leader for so long is not in sync any more."""
+    """Time after which a follower that has not caught up with its leader leaves the ISR."""
 
     group_consumer_session_timeout_ms: int = _number(45_000, low=1_000, high=_HOUR_MS)
-    """A member of a consumer group that is not heard of for so long is fenced, and others read its
-    partitions. This and the next four are decided by the node that leads: the same everywhere."""
+    """Time without a heartbeat after which a member of a consumer group is fenced, and other
+    members read its partitions. The value on the node that leads the cluster holds for this setting
+    and the next four: set the same everywhere."""
 
     group_consumer_heartbeat_interval_ms: int = _number(5_000, low=100, high=_HOUR_MS)
-    """How often members of consumer groups are heard of; it bounds how late they learn of a change.
-    Twice this and 5 s more fit into `group_consumer_session_timeout_ms`."""
+    """Interval of the heartbeats of members of consumer groups; it bounds how late they learn of a
+    change. `group_consumer_session_timeout_ms` must be at least twice this and 5 s more."""
 
     group_initial_rebalance_delay_ms: int = _number(3_000, low=0, high=_HOUR_MS)
-    """The first member of an empty group waits so long for others."""
+    """Time that the first member of an empty group waits for others."""
 
     group_replacement_delay_ms: int = _number(5_000, low=0, high=15_000)
-    """Partitions of a member that left wait so long for a new member to replace it."""
+    """Time that the partitions of a member that left wait for a new member to replace it."""
 
     offsets_retention_ms: int = _number(168 * _HOUR_MS, low=_HOUR_MS, high=10_000 * 24 * _HOUR_MS)
-    """A consumer group without members and without lag is forgotten after this time."""
+    """Time after which a consumer group without members and without lag is deleted."""
 
     shutdown_grace_ms: int = _number(10_000, low=0, high=_HOUR_MS)
-    """How long a shutdown waits for requests under way."""
+    """Maximum time that a shutdown waits for requests under way."""
 
     max_open_files: int = _number(512, low=16, high=1_000_000)
-    """Segment files kept open."""
+    """Maximum number of segment files kept open."""
 
     log_format: str = _choice("console", allowed=LOG_FORMATS)
-    """How the `tidelog` command writes its log: `console` for people, `json` for programs."""
+    """Format of the log of the `tidelog` command: `console` for people, `json` for programs."""
 
     log_level: str = _choice("info", allowed=LOG_LEVELS)
-    """The least severe of what it writes: `debug`, `info`, `warning` or `error`."""
+    """Lowest severity in that log: `debug`, `info`, `warning` or `error`."""
 
     topic_defaults: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Settings of new topics that do not give their own, by name."""
+    """Default settings of new topics, by name."""
 
     def __post_init__(self) -> None:
-        """Check ranges and relations.
+        """Raise if a setting is out of range or contradicts another.
 
         Raises:
-            ConfigError: Listing every problem.
+            ConfigError: The message lists every problem.
         """
         problems = [problem for item in fields(self) for problem in self._out_of_range(item.name)]
         if self.queued_max_request_bytes < 2 * self.socket_request_max_bytes:
@@ -185,9 +189,9 @@ class BrokerConfig:
             )
         if self.peers and self.socket_request_max_bytes < FRAME_BYTES_OF_PEERS:
             problems.append(
-                f"socket_request_max_bytes must be at least {FRAME_BYTES_OF_PEERS}"
-                " in a cluster of several nodes, for what they decide comes in frames so large,"
-                f" not {self.socket_request_max_bytes}"
+                f"socket_request_max_bytes must be at least {FRAME_BYTES_OF_PEERS} in a cluster"
+                " of several nodes, to hold an entry of the metadata log, not"
+                f" {self.socket_request_max_bytes}"
             )
         if not self.data_dir:
             problems.append("data_dir must not be empty")
@@ -205,7 +209,7 @@ class BrokerConfig:
 
     @property
     def groups(self) -> GroupConfig:
-        """Times of consumer groups; those that cannot be set are as they are."""
+        """Timings of consumer groups; those that are not settings have their defaults."""
         return GroupConfig(
             heartbeat_interval_ms=self.group_consumer_heartbeat_interval_ms,
             waiting_interval_ms=min(1_000, self.group_consumer_heartbeat_interval_ms),
@@ -277,7 +281,7 @@ class BrokerConfig:
         if log.max_message_bytes > max(self.max_message_bytes_limit, MiB):
             allowed = self.max_message_bytes_limit
             name = "max_message_bytes is above"
-            return [f"topic_defaults: {name} {allowed}, what socket_request_max_bytes allows"]
+            return [f"topic_defaults: {name} {allowed}, the maximum of socket_request_max_bytes"]
         return []
 
 
@@ -291,7 +295,7 @@ def parse_address(text: str) -> tuple[str, int]:
     An IPv6 address stands in brackets, or without them when no port follows.
 
     Raises:
-        ConfigError: The text is none of these.
+        ConfigError: The text is no address.
     """
     found = _ADDRESS.fullmatch(text)
     port = DEFAULT_PORT if found is None or found["port"] is None else int(found["port"])
@@ -301,10 +305,10 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_peers(text: str) -> dict[int, tuple[str, int]]:
-    """Return host and port by node id of `1=HOST:PORT,2=HOST:PORT`; nothing of an empty text.
+    """Return host and port by node id of `1=HOST:PORT,2=HOST:PORT`; no nodes of an empty text.
 
     Raises:
-        ConfigError: The text is no such list, or names a node or an address twice.
+        ConfigError: The text is no such list, or contains a node or an address twice.
     """
     addresses: dict[int, tuple[str, int]] = {}
     for item in filter(None, (item.strip() for item in text.split(","))):
@@ -315,9 +319,9 @@ def parse_peers(text: str) -> dict[int, tuple[str, int]]:
             )
         host, port = parse_address(address.strip())
         if not port:
-            raise ConfigError(f"{item!r} has port 0, to which nobody can connect")
+            raise ConfigError(f"{item!r} has port 0, to which clients cannot connect")
         if int(number) in addresses:
-            raise ConfigError(f"node {int(number)} is there twice")
+            raise ConfigError(f"node {int(number)} is listed twice")
         if (host, port) in addresses.values():
             raise ConfigError(f"two nodes have the address {address.strip()}")
         addresses[int(number)] = (host, port)
@@ -326,12 +330,12 @@ def parse_peers(text: str) -> dict[int, tuple[str, int]]:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedConfig:
-    """The settings in force, and where each of them comes from."""
+    """The settings in force, and the source of each."""
 
     config: BrokerConfig
     sources: Mapping[str, str]
-    """For every setting, in the order of the fields: `default`, the name of the file, the name
-    of the variable, or the flag."""
+    """The source of every setting, in the order of the fields: `default`, the name of the file, the
+    name of the variable, or the flag."""
 
 
 def resolve_config(
@@ -340,11 +344,11 @@ def resolve_config(
     """Return the settings: defaults, then the TOML file, then the environment, then flags.
 
     A variable `TIDELOG_DATA_DIR` sets `data_dir`, and so on for every simple field. Other variables
-    with this prefix are left alone: Kubernetes makes some for a service that is called tidelog. A
-    flag that is `None` was not given.
+    with this prefix are ignored: Kubernetes sets some for a service named tidelog. A flag that is
+    `None` was not given.
 
     Raises:
-        ConfigError: Something is unknown, unreadable or out of range; one line says all of it.
+        ConfigError: A setting is unknown, unreadable or out of range; one line lists all problems.
     """
     given = _given(file, environment, flags)
     checked: dict[str, object] = {}
@@ -355,7 +359,7 @@ def resolve_config(
         except (ConfigError, InvalidConfigError) as error:
             problems.append(f"{source}: {error}")
     try:
-        # Also if there are problems already: all of them are to be said at once.
+        # Even after problems, so that the error lists all of them at once.
         config = BrokerConfig(**checked)  # type: ignore[arg-type]  # checked by _checked
     except ConfigError as error:
         raise ConfigError("; ".join([*problems, str(error)])) from error
@@ -368,7 +372,7 @@ def resolve_config(
 def _given(
     file: str | None, environment: Mapping[str, str], flags: Mapping[str, object]
 ) -> dict[str, tuple[object, str]]:
-    """Return the values that win, and who gave them, by name of the setting."""
+    """Return the values that take precedence, with their sources, by name of the setting."""
     given: dict[str, tuple[object, str]] = {}
     if file is not None:
         given.update({name: (value, file) for name, value in _read_file(file).items()})
@@ -395,9 +399,9 @@ def _read_file(file: str) -> dict[str, object]:
 
 
 def _checked(name: str, value: object) -> object:
-    """Return a value of the field's type, read from text where that makes sense."""
+    """Return a value of the field's type, parsed from text where the type allows that."""
     if name not in FIELDS:
-        raise ConfigError(f"there is no setting {name!r}; there are {', '.join(FIELDS)}")
+        raise ConfigError(f"there is no setting {name!r}; valid settings are {', '.join(FIELDS)}")
     kind = FIELDS[name].type
     if kind is str and isinstance(value, str):
         return value

@@ -1,4 +1,4 @@
-"""The settings of a broker as they are now, and where each of them comes from.
+"""Dynamic config of a broker: its current settings, and the source of each.
 
 Pure: no clock, no I/O.
 """
@@ -16,31 +16,31 @@ from tidelog.coordinator.metadata.cluster_config import (
 from tidelog.wire.errors import InvalidConfigError
 
 DYNAMIC_SETTINGS: Final = BROKER_SETTINGS
-"""Settings of brokers that the cluster may have as well; all others take a restart."""
+"""Settings that can change at run time; all others need a restart."""
 OF_CLUSTER: Final = "cluster"
-"""The source of what is set for all brokers."""
+"""Source of a value that is set for all brokers."""
 OF_BROKER: Final = "broker"
-"""The source of what is set for this one."""
+"""Source of a value that is set for this broker."""
 
 
 def check_dynamic(names: Iterable[str]) -> None:
-    """Check that no name, or `NAME@NODE`, is of a setting that takes a restart of its broker.
+    """Raise if a name, or `NAME@NODE`, is a setting that needs a restart of its broker.
 
     Raises:
-        InvalidConfigError: Naming such a setting, and those that are changed at run time.
+        InvalidConfigError: The message names that setting, and those that can change at run time.
     """
     for full_name in names:
         name = full_name.partition("@")[0]
         if name in FIELDS and name not in CLUSTER_SETTINGS:
             raise InvalidConfigError(
-                f"{name} takes a restart of the broker; at run time these are changed:"
-                f" {', '.join(DYNAMIC_SETTINGS)}"
+                f"{name} can only be changed by a restart of the broker; at run time these can be"
+                f" changed: {', '.join(DYNAMIC_SETTINGS)}"
             )
 
 
 @final
 class DynamicConfig:
-    """What a broker was started with, and what was set for all brokers and for this one since."""
+    """The settings of a broker's start, overridden by those of the cluster and of this broker."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class DynamicConfig:
         cluster: Callable[[], ClusterConfig],
         sources: Mapping[str, str] | None = None,
     ) -> None:
-        """Be started with `own`; `cluster` returns what is set in the metadata now.
+        """Override `own` with the values that `cluster` returns from the metadata.
 
-        `sources` says who gave what it was started with, as `ResolvedConfig.sources`.
+        `sources` gives the source of each setting in `own`, as `ResolvedConfig.sources`.
         """
         self.own = own
         self._cluster = cluster
@@ -60,7 +60,7 @@ class DynamicConfig:
         self._sources = self._own_sources
 
     def __call__(self) -> BrokerConfig:
-        """Return what is in force at this moment; ask again each time."""
+        """Return the settings in force at this moment; call again each time."""
         cluster = self._cluster()
         if cluster is not self._seen:
             self._seen = cluster
@@ -80,14 +80,14 @@ class DynamicConfig:
         return self._now
 
     def is_dynamic(self, name: str) -> bool:
-        """Return whether this broker takes a setting from the cluster.
+        """Return whether the cluster may override a setting of this broker.
 
-        Where scrubbing is off, only a start turns it on.
+        A broker that was started with scrubbing off needs a restart to turn it on.
         """
         is_off = name == "scrub_max_bytes_per_second" and not self.own.scrub_max_bytes_per_second
         return name in DYNAMIC_SETTINGS and not is_off
 
     def sources(self) -> Mapping[str, str]:
-        """Return where each setting that is in force now comes from."""
+        """Return the source of each setting that is in force now."""
         self()
         return self._sources

@@ -1,4 +1,4 @@
-"""Tests of the settings of a broker: where they come from, and what is refused."""
+"""Tests of the settings of a broker: their sources, and refused values."""
 
 from pathlib import Path
 
@@ -19,27 +19,28 @@ TWICE = "queued_max_request_bytes must be at least twice socket_request_max_byte
 
 
 def loaded(text: str, tmp_path: Path, **environment: str) -> BrokerConfig:
-    """Return what a file of this text and these variables come to."""
+    """Return the settings from a file of this text and these variables."""
     file = tmp_path / "tidelog.toml"
     file.write_text(text, encoding="utf-8")
     return resolve_config(file=str(file), environment=environment, flags={}).config
 
 
 def problems_of(**settings: object) -> str:
-    """Return the line that says what is wrong with settings that are given as flags."""
+    """Return the error line for settings that are given as flags."""
     with pytest.raises(ConfigError) as refusal:
         resolve_config(file=None, environment={}, flags=settings)
     return str(refusal.value)
 
 
-def test_without_any_word_the_defaults_hold() -> None:
+def test_defaults_hold_without_other_sources() -> None:
     config = resolve_config(file=None, environment={}, flags={}).config
 
     assert config == BrokerConfig()
-    assert config.listen == "127.0.0.1:8433"  # Nobody else can reach it.
+    # The default address is not reachable from other machines.
+    assert config.listen == "127.0.0.1:8433"
 
 
-def test_the_environment_beats_the_file_and_a_flag_beats_both(tmp_path: Path) -> None:
+def test_the_environment_overrides_the_file_and_a_flag_overrides_both(tmp_path: Path) -> None:
     file = tmp_path / "tidelog.toml"
     file.write_text('node_id = 2\nlisten = "h:2"\ndata_dir = "two"\n', encoding="utf-8")
     environment = {"TIDELOG_LISTEN": "h:3", "TIDELOG_DATA_DIR": "three"}
@@ -58,7 +59,7 @@ def test_the_environment_beats_the_file_and_a_flag_beats_both(tmp_path: Path) ->
     ]
 
 
-def test_every_kind_of_value_can_be_written_as_people_write_it(tmp_path: Path) -> None:
+def test_values_of_every_kind_are_parsed_from_text(tmp_path: Path) -> None:
     config = loaded(
         """
         socket_request_max_bytes = "32MiB"
@@ -84,7 +85,7 @@ def test_every_kind_of_value_can_be_written_as_people_write_it(tmp_path: Path) -
     assert config.topic_defaults == {"retention_ms": "1d", "min_insync_replicas": "1"}
 
 
-def test_variables_of_others_with_our_prefix_are_left_alone() -> None:
+def test_foreign_variables_with_the_prefix_are_ignored() -> None:
     kubernetes = {"TIDELOG_SERVICE_HOST": "10.0.0.1", "TIDELOG_PORT": "tcp://10.0.0.1:8433"}
 
     assert resolve_config(file=None, environment=kubernetes, flags={}).config == BrokerConfig()
@@ -95,7 +96,7 @@ def test_variables_of_others_with_our_prefix_are_left_alone() -> None:
     [
         ("node_id = ", "is not TOML"),
         ("node_id = 1\nnode_id = 2", "is not TOML"),
-        ("nodeid = 1", "there is no setting 'nodeid'; there are data_dir, listen, "),
+        ("nodeid = 1", "there is no setting 'nodeid'; valid settings are data_dir, listen, "),
         ("node_id = 1.5", "node_id is 1.5, which is not a whole number"),
         ("node_id = true", "node_id is True, which is not a whole number"),
         ("listen = 8433", "listen is 8433, which is not text"),
@@ -103,7 +104,7 @@ def test_variables_of_others_with_our_prefix_are_left_alone() -> None:
         ("[node_id]\nx = 1", "which is not a whole number"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused(text: str, reason: str, tmp_path: Path) -> None:
+def test_an_invalid_configuration_file_is_refused(text: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refusal:
         loaded(text, tmp_path)
 
@@ -112,7 +113,7 @@ def test_a_file_that_makes_no_sense_is_refused(text: str, reason: str, tmp_path:
     assert "\n" not in str(refusal.value)
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_configuration_file_is_refused(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe\x00")
     for file, reason in (
@@ -174,19 +175,19 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
             "topic_defaults",
             {"max_message_bytes": "16MiB"},
             (
-                "topic_defaults: max_message_bytes is above 16711680, what"
-                " socket_request_max_bytes allows"
+                "topic_defaults: max_message_bytes is above 16711680, the maximum of"
+                " socket_request_max_bytes"
             ),
         ),
     ],
 )
-def test_a_value_out_of_range_is_refused_with_what_would_be_right(
+def test_a_value_out_of_range_is_refused_with_its_range(
     name: str, value: object, problem: str
 ) -> None:
     assert problems_of(**{name: value}) == problem
 
 
-def test_a_node_of_a_cluster_takes_frames_in_which_an_entry_of_the_metadata_fits() -> None:
+def test_a_cluster_node_takes_frames_that_hold_a_metadata_entry() -> None:
     peers = "1=a:1,2=b:2,3=c:3"
 
     said = problems_of(peers=peers, socket_request_max_bytes=8 * MiB)
@@ -199,7 +200,7 @@ def test_a_node_of_a_cluster_takes_frames_in_which_an_entry_of_the_metadata_fits
     )
 
 
-def test_all_problems_are_said_in_one_line() -> None:
+def test_all_configuration_problems_are_reported_in_one_line() -> None:
     problems = problems_of(
         node_id=0,
         listen="here",
@@ -228,7 +229,7 @@ def test_all_problems_are_said_in_one_line() -> None:
         ("2001:db8::2", ("2001:db8::2", 8433)),
     ],
 )
-def test_addresses_are_read_as_people_write_them(text: str, address: tuple[str, int]) -> None:
+def test_addresses_are_parsed(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
 
 
@@ -240,7 +241,7 @@ def test_addresses_are_read_as_people_write_them(text: str, address: tuple[str, 
         "[host]:1", "a:b:c:d:xyz", "tcp:host:1",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not an address; write HOST:PORT, such as"):
         parse_address(text)
 
@@ -257,9 +258,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         ("2147483647=a:1", {2147483647: ("a", 1)}),
     ],
 )
-def test_peers_are_read_as_people_write_them(
-    text: str, addresses: dict[int, tuple[str, int]]
-) -> None:
+def test_peers_are_parsed(text: str, addresses: dict[int, tuple[str, int]]) -> None:
     assert parse_peers(text) == addresses
 
 
@@ -275,13 +274,13 @@ def test_peers_are_read_as_people_write_them(
         ("\u00b2=a:1", "is no node"),
         ("1=", "'' is not an address; write HOST:PORT, such as"),
         ("1=a b:1", "'a b:1' is not an address"),
-        ("1=a:0", "'1=a:0' has port 0, to which nobody can connect"),
-        ("1=a:1,1=b:1", "node 1 is there twice"),
+        ("1=a:0", "'1=a:0' has port 0, to which clients cannot connect"),
+        ("1=a:1,1=b:1", "node 1 is listed twice"),
         ("1=a:1,2=a:1", "two nodes have the address a:1"),
         ("1=a,2=a:8433", "two nodes have the address a:8433"),
     ],
 )
-def test_what_are_no_peers_is_refused(text: str, reason: str) -> None:
+def test_invalid_peers_are_refused(text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as refusal:
         parse_peers(text)
 
@@ -289,7 +288,7 @@ def test_what_are_no_peers_is_refused(text: str, reason: str) -> None:
     assert "peers: " + str(refusal.value) == problems_of(peers=text)
 
 
-def test_a_node_is_one_of_its_peers() -> None:
+def test_a_node_must_be_among_its_peers() -> None:
     assert problems_of(node_id=2, peers="1=a:1,3=b:1") == (
         "peers: node 2 itself is missing; add 2=HOST:PORT to the list"
     )
@@ -302,20 +301,20 @@ def test_a_node_is_one_of_its_peers() -> None:
     assert config.broker_rack == "rack 7"
 
 
-def test_a_node_is_alone_and_fails_alone_unless_it_is_said() -> None:
+def test_peers_and_rack_are_empty_by_default() -> None:
     config = resolve_config(file=None, environment={}, flags={}).config
 
     assert config.peer_addresses == {}
     assert config.broker_rack == ""
 
 
-def test_a_topic_may_have_batches_that_fit_into_a_frame_with_what_stands_around_them() -> None:
+def test_max_message_bytes_leaves_room_for_the_frame() -> None:
     config = BrokerConfig(socket_request_max_bytes=2 * MiB)
 
     assert MiB < config.max_message_bytes_limit < 2 * MiB
 
 
-def test_times_of_consumer_groups_reach_those_who_decide_about_them() -> None:
+def test_consumer_group_timings_reach_the_group_config() -> None:
     config = BrokerConfig(
         group_consumer_session_timeout_ms=12_000,
         group_consumer_heartbeat_interval_ms=500,
@@ -333,7 +332,7 @@ def test_times_of_consumer_groups_reach_those_who_decide_about_them() -> None:
     assert BrokerConfig().groups == GroupConfig()
 
 
-def test_a_session_that_is_over_after_one_lost_heartbeat_is_refused() -> None:
+def test_a_session_timeout_below_two_heartbeats_is_refused() -> None:
     with pytest.raises(
         ConfigError, match="group_consumer_session_timeout_ms must be at least 15000, twice"
     ):

@@ -1,4 +1,4 @@
-"""What is set for the cluster holds at once; what is not, is as the broker was started."""
+"""Tests of dynamic config: cluster settings hold at once, others from the start of a broker."""
 
 import pytest
 
@@ -21,7 +21,7 @@ from tidelog.wire.messages.cluster_admin import BrokerSetting, DescribeConfigReq
 OWN = BrokerConfig(log_flush_interval_ms=1234, min_free_disk_bytes=5)
 
 
-def test_what_the_cluster_says_is_above_what_a_broker_was_started_with() -> None:
+def test_cluster_settings_override_those_of_the_broker() -> None:
     said = [ClusterConfig(), ClusterConfig(log_flush_interval_ms=50), ClusterConfig()]
     live = DynamicConfig(OWN, lambda: said[0])
 
@@ -31,12 +31,12 @@ def test_what_the_cluster_says_is_above_what_a_broker_was_started_with() -> None
         found.append((now.log_flush_interval_ms, now.min_free_disk_bytes))
         said.pop(0)
         if said:
-            assert live() is live(), "nothing is made anew while nothing changes"
+            assert live() is live(), "the config is not rebuilt without a change"
 
     assert found == [(1234, 5), (50, 5), (1234, 5)]
 
 
-def test_what_was_turned_off_at_the_start_stays_off() -> None:
+def test_scrubbing_that_was_off_at_the_start_stays_off() -> None:
     off = DynamicConfig(
         BrokerConfig(scrub_max_bytes_per_second=0),
         lambda: ClusterConfig(scrub_max_bytes_per_second=9),
@@ -45,7 +45,7 @@ def test_what_was_turned_off_at_the_start_stays_off() -> None:
     assert off().scrub_max_bytes_per_second == 0
 
 
-def test_what_is_set_for_one_broker_is_above_what_is_set_for_all() -> None:
+def test_a_broker_setting_overrides_one_for_all_brokers() -> None:
     sources = {**dict.fromkeys(FIELDS, "default"), "log_flush_interval_ms": "tidelog.toml"}
     said = cluster_config(
         {"scrub_max_bytes_per_second": "9000", "scrub_max_bytes_per_second@2": "5000"}
@@ -72,7 +72,7 @@ def test_what_is_set_for_one_broker_is_above_what_is_set_for_all() -> None:
     assert {live.sources()["listen"] for live in found.values()} == {"default"}
 
 
-def test_no_limit_for_one_broker_is_above_a_limit_for_all() -> None:
+def test_no_limit_for_one_broker_overrides_a_limit_for_all() -> None:
     said = cluster_config({"log_retention_disk_bytes": "10GiB", "log_retention_disk_bytes@1": "0"})
     live = DynamicConfig(BrokerConfig(log_retention_disk_bytes=1 << 30), lambda: said)
 
@@ -80,7 +80,7 @@ def test_no_limit_for_one_broker_is_above_a_limit_for_all() -> None:
     assert live.sources()["log_retention_disk_bytes"] == "broker"
 
 
-def test_what_was_turned_off_at_the_start_stays_off_for_one_broker_too() -> None:
+def test_scrubbing_that_was_off_at_the_start_stays_off_for_one_broker() -> None:
     said = cluster_config({"scrub_max_bytes_per_second@1": "5000"})
     off = DynamicConfig(BrokerConfig(scrub_max_bytes_per_second=0), lambda: said)
 
@@ -91,17 +91,17 @@ def test_what_was_turned_off_at_the_start_stays_off_for_one_broker_too() -> None
 
 
 @pytest.mark.parametrize("name", ["listen", "max_connections@1"])
-def test_a_setting_that_takes_a_restart_is_refused_as_such(name: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"takes a restart.*, scrub_max_bytes_per_second$"):
+def test_a_setting_that_needs_a_restart_is_refused_at_run_time(name: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"by a restart.*, scrub_max_bytes_per_second$"):
         check_dynamic(["log_flush_interval_ms", name])
 
 
-def test_settings_of_the_cluster_alone_are_changed_at_run_time() -> None:
-    check_dynamic([*CLUSTER_SETTINGS, "colour"])  # Others say that there is no colour.
+def test_cluster_only_settings_are_dynamic() -> None:
+    check_dynamic([*CLUSTER_SETTINGS, "colour"])  # Another check refuses unknown names.
 
 
 @pytest.mark.parametrize("name", DYNAMIC_SETTINGS)
-def test_the_cluster_takes_no_value_that_a_broker_would_refuse(name: str) -> None:
+def test_the_cluster_refuses_values_that_a_broker_would_refuse(name: str) -> None:
     limits = FIELDS[name].metadata
     setting = CLUSTER_SETTINGS[name]
 

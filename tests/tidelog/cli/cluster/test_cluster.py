@@ -186,7 +186,7 @@ def test_settings_of_a_broker_are_listed_with_who_gave_them(capsys: Printed) -> 
             "default_replication_factor cannot be set for one broker; those are log_flush_",
         ),
         ("colour@1=red", "there is no cluster setting 'colour'"),
-        ("max_connections@1=5", "max_connections takes a restart of the broker"),
+        ("max_connections@1=5", "max_connections can only be changed by a restart of the broker"),
         ("scrub_max_bytes_per_second@1=5", "scrub_max_bytes_per_second@1"),
     ],
 )
