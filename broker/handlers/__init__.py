@@ -1,1 +1,1 @@
-"""One module for each kind of request: from message to reply."""
+"""Request handlers: one module for each kind of request, from message to reply."""

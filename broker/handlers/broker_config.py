@@ -1,4 +1,4 @@
-"""The settings of this broker, as they are now."""
+"""Handler of DESCRIBE_CONFIG: the settings of this broker, as they are now."""
 
 from typing import cast, final
 
@@ -13,14 +13,14 @@ from tidelog.wire.messages.cluster_admin import (
 
 @final
 class BrokerConfigHandler:
-    """Says what is in force here, and who said so."""
+    """Describes the settings in force on this broker, and the source of each."""
 
     def __init__(self, config: DynamicConfig) -> None:
-        """Speak of one broker."""
+        """Describe the settings of one broker."""
         self._config = config
 
     async def describe(self, request: DescribeConfigRequest) -> DescribeConfigReply:
-        """Say every setting, in the order in which they are documented."""
+        """Return every setting, in the order of the documentation."""
         del request
         config, sources = self._config(), self._config.sources()
         settings = [
@@ -36,7 +36,7 @@ class BrokerConfigHandler:
 
 
 def _text(value: object) -> str:
-    """Return a value as people write it."""
+    """Return a value in the notation of the command line."""
     if isinstance(value, dict):
         defaults = cast("dict[str, str]", value)
         return ", ".join(f"{name}={item}" for name, item in defaults.items())

@@ -1,4 +1,4 @@
-"""How the cluster stands, and what an administrator wants of it as a whole."""
+"""Handlers of cluster administration: description, elections, dynamic config, draining."""
 
 from typing import Final, final
 
@@ -38,7 +38,7 @@ from tidelog.wire.messages.reassignment import DrainBrokerReply, DrainBrokerRequ
 
 _DECIDE_TIMEOUT_S: Final = 10.0
 _ELECTIONS_MAX: Final = 1000
-"""Of one command: more of them would be in the way of everything else that is decided."""
+"""Maximum number of elections in one command: more of them would delay all other commands."""
 
 _Place = tuple[bytes, int]
 """Topic id and number of a partition."""
@@ -46,16 +46,16 @@ _Place = tuple[bytes, int]
 
 @final
 class ClusterHandler:
-    """Speaks of the cluster, as far as this broker knows it."""
+    """Describes and administers the cluster, by the metadata that this broker has."""
 
     def __init__(self, cluster: ClusterNode) -> None:
-        """Speak for one node."""
+        """Serve requests at one node."""
         self._cluster = cluster
 
     def describe(
         self, request: DescribeClusterRequest, attachment: memoryview
     ) -> DescribeClusterReply:
-        """Say how nodes and partitions stand."""
+        """Describe the state of nodes and partitions."""
         del attachment
         state, raft = self._cluster.metadata.state, self._cluster.raft
         health = health_of(state)
@@ -80,13 +80,13 @@ class ClusterHandler:
         )
 
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersReply:
-        """Let the preferred replicas lead, or anybody who can.
+        """Elect the preferred replicas, or any eligible replica if a partition has no leader.
 
-        If cancelled, some of the leaders may be elected.
+        On cancellation, some of the leaders may be elected.
 
         Raises:
-            UnknownTopicError: There is no such topic; nothing is changed.
-            RequestTimedOutError: No majority of the voters is there; some may be elected.
+            UnknownTopicError: The topic does not exist; nothing is changed.
+            RequestTimedOutError: The voters have no majority; some leaders may be elected.
         """
         if request.topics is None:
             places = self._due(is_unclean=request.accept_data_loss)
@@ -95,7 +95,7 @@ class ClusterHandler:
         results: list[LeaderElected] = []
         for some in _in_pieces(places):
             before = [self._cluster.metadata.state.partition(*place) for place in some]
-            # Should this be carried out twice, it is once that the loss was accepted.
+            # With the epochs, a command that is retried accepts the loss only once.
             epochs = [0 if each is None else each.leader_epoch for each in before]
             command = ElectLeaders(some, request.accept_data_loss, epochs)
             reply = await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
@@ -104,12 +104,12 @@ class ClusterHandler:
         return ElectLeadersReply(results)
 
     async def alter(self, request: AlterClusterConfigRequest) -> AlterClusterConfigReply:
-        """Change settings of the cluster. If cancelled, they may be changed, or not.
+        """Change settings of the cluster. On cancellation, they may be changed or not.
 
         Raises:
-            InvalidConfigError: A setting is unknown, not legal, or takes a restart of a broker.
-            InvalidRequestError: One is for a broker that there is not.
-            RequestTimedOutError: No majority of the voters is there; they may be changed.
+            InvalidConfigError: A setting is unknown or not legal, or needs a restart of a broker.
+            InvalidRequestError: A setting is for a broker that does not exist.
+            RequestTimedOutError: The voters have no majority; the settings may be changed.
         """
         check_dynamic([*request.set_config, *request.reset_config])
         command = AlterClusterConfig(request.set_config, request.reset_config)
@@ -117,11 +117,11 @@ class ClusterHandler:
         return AlterClusterConfigReply(shown_settings(self._cluster.metadata.state.overrides))
 
     async def drain(self, request: DrainBrokerRequest) -> DrainBrokerReply:
-        """Let a broker get no more replicas, or again. If cancelled, it may be so, or not.
+        """Exclude a broker from new replicas, or end that. On cancellation, either may hold.
 
         Raises:
-            InvalidRequestError: There is no such broker, or no other that takes replicas.
-            RequestTimedOutError: No majority of the voters is there; it may be so.
+            InvalidRequestError: The broker does not exist, or no other broker takes replicas.
+            RequestTimedOutError: The voters have no majority; the broker may be drained.
         """
         command = DrainBroker(request.node_id, request.is_drained)
         await self._cluster.command_client.submit(command, timeout_s=_DECIDE_TIMEOUT_S)
@@ -129,11 +129,11 @@ class ClusterHandler:
         return DrainBrokerReply(load.replica_count)
 
     async def unregister(self, request: UnregisterBrokerRequest) -> UnregisterBrokerReply:
-        """Take a node that is gone for good out of the cluster; see `Controller.unregister`."""
+        """Remove a node that is gone for good from the cluster; see `Controller.unregister`."""
         return UnregisterBrokerReply(await self._cluster.controller.unregister(request.node_id))
 
     def _due(self, *, is_unclean: bool) -> list[_Place]:
-        """Return all partitions that nobody leads, or that the preferred replica could lead."""
+        """Return the leaderless partitions, or those that the preferred replica could lead."""
         state = self._cluster.metadata.state
         due: list[_Place] = []
         for each in health_of(state).notable:
@@ -148,7 +148,7 @@ class ClusterHandler:
         return due
 
     def _places(self, wanted: TopicToElect) -> list[_Place]:
-        """Return partitions of a topic, and those of what stands beside it."""
+        """Return partitions of a topic, and those of its internal topics."""
         catalog = self._cluster.metadata.state.catalog
         topic = catalog.topic(wanted.topic)
         numbers = range(topic.partition_count) if wanted.partitions is None else wanted.partitions

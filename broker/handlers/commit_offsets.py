@@ -1,4 +1,4 @@
-"""Consumer groups: what their members and administrators ask of the node that leads the cluster."""
+"""Handler of COMMIT_OFFSETS, which the leader of the cluster answers."""
 
 from typing import final
 
@@ -11,17 +11,17 @@ from tidelog.wire.messages.groups import CommitOffsetsRequest
 
 @final
 class CommitHandler:
-    """Takes commits, of which there are many, without a task for each."""
+    """Takes commits without a task for each, since they are frequent."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
-        """Hand them to `groups`."""
+        """Pass commits to `groups`."""
         self._groups = groups
 
     def handle(self, request: CommitOffsetsRequest, response: ResponseHandle) -> None:
-        """Have one commit stored; it is answered when it is.
+        """Store one commit, and reply when it is committed.
 
         Raises:
-            BrokerError: It is refused.
+            BrokerError: The commit is refused.
         """
 
         def done(result: CommitResult) -> None:

@@ -1,4 +1,4 @@
-"""Reading records: what is there goes out without a copy, what is not there is waited for."""
+"""Handler of FETCH: available batches go out without a copy, and a fetch waits for missing ones."""
 
 from typing import Protocol, final
 
@@ -17,17 +17,18 @@ from tidelog.wire.protocol.write_buffer import FileRegion
 
 _MAX_WAIT_MS_MAX = 10 * 60 * 1000
 _COPIED_BYTES_MAX = 256 << 10
-"""Nothing is copied beyond what waits to be sent: a client that does not read costs no memory."""
+"""Maximum bytes copied for a connection that has unsent bytes: a client that does not read costs no
+memory."""
 
 
 class ReadablePartitions(Protocol):
-    """Finds partitions from which somebody may read."""
+    """Finds partitions that consumers may read."""
 
     def find(self, topic_id: bytes, number: int) -> Partition:
-        """Return one that this broker leads.
+        """Return a partition that this broker leads.
 
         Raises:
-            BrokerError: It does not, or nobody may read from it.
+            BrokerError: This broker does not lead the partition, or consumers may not read it.
         """
         ...
 
@@ -35,12 +36,12 @@ class ReadablePartitions(Protocol):
         """Return the journal of a partition of a queue that this broker leads.
 
         Raises:
-            BrokerError: It does not, or it is the id of something else.
+            BrokerError: This broker does not lead it, or the id is not that of a queue.
         """
         ...
 
     def readable(self, topic_id: bytes, number: int) -> Partition:
-        """Return one that this broker leads or, if that will do, follows.
+        """Return a partition that this broker leads, or follows if followers may serve reads.
 
         Raises:
             BrokerError: As for `find`.
@@ -49,7 +50,7 @@ class ReadablePartitions(Protocol):
 
 
 class FoundBatches(msgspec.Struct):
-    """What one partition has for a fetch."""
+    """Batches that one partition has for a fetch."""
 
     part: LogSlice | None
     high_watermark: int
@@ -57,21 +58,21 @@ class FoundBatches(msgspec.Struct):
     error: BrokerError | None = None
     partition: Partition | None = None
     is_cut: bool = False
-    """Whether there is more than `part`, beyond a limit or in the next segment."""
+    """Whether the partition has more than `part`, beyond a limit or in the next segment."""
 
 
 @final
 class DelayedFetch:
-    """A fetch that was not answered at once.
+    """A fetch that waits for more data.
 
-    Invariant: it waits at every partition it asks for, in `Purgatory` and at its connection, or it
-    has ended.
+    Invariant: the fetch waits at every requested partition, in `Purgatory` and at its connection,
+    or it has ended.
     """
 
     def __init__(
         self, handler: "FetchHandler", request: FetchRequest, response: ResponseHandle
     ) -> None:
-        """Wait for more data than there is."""
+        """Wait for more data than the partitions have now."""
         self._handler = handler
         self._request = request
         self._response = response
@@ -91,11 +92,11 @@ class DelayedFetch:
             self._retry(is_last=False)
 
     def expire(self) -> None:
-        """Answer with what there is."""
+        """Answer with the batches that are available."""
         self._retry(is_last=True)
 
     def close(self) -> None:
-        """Answer with what there is: nothing more will come."""
+        """Answer with the batches that are available: no more will arrive."""
         self._retry(is_last=True)
 
     def drop(self) -> None:
@@ -107,14 +108,14 @@ class DelayedFetch:
         with self._response:
             found = self._handler.collect(self._request)
             if self._has_ended:
-                return  # Looking found a broken disk, and woke this very fetch.
+                return  # Collecting found a failed disk, and woke this very fetch.
             if is_last or self._handler.is_enough(found, self._request):
                 self._end()
                 self._handler.answer(found, self._response)
             else:
                 self.park(self._partitions)
             return
-        self._end()  # A defect, which was answered.
+        self._end()  # A defect raised an error, which was sent as the reply.
 
     def _end(self) -> None:
         self._has_ended = True
@@ -146,7 +147,7 @@ class FetchHandler:
         self._reader = SliceReader(env)
 
     def handle(self, request: FetchRequest, response: ResponseHandle) -> None:
-        """Reply now if there is enough, else wait for more."""
+        """Reply now if enough data is available, else wait for more."""
         found = self.collect(request)
         is_impatient = request.max_wait_ms <= 0 or self._env.buggify("poll without waiting")
         if is_impatient or self.is_enough(found, request):
@@ -158,7 +159,7 @@ class FetchHandler:
         self.purgatory.add(wait, trio.current_time() + max_wait_ms / 1000)
 
     def collect(self, request: FetchRequest) -> list[FoundBatches]:
-        """Look what every partition has; when the answer is full, only whether there is more."""
+        """Look up each partition's batches; once the reply is full, only whether there are more."""
         remaining = min(request.max_bytes, self._fetch_max_bytes)
         if self._env.buggify("fetch cut short"):
             remaining = 1
@@ -182,9 +183,9 @@ class FetchHandler:
 
     @staticmethod
     def is_enough(found: list[FoundBatches], request: FetchRequest) -> bool:
-        """Return whether to answer before the time is over.
+        """Return whether to answer before the wait time is over.
 
-        That is so, too, when waiting would not make the reply larger.
+        The answer is also yes if waiting would not make the reply larger.
         """
         if not found or any(item.error is not None or item.is_cut for item in found):
             return True
@@ -192,7 +193,7 @@ class FetchHandler:
         return total >= max(request.min_bytes, 1)
 
     def answer(self, found: list[FoundBatches], response: ResponseHandle) -> None:
-        """Send what was found; what must come from the disk is read in a task first."""
+        """Send the batches; a task first reads those that are not in the page cache."""
         is_cold = self._reader.is_cold
         cold = [item for item in found if item.part is not None and is_cold(item.part)]
         if cold:
@@ -213,7 +214,8 @@ class FetchHandler:
                 partition = partitions.find(wanted.topic_id, wanted.partition)
             high_watermark = partition.high_watermark
             if wanted.fetch_offset > high_watermark and partition.leader is None:
-                # It is there for all that is known here: somebody else has heard of more.
+                # The offset exists as far as this follower knows: another broker may know a higher
+                # high watermark.
                 return FoundBatches(
                     None, high_watermark, partition.log.log_start_offset, None, partition
                 )
@@ -281,7 +283,7 @@ class FetchHandler:
     def _piece(
         self, item: FoundBatches, part: LogSlice, room_bytes: int
     ) -> bytes | FileRegion | None:
-        """Return what is sent of one partition, `None` when it cannot be read."""
+        """Return the bytes to send for one partition; `None` when they cannot be read."""
         assert item.partition is not None
         try:
             return self._reader.piece(item.partition, part, room_bytes)

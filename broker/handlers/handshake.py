@@ -1,4 +1,4 @@
-"""Who this broker is: to anybody who connects, and to nodes that look for their cluster."""
+"""Handshake: the identity of this broker, for clients and for nodes that look for their cluster."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -12,22 +12,22 @@ from tidelog.wire.protocol.api import Api
 
 @final
 class HandshakeHandler:
-    """Says who is here, from the first moment on."""
+    """Reports the identity of this broker, from the first connection on."""
 
     def __init__(
         self, config: BrokerConfig, apis: Sequence[Api[Any, Any]], *, version: str
     ) -> None:
-        """Speak for the broker of `config`, which speaks `apis`."""
+        """Report the broker of `config`, which serves `apis`."""
         self._config = config
         self._version = version
         self._versions = [
             ApiVersions(int(served.key), served.min_version, served.max_version) for served in apis
         ]
         self.status: PeerStatusReply | None = None
-        """What is said to nodes that look for their cluster; `None` before it is known."""
+        """Reply to nodes that look for their cluster; `None` before it is known."""
 
     def hello(self, request: HelloRequest, attachment: memoryview) -> HelloReply:
-        """Say who answers and what it speaks."""
+        """Return the identity of this broker and the versions of its APIs."""
         del request, attachment
         cluster_id = None if self.status is None else self.status.cluster_id
         return HelloReply(
@@ -40,10 +40,10 @@ class HandshakeHandler:
         )
 
     def peer_status(self, request: PeerStatusRequest, attachment: memoryview) -> PeerStatusReply:
-        """Say to which cluster this node belongs.
+        """Return the cluster that this node belongs to.
 
         Raises:
-            BrokerNotReadyError: It does not know yet.
+            BrokerNotReadyError: The node does not know it yet.
         """
         del request, attachment
         if self.status is None:

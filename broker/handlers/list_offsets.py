@@ -1,4 +1,4 @@
-"""The offsets of partitions: each leader tells its own, one by one or for whole topics."""
+"""Handler of LIST_OFFSETS: each leader returns its offsets, by partition or for whole topics."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -36,7 +36,7 @@ class LedPartitions(Protocol):
     """The partitions that this broker leads."""
 
     def find(self, topic_id: bytes, number: int) -> Partition:
-        """Return that of a topic.
+        """Return the partition of a topic.
 
         Raises:
             BrokerError: This broker does not lead it.
@@ -52,18 +52,18 @@ class LedPartitions(Protocol):
         ...
 
     def replica(self, topic_id: bytes, number: int) -> Partition | None:
-        """Return an open partition, led here or not."""
+        """Return an open partition, whether or not this broker leads it."""
         ...
 
     @property
     def may_lead(self) -> bool:
-        """Whether this broker may act as the leader of what it leads."""
+        """Whether this broker may act as a leader."""
         ...
 
 
 @final
 class ListOffsetsHandler:
-    """Answers for what is led here, and asks the leaders of other partitions of topics."""
+    """Answers for the partitions led here, and asks the leaders of other partitions."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ListOffsetsHandler:
         search: OffsetSearch,
         peers: PeerClient,
     ) -> None:
-        """Know by `metadata` the leader of each partition; ask `peers` about theirs."""
+        """Take the leader of each partition from `metadata`; ask `peers` for theirs."""
         self._node = node
         self._metadata = metadata
         self._partitions = partitions
@@ -82,10 +82,10 @@ class ListOffsetsHandler:
         self._peers = peers
 
     async def answer(self, request: ListOffsetsRequest) -> ListOffsetsReply:
-        """Return how far partitions and topics go; a topic that does not exist is left out.
+        """Return the offsets of partitions and topics; a topic that does not exist is left out.
 
         Raises:
-            InvalidRequestError: It comes from a node of another cluster.
+            InvalidRequestError: The request comes from a node of another cluster.
         """
         if request.cluster_id is not None:
             check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
@@ -98,7 +98,7 @@ class ListOffsetsHandler:
     async def offsets_of(
         self, query: OffsetQuery, find: Callable[[bytes, int], Partition] | None = None
     ) -> PartitionOffsets:
-        """Return how far a partition goes that is led here, or why that is not known."""
+        """Return the offsets of a partition that is led here, or an error."""
         try:
             partition = (find or self._partitions.find)(query.topic_id, query.partition)
             return await self._search.offsets_of(partition, query)
@@ -132,7 +132,7 @@ class ListOffsetsHandler:
         return [each.leader for each in self._metadata.state.partitions(topic.topic_id)]
 
     def _measure(self, topic: "_TopicColumns") -> None:
-        """Fill in what is led here."""
+        """Fill in the partitions that are led here."""
         topic_id, replica = topic.topic_id, self._partitions.replica
         for number in topic.led_by(self._node.identity.node_id):
             partition = replica(topic_id, number)
@@ -163,7 +163,7 @@ class ListOffsetsHandler:
             from_journals=request.from_journals,
             cluster_id=self._node.cluster_id,
         )
-        # A leader that does not answer is no reason to say nothing of the others.
+        # The reply has the other leaders' offsets even if one leader does not answer.
         with suppress(BrokerError, ConnectionLostError, WireFormatError):
             reply = await self._peers.ask(
                 node_id, api.LIST_OFFSETS, asked, timeout_s=_PEER_TIMEOUT_S
@@ -186,8 +186,8 @@ class ReadableOffsets(NamedTuple):
 def readable_offsets(partition: Partition, *, with_size: bool) -> ReadableOffsets | None:
     """Return which offsets can be read, and the bytes on disk if they are wanted.
 
-    `None` if it is not led here, or by a new leader that does not know yet how much is committed:
-    consumers may have read further already.
+    Return `None` if this broker does not lead the partition, or is a new leader that does not know
+    its high watermark yet: consumers may have read further already.
     """
     leader = partition.leader
     if leader is None or not leader.has_caught_up:
@@ -200,10 +200,10 @@ def readable_offsets(partition: Partition, *, with_size: bool) -> ReadableOffset
 
 @final
 class _TopicColumns:
-    """What is known so far of one topic."""
+    """Offsets of one topic, as far as they are known."""
 
     def __init__(self, topic: Topic, leaders: list[int | None], *, with_sizes: bool) -> None:
-        """Know nothing yet of partitions that are led by `leaders`, in order."""
+        """Start without offsets for the partitions that `leaders` lead, in order."""
         self.name = topic.queue_name or topic.name
         self.topic_id, self.with_sizes = topic.topic_id, with_sizes
         count = len(leaders)
@@ -230,7 +230,7 @@ class _TopicColumns:
         self._is_known[number] = True
 
     def take(self, node_id: int, said: TopicOffsets) -> None:
-        """Enter what a leader says of its partitions."""
+        """Take over the offsets of the partitions that a node leads from its reply."""
         starts, ends = said.log_start_offsets, said.high_watermarks
         sizes = said.sizes_bytes or [0] * len(ends)
         unknown = frozenset(said.unknown_partitions)
@@ -240,7 +240,7 @@ class _TopicColumns:
                 self.put(number, ReadableOffsets(starts[number], ends[number], sizes[number]))
 
     def reply(self) -> TopicOffsets:
-        """Return all of it."""
+        """Return the offsets of all partitions, and the numbers of the unknown ones."""
         sizes = self._sizes if self.with_sizes else []
         unknown = [number for number, is_known in enumerate(self._is_known) if not is_known]
         return TopicOffsets(self.name, self.topic_id, self._starts, self._ends, sizes, unknown)

@@ -1,4 +1,4 @@
-"""The places of topics, partitions and brokers."""
+"""Handlers of METADATA and INIT_PRODUCER: leaders of partitions, and producer ids."""
 
 from typing import Final, final
 
@@ -36,18 +36,18 @@ _ASK_TIMEOUT_S: Final = 1.0
 
 @final
 class MetadataHandler:
-    """Tells clients where things are."""
+    """Tells clients the brokers, the topics and the leaders of their partitions."""
 
     def __init__(
         self, config: BrokerConfig, cluster: ClusterNode, partitions: ReplicaManager
     ) -> None:
-        """Speak for the broker of `config`, by what it knows of its cluster."""
+        """Answer for the broker of `config`, by its metadata of the cluster."""
         self._config = config
         self._cluster = cluster
         self._partitions = partitions
 
     def describe(self, request: MetadataRequest, *, local: tuple[str, int]) -> MetadataReply:
-        """Say where topics are; `local` is where the asking client reached this broker."""
+        """Describe topics; `local` is the address at which the client reached this broker."""
         catalog = self._cluster.metadata.state.catalog
         if request.topics is None:
             topics = [self._describe(topic) for topic in catalog.record_topics]
@@ -57,7 +57,7 @@ class MetadataHandler:
         return MetadataReply(raft.cluster_id, self._brokers(local), topics, raft.leader_id)
 
     def _brokers(self, local: tuple[str, int]) -> list[BrokerAddress]:
-        """Return this broker, and all others that live."""
+        """Return this broker, and all others that are not fenced."""
         host, port = local
         if self._config.advertised:
             host, port = parse_address(self._config.advertised)
@@ -71,9 +71,9 @@ class MetadataHandler:
         return sorted(brokers, key=lambda broker: broker.node_id)
 
     def may_be_behind(self, request: MetadataRequest) -> bool:
-        """Return whether another broker may know of topics that are asked for and not known here.
+        """Return whether another broker may know a requested topic that this broker does not know.
 
-        A topic that was created a moment ago through another broker must not seem to be missing.
+        A topic that was just created through another broker must not seem to be missing.
         """
         raft = self._cluster.raft
         if request.topics is None or raft.is_active_leader:
@@ -84,9 +84,9 @@ class MetadataHandler:
     async def describe_after_asking(
         self, request: MetadataRequest, *, local: tuple[str, int]
     ) -> MetadataReply:
-        """Say where topics are; of those that are not known here, the node that leads is asked.
+        """Describe topics; ask the node that leads the cluster for those that are unknown here.
 
-        If nobody can be asked, nobody knows whether they are there: to ask again may help.
+        If that node does not answer, unknown topics get a retriable error: they may exist.
         """
         raft = self._cluster.raft
         reply = self.describe(request, local=local)
@@ -125,7 +125,7 @@ class MetadataHandler:
             if leader == self._config.node_id:
                 replica = self._partitions.replica(topic.topic_id, number)
                 if replica is None or replica.leader is None:
-                    leader = None  # It is being opened; nobody is to come before that.
+                    leader = None  # The log is being opened; clients must not connect before that.
             in_sync = list(known.in_sync_replicas)
             partitions.append(PartitionMetadata(number, leader, known.leader_epoch, in_sync))
         return TopicMetadata(topic.name, topic.topic_id, partitions)
@@ -135,8 +135,8 @@ def _found(catalog: Catalog, name: str) -> Topic:
     """Return the topic of a name; clients ask for internal topics to find their brokers.
 
     Raises:
-        UnknownTopicError: There is none.
-        UnknownQueueError: There is no such queue.
+        UnknownTopicError: The topic does not exist.
+        UnknownQueueError: The queue does not exist.
     """
     queue, staged = queue_of_journal(name), topic_of_staging(name)
     if queue is not None:
@@ -145,7 +145,9 @@ def _found(catalog: Catalog, name: str) -> Topic:
         return catalog.topic(name)
     staging = catalog.staging_of(catalog.topic(staged).topic_id)
     if staging is None:
-        raise UnknownTopicError(f"nothing was staged yet for topic {staged!r}")
+        raise UnknownTopicError(
+            f"topic {staged!r} has no staging log: no records were staged for it"
+        )
     return staging
 
 

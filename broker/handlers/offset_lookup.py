@@ -1,7 +1,7 @@
-"""Offsets of partitions for the coordinator of consumer groups, whichever broker leads them.
+"""Offset lookup for the coordinator of consumer groups, independent of which brokers lead.
 
-Shell: looks into own logs, and asks other brokers about theirs. The coordinator checks commits
-against them and tells lags by them.
+Shell: reads own logs, and asks other brokers about theirs. The coordinator validates commits
+against these offsets and computes lags from them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,12 +30,12 @@ from tidelog.wire.protocol import api
 
 _TIMEOUT_S: Final = 1.0
 _SEARCH_TIMEOUT_S: Final = 10.0
-"""When records are searched for, which may have to come from the disk."""
+"""Timeout in seconds of a search for records, which may have to read from the disk."""
 
 
 @final
 class OffsetLookup:
-    """Finds the offsets of partitions, led here or by others."""
+    """Finds the offsets of partitions, led here or by other brokers."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class OffsetLookup:
         peers: PeerClient,
         nursery: trio.Nursery,
     ) -> None:
-        """Look into `partitions`, search with `local`; ask `peers` for theirs, in `nursery`."""
+        """Look up `partitions`, search with `local`; ask `peers` for theirs, in `nursery`."""
         self._node = node
         self._metadata = metadata
         self._partitions = partitions
@@ -57,10 +57,10 @@ class OffsetLookup:
         self._batches: dict[int, _BatchedLookup] = {}
 
     def look_up(self, partitions: Iterable[Partition], found: Found) -> None:
-        """Call `found` with where logs begin and end, now or when other brokers have said so.
+        """Call `found` with start and end of each log, now or when other brokers have answered.
 
-        Partitions whose leader cannot be asked are missing then. What one broker is to be asked
-        while a request to it is under way goes into the next request, each partition once.
+        Partitions whose leader cannot be asked are missing then. While a request to a broker is
+        under way, further partitions collect for the next request, each once.
         """
         lookup = _Lookup(found)
         for partition in partitions:
@@ -150,7 +150,7 @@ class OffsetLookup:
 
 @final
 class _Lookup:
-    """One call of `look_up`, until all its partitions are known or cannot be."""
+    """One call of `look_up`, until each of its partitions is known or has failed."""
 
     __slots__ = ("_found", "open_count", "ranges")
 
@@ -158,7 +158,7 @@ class _Lookup:
         self._found = found
         self.ranges: dict[Partition, OffsetRange] = {}
         self.open_count = 1
-        """What has to be settled: each partition that is asked for, and that all of them are."""
+        """Number of results that are outstanding: each requested partition, and the call itself."""
 
     def settle(self) -> None:
         self.open_count -= 1
@@ -168,7 +168,7 @@ class _Lookup:
 
 @final
 class _BatchedLookup:
-    """What one broker is asked, in one request at a time."""
+    """Lookups at one broker, which gets one request at a time."""
 
     def __init__(self) -> None:
         self.waiting: dict[Partition, list[_Lookup]] = {}

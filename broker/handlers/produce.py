@@ -1,6 +1,6 @@
-"""Appending records, and waiting until they may be acknowledged.
+"""Handler of PRODUCE: appends batches, and waits until they may be acknowledged.
 
-The hot path of a broker: no task, no await, no loop over records.
+The hot path of a broker: it has no task, no await and no loop over records.
 """
 
 from typing import Protocol, final
@@ -30,22 +30,22 @@ _TIMEOUT_MS_MAX = 10 * 60 * 1000
 
 
 class Finder(Protocol):
-    """Finds partitions that are led here."""
+    """Finds partitions that this broker leads."""
 
     def find(self, topic_id: bytes, number: int) -> Partition:
-        """Return a partition to which may be appended now.
+        """Return a partition that accepts appends now.
 
         Raises:
-            BrokerError: It may not.
+            BrokerError: The partition does not accept appends.
         """
         ...
 
 
 @final
 class DelayedProduce:
-    """A produce request on its way to its reply.
+    """A produce request that waits for acknowledgements.
 
-    Invariant: `_open_count` results are still `None`, and nobody is told before none is.
+    Invariant: `_open_count` results are still `None`, and the reply is sent when it is 0.
     """
 
     def __init__(self, response: ResponseHandle, purgatory: Purgatory, batch_count: int) -> None:
@@ -58,17 +58,17 @@ class DelayedProduce:
         self._is_parked = False
 
     def settle(self, index: int, result: PartitionAppended) -> None:
-        """Note what became of one batch."""
+        """Record the result of one batch."""
         if self._results[index] is None:
             self._results[index] = result
             self._open_count -= 1
 
     def expect(self, index: int, base_offset: int, log_start_offset: int) -> None:
-        """Note where a batch is whose acknowledgement is still to come."""
+        """Record the place of a batch that is not acknowledged yet."""
         self._places[index] = (base_offset, log_start_offset)
 
     def reply_or_wait(self, timeout_ms: int) -> None:
-        """Reply if everything is settled, else when it is, or when the time is over."""
+        """Reply if all batches are settled, else when they are or when the time is over."""
         if self._open_count:
             self._is_parked = True
             self._purgatory.add(self, trio.current_time() + timeout_ms / 1000)
@@ -87,17 +87,17 @@ class DelayedProduce:
         self._reply_if_complete()
 
     def expire(self) -> None:
-        """Answer that what is still open was not acknowledged in time."""
+        """Answer with a timeout for the batches that are not acknowledged."""
         error = RequestTimedOutError("not acknowledged in time; the records may still be kept")
         for index in range(len(self._results)):
             self.settle(index, _failed(error))
         self._reply_if_complete()
 
     def close(self) -> None:
-        """Go on waiting: a shutdown waits for acknowledgements."""
+        """Keep waiting: a shutdown waits for acknowledgements."""
 
     def _reply_if_complete(self) -> None:
-        # Not parked: the request is still being carried out, or has its reply already.
+        # Not parked: the request is still being handled, or was answered already.
         if self._is_parked and not self._open_count:
             self._is_parked = False
             self._purgatory.done(self)
@@ -117,7 +117,7 @@ class ProduceHandler:
     def __init__(
         self, env: Env, partitions: Finder, group_commit: GroupCommit, *, purgatory: Purgatory
     ) -> None:
-        """Append to what `partitions` finds; `purgatory` keeps what is not acknowledged yet."""
+        """Append to partitions of `partitions`; `purgatory` keeps unacknowledged requests."""
         self._env = env
         self._partitions = partitions
         self._group_commit = group_commit
@@ -126,10 +126,10 @@ class ProduceHandler:
     def handle(
         self, request: ProduceRequest, attachment: memoryview, response: ResponseHandle
     ) -> None:
-        """Append, and reply now or later.
+        """Append the batches, and reply now or later.
 
         Raises:
-            InvalidRequestError: The request as a whole makes no sense; nothing was appended.
+            InvalidRequestError: The request as a whole is malformed; nothing was appended.
         """
         acks = _ACKS.get(request.acks)
         batches = request.batches
@@ -164,7 +164,7 @@ class ProduceHandler:
         try:
             partition = self._partitions.find(entry.topic_id, entry.partition)
             leader = partition.leader
-            assert leader is not None, "it was found, so it is led here"
+            assert leader is not None, "`find` returns only partitions that are led here"
             leader.require_enough_in_sync(acks)
             partition.require_disk()
             header = check_produced(batch)
@@ -193,7 +193,7 @@ class ProduceHandler:
         index: int,
     ) -> None:
         leader = partition.leader
-        assert leader is not None, "nothing has come between"
+        assert leader is not None, "the leader cannot change between append and acknowledgement"
         log_start_offset = partition.log.log_start_offset
         if appended.next_offset <= leader.acknowledged_offset(acks):
             level = ack_level(acks, leader.durability)
@@ -212,5 +212,5 @@ def _why_invalid(request: ProduceRequest, attached_bytes: int) -> InvalidRequest
         return InvalidRequestError(f"acks is {request.acks}; it must be 0, 1 or 2 (all)")
     announced = sum(entry.batch_bytes for entry in request.batches)
     return InvalidRequestError(
-        f"the request announces {announced} bytes of batches and brings {attached_bytes}"
+        f"the request announces {announced} bytes of batches and carries {attached_bytes}"
     )

@@ -1,4 +1,4 @@
-"""Identities of producers, and how far idempotent producers are."""
+"""Handler of DESCRIBE_PRODUCER: epoch and next sequence of a producer in a partition."""
 
 from typing import Final, final
 
@@ -64,22 +64,23 @@ class ProducerIdsHandler:
 
 @final
 class ProducersHandler:
-    """Says what is in logs of producers."""
+    """Describes the producers of the partitions that are led here."""
 
     def __init__(self, partitions: ReplicaManager) -> None:
-        """Look into `partitions`."""
+        """Describe producers of `partitions`."""
         self._partitions = partitions
 
     async def describe(self, request: DescribeProducerRequest) -> DescribeProducerReply:
-        """Say how far a producer is, when all is committed that the answer rests on.
+        """Return a producer's position once all records that it rests on are committed.
 
         Raises:
-            RequestTimedOutError: It is not committed in time.
-            BrokerError: This broker does not lead the partition, or nothing can be committed there.
+            RequestTimedOutError: The records are not committed in time.
+            BrokerError: This broker does not lead the partition, or the partition cannot commit
+                records.
         """
         partition = self._partitions.find(request.topic_id, request.partition)
         leader, log = partition.leader, partition.log
-        assert leader is not None, "it was found, so it is led here"
+        assert leader is not None, "`find` returns only partitions that are led here"
         leader.require_enough_in_sync(Acks.ALL)
         partition.require_disk()
         position, end = log.producers.position(request.producer_id), log.log_end_offset
@@ -89,7 +90,9 @@ class ProducersHandler:
             with trio.move_on_after(_TIMEOUT_S) as waiting:
                 await commit.wait()
             if waiting.cancelled_caught:
-                raise RequestTimedOutError("what the partition has is not committed in time")
+                raise RequestTimedOutError(
+                    "timed out waiting for the partition's high watermark; ask again"
+                )
         if position is None:
             return DescribeProducerReply(None, None)
         return DescribeProducerReply(position.epoch, position.next_sequence)

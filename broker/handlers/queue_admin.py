@@ -1,4 +1,4 @@
-"""Creating, describing, altering and deleting queues."""
+"""Handlers of queue administration: create, describe, alter and delete."""
 
 from collections.abc import Iterable
 from typing import Final, final
@@ -39,27 +39,27 @@ _DECIDE_TIMEOUT_S: Final = 10.0
 class QueueAdminHandler:
     """Administration of queues.
 
-    A change that is cancelled may be carried out, or not.
+    On cancellation, a change may be carried out or not.
     """
 
     def __init__(
         self, env: Env, config: BrokerConfig, cluster: ClusterNode, *, applier: MetadataApplier
     ) -> None:
-        """Have queues changed by the cluster; `applier` opens and removes their journals."""
+        """Submit changes of queues to the cluster; `applier` opens and removes their journals."""
         self._env = env
         self._config = config
         self._cluster = cluster
         self._applier = applier
 
     async def create(self, request: CreateQueueRequest) -> CreateQueueReply:
-        """Create a queue; the logs that this broker has of it are open when this returns.
+        """Create a queue; this broker's logs of it are open when this returns.
 
         Raises:
-            QueueExistsError: There is another one of this name.
-            TopicExistsError: The topic has come into being meanwhile.
-            UnknownTopicError: It has gone meanwhile, or is not to be made.
-            RequestTimedOutError: No majority of the voters is there.
-            BrokerError: The name or a setting is not legal, or the topic cannot be made.
+            QueueExistsError: Another queue has this name.
+            TopicExistsError: Another request created the topic meanwhile.
+            UnknownTopicError: The topic was deleted meanwhile, or must not be created.
+            RequestTimedOutError: The voters have no majority.
+            BrokerError: The name or a setting is not legal, or the topic cannot be created.
         """
         topic_overrides = {**self._config.topic_defaults, **request.topic_config}
         self._check_batch_limit(topic_overrides)
@@ -81,7 +81,8 @@ class QueueAdminHandler:
         answer = await self._decide(command)
         is_new = answer.queue_id == command.queue_id
         if not is_new:
-            self._applier.retry()  # It may have been made when there was no room for it here.
+            # An earlier request may have created it while this broker's disk was full.
+            self._applier.retry()
         await self._applier.settle(answer.topic_id)
         await self._applier.settle(answer.queue_id)
         if is_new:
@@ -92,13 +93,14 @@ class QueueAdminHandler:
         """Describe queues by name, or all.
 
         Raises:
-            UnknownQueueError: There is no such queue, as far as the cluster could be asked.
+            UnknownQueueError: The queue does not exist in the newest metadata that could be
+                reached.
         """
         if request.queues is None:
             journals = self._catalog.journals
         else:
             if not all(map(self._catalog.has_queue, request.queues)):
-                # Another broker may have been asked to create it, a moment ago.
+                # Another broker may have created it a moment ago.
                 await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
             journals = [self._catalog.journal(name) for name in request.queues]
         users = dead_letter_source_queues(self._cluster.metadata.state)
@@ -110,9 +112,9 @@ class QueueAdminHandler:
         """Change settings of a queue.
 
         Raises:
-            UnknownQueueError: There is no such queue, or no such dead-letter queue.
+            UnknownQueueError: The queue, or its dead-letter queue, does not exist.
             InvalidConfigError: A setting is unknown, not legal or cannot be changed.
-            RequestTimedOutError: No majority of the voters is there.
+            RequestTimedOutError: The voters have no majority.
         """
         answer = await self._decide(
             AlterQueue(request.name, request.set_config, request.reset_config)
@@ -127,11 +129,12 @@ class QueueAdminHandler:
         """Delete a queue, and the files that this broker has of it.
 
         Raises:
-            UnknownQueueError: There is no such queue.
-            InvalidRequestError: It takes the dead letters of others, or its topic has other queues.
-            RequestTimedOutError: No majority of the voters is there.
+            UnknownQueueError: The queue does not exist.
+            InvalidRequestError: The queue is the dead-letter queue of others, or its topic has
+                other queues.
+            RequestTimedOutError: The voters have no majority.
         """
-        # The name may be another queue's by now, or known to others only.
+        # The name may belong to another queue by now, in metadata that this broker lacks.
         await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         journal = self._catalog.journal(request.name)
         answer = await self._decide(
@@ -154,7 +157,7 @@ class QueueAdminHandler:
     def _describe(self, journal: Topic, users: Iterable[Topic]) -> QueueDescription:
         state = self._cluster.metadata.state
         spec, source = journal.queue, self._catalog.topic_by_id(journal.source_id)
-        assert spec is not None, "it is a journal"
+        assert spec is not None, "only journals are described"
         assert source is not None, "a topic with queues is not deleted"
         return QueueDescription(
             journal.queue_name,
@@ -190,10 +193,10 @@ class QueueAdminHandler:
 
 
 def _overrides(journal: Topic) -> dict[str, str]:
-    assert journal.queue is not None, "it is a journal"
+    assert journal.queue is not None, "only journals have settings of a queue"
     return journal.queue.settings
 
 
 def _settings(journal: Topic) -> dict[str, str]:
-    assert journal.queue is not None, "it is a journal"
+    assert journal.queue is not None, "only journals have settings of a queue"
     return effective_queue_settings(_overrides(journal), is_fifo=journal.queue.is_fifo)

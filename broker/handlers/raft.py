@@ -1,4 +1,4 @@
-"""Messages of Raft that other brokers send."""
+"""Handlers of RAFT and RAFT_SNAPSHOT: messages of Raft from other nodes."""
 
 from typing import Final, final
 
@@ -18,19 +18,19 @@ _SNAPSHOT_BYTES_MAX: Final = 1 << 30
 
 @final
 class RaftHandler:
-    """Hands messages to the node, and puts snapshots together."""
+    """Passes messages to the node, and assembles snapshots."""
 
     def __init__(self, node: RaftNode) -> None:
-        """Speak for `node`."""
+        """Pass messages to `node`."""
         self._node = node
         self._pieces: dict[Identity, bytearray] = {}
-        """What has come of snapshots that are under way, by sender."""
+        """Received bytes of snapshots under way, by sender."""
 
     def handle(self, request: RaftRequest, attachment: memoryview) -> RaftReply | None:
-        """Take in messages; `None` if the sender wants no answer.
+        """Receive messages; return `None` if the sender wants no reply.
 
         Raises:
-            InvalidRequestError: They come from another cluster, or are no messages of Raft.
+            InvalidRequestError: The messages come from another cluster, or are no messages of Raft.
         """
         del attachment
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
@@ -39,15 +39,16 @@ class RaftHandler:
         except WireFormatError as error:
             raise InvalidRequestError(str(error)) from error
         for message in messages:
-            if not isinstance(message, SnapshotRequest):  # One without data is of no use.
+            if not isinstance(message, SnapshotRequest):  # An offer without data is useless.
                 self._node.received(message)
         return RaftReply(self._node.identity.node_id) if request.is_answered else None
 
     def handle_snapshot(self, request: RaftSnapshotRequest, piece: memoryview) -> RaftSnapshotReply:
-        """Take in a piece of a snapshot.
+        """Receive a piece of a snapshot.
 
         Raises:
-            InvalidRequestError: It comes from another cluster, out of order, or is none.
+            InvalidRequestError: The piece comes from another cluster or out of order, or is no
+                piece.
         """
         check_cluster(request.cluster_id, self._node.identity, self._node.cluster_id)
         try:
@@ -59,16 +60,18 @@ class RaftHandler:
         if not 0 <= request.total_bytes <= _SNAPSHOT_BYTES_MAX:
             raise InvalidRequestError(f"a snapshot of {request.total_bytes} bytes is too large")
         if request.position == 0:
-            self._pieces = {offer.sender: bytearray()}  # One at a time: there is one leader.
+            # One snapshot at a time, since there is one leader.
+            self._pieces = {offer.sender: bytearray()}
         data = self._pieces.get(offer.sender)
         if data is None or len(data) != request.position:
             raise InvalidRequestError(
                 f"a piece of a snapshot begins at {request.position}, and"
-                f" {0 if data is None else len(data)} bytes are there; begin anew"
+                f" {0 if data is None else len(data)} bytes were received; send the snapshot from"
+                " the start"
             )
         data += piece
         if len(data) > request.total_bytes:
-            raise InvalidRequestError("there is more than the whole snapshot")
+            raise InvalidRequestError("the pieces are longer than the whole snapshot")
         if len(data) == request.total_bytes:
             del self._pieces[offer.sender]
             self._node.received(offer, bytes(data))

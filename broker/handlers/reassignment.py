@@ -1,4 +1,4 @@
-"""Moving replicas from broker to broker, as an administrator wants it."""
+"""Handlers of REASSIGN and LIST_REASSIGNMENTS: replicas move from broker to broker."""
 
 from collections.abc import Iterable
 from typing import Final, final
@@ -30,26 +30,26 @@ from tidelog.wire.messages.reassignment import (
 _DECIDE_TIMEOUT_S: Final = 10.0
 _REPLICAS_MAX: Final = 10_000
 _MOVES_MAX: Final = 1000
-"""Of one command: more of them would be in the way of everything else that is decided."""
+"""Maximum number of moves in one command: more of them would delay all other commands."""
 
 
 @final
 class ReassignmentHandler:
-    """Has the cluster move replicas, those that were named or those that make loads equal."""
+    """Submits moves of replicas to the cluster: named ones, or those that balance the load."""
 
     def __init__(self, cluster: ClusterNode) -> None:
-        """Plan by what one node knows."""
+        """Plan moves by the metadata of one node."""
         self._cluster = cluster
 
     async def reassign(self, request: ReassignRequest) -> ReassignReply:
-        """Have replicas moved; the copies go on when this returns.
+        """Start the moves of replicas; the copies go on when this returns.
 
-        If cancelled, they may be moved, or not.
+        On cancellation, replicas may be moved or not.
 
         Raises:
-            UnknownTopicError: There is no such topic; nothing is changed.
-            InvalidRequestError: What is asked for contradicts itself.
-            RequestTimedOutError: No majority of the voters is there.
+            UnknownTopicError: The topic does not exist; nothing is changed.
+            InvalidRequestError: The request contradicts itself.
+            RequestTimedOutError: The voters have no majority.
         """
         moves = self._moves(request)
         state = self._cluster.metadata.state
@@ -89,7 +89,7 @@ class ReassignmentHandler:
             ]
         if not 1 <= request.max_replicas <= _REPLICAS_MAX:
             raise InvalidRequestError(
-                f"{request.max_replicas} replicas cannot move at once; say 1 to {_REPLICAS_MAX}"
+                f"max_replicas is {request.max_replicas}; it must be 1 to {_REPLICAS_MAX}"
             )
         check_known(state, request.leaving)
         if request.replacement is not None:
@@ -97,24 +97,26 @@ class ReassignmentHandler:
         return plan_moves(state, moves_max=request.max_replicas, leaving=request.leaving)
 
     def _replacement(self, leaving: list[int], replacement: int) -> list[Reassignment]:
-        """Return moves by which one broker gets what another one, which is gone, has.
+        """Return moves that give the replicas of a lost broker to another one.
 
         Raises:
-            InvalidRequestError: It is not gone, or the replacement cannot take anything.
+            InvalidRequestError: The broker is not fenced, or the replacement cannot take replicas.
         """
         state = self._cluster.metadata.state
         check_known(state, [replacement])
         if len(leaving) != 1 or replacement in leaving:
-            raise InvalidRequestError("a replacement is of one broker by another one")
+            raise InvalidRequestError(
+                "a replacement names one lost broker and another broker that replaces it"
+            )
         (lost,) = leaving
         if not state.brokers[lost].is_fenced:
             raise InvalidRequestError(
-                f"broker {lost} is alive; let it give its replicas to others itself: tidelog"
-                f" broker drain {lost}"
+                f"broker {lost} is alive and can move its replicas itself: use tidelog broker"
+                f" drain {lost}"
             )
         if not state.brokers[replacement].can_lead or replacement in state.drained_node_ids:
             raise InvalidRequestError(
-                f"broker {replacement} is not alive, or drained, and cannot take replicas"
+                f"broker {replacement} is not alive or is drained, and cannot take replicas"
             )
         return plan_replacement(state, lost, replacement)
 
@@ -145,17 +147,17 @@ class ReassignmentHandler:
 
 @final
 class ListReassignmentsHandler:
-    """Compares what followers have reported with what there is."""
+    """Reports the progress of reassignments, by the positions that followers have reported."""
 
     def __init__(self, metadata: ReplicatedState, partitions: ReplicaManager) -> None:
-        """Know by `metadata` what moves, and by `partitions` how far it is."""
+        """Take reassignments from `metadata`, and their progress from `partitions`."""
         self._metadata = metadata
         self._partitions = partitions
 
     def handle(
         self, request: ListReassignmentsRequest, attachment: memoryview
     ) -> ListReassignmentsReply:
-        """Return how far the replicas are that partitions led here add."""
+        """Return the progress of the replicas that partitions led here add."""
         del attachment
         state = self._metadata.state
         replicas: list[ReplicaProgress] = []
@@ -175,7 +177,7 @@ def _progress(
     topic: Topic, known: PartitionRegistration, partition: Partition
 ) -> Iterable[ReplicaProgress]:
     leader, log = partition.leader, partition.log
-    assert leader is not None, "it is led here"
+    assert leader is not None, "only partitions led here are passed"
     start, end, size = log.log_start_offset, log.log_end_offset, log.size_bytes
     for node_id in known.adding_replicas:
         position = leader.follower_end_offset(node_id)
@@ -187,7 +189,8 @@ def _progress(
             end - start,
             left,
             size,
-            # As if all records were equally long: to look for the place would read from the disk.
+            # An estimate by equally long records: the exact position would need a read from the
+            # disk.
             size * left // max(end - start, 1),
             node_id in known.in_sync_replicas,
         )

@@ -1,4 +1,4 @@
-"""What the partitions of topics take on disk: each leader says it of its own."""
+"""Handler of TOPIC_USAGE: the disk usage of partitions, which each leader reports of its own."""
 
 from contextlib import suppress
 from typing import Final, final
@@ -27,22 +27,22 @@ _PEER_TIMEOUT_S: Final = 2.0
 
 @final
 class TopicUsageHandler:
-    """Answers for what is led here, and asks the leaders of the rest."""
+    """Answers for the partitions led here, and asks the leaders of the others."""
 
     def __init__(
         self, env: Env, cluster: ClusterNode, partitions: ReplicaManager, *, search: OffsetSearch
     ) -> None:
-        """Know by `cluster` who leads what; `search` tells times of records."""
+        """Take leaders from `cluster`, and times of records from `search`."""
         self._env = env
         self._cluster = cluster
         self._partitions = partitions
         self._search = search
 
     async def answer(self, request: TopicUsageRequest) -> TopicUsageReply:
-        """Say what partitions take; those whose leaders do not answer are left out.
+        """Return the usage of partitions; those whose leaders do not answer are left out.
 
         Raises:
-            UnknownTopicError: One of the topics is not there.
+            UnknownTopicError: One of the topics does not exist.
         """
         catalog = self._cluster.metadata.state.catalog
         if request.topics is None:
@@ -68,7 +68,7 @@ class TopicUsageHandler:
         )
 
     async def _measure(self, topic: Topic, found: dict[tuple[bytes, int], PartitionUsage]) -> None:
-        """Put in what is led here."""
+        """Add the usage of partitions that are led here."""
         for number in range(topic.partition_count):
             partition = self._partitions.replica(topic.topic_id, number)
             if partition is not None and partition.leader is not None and not partition.is_held:
@@ -77,13 +77,13 @@ class TopicUsageHandler:
     async def _usage_of(self, partition: Partition) -> PartitionUsage:
         log = partition.log
         oldest_ms: int | None = None
-        with suppress(BrokerError):  # Damage, or a disk that failed: the rest can be told.
+        with suppress(BrokerError):  # Damage or a failed disk hides only the time.
             oldest_ms = await self._search.time_at(partition, log.log_start_offset)
         now_ms = self._env.clock.now_ms()
         rate = ingest_rate_of(log.summary(now_ms=now_ms), now_ms=now_ms)
         compaction = partition.config.compaction
         if compaction is not None and oldest_ms == 0:
-            oldest_ms = None  # What compaction leaves of batches without records has no time.
+            oldest_ms = None  # The empty batches that compaction leaves have no time.
         return PartitionUsage(
             partition.number,
             self._cluster.node_id,
@@ -107,7 +107,7 @@ class TopicUsageHandler:
                     wanted.setdefault(each.leader, {})[topic.name] = None
 
         async def ask(node_id: int, names: list[str]) -> None:
-            # Who does not answer is no reason to say nothing of the others.
+            # The reply has the usage of the other leaders even if one leader does not answer.
             with suppress(BrokerError, ConnectionLostError, WireFormatError):
                 reply = await self._cluster.peers.ask(
                     node_id,

@@ -1,4 +1,4 @@
-"""Creating, describing, altering and deleting topics, and deleting their oldest records."""
+"""Handlers of topic administration: create, describe, alter, delete, and delete old records."""
 
 from contextlib import suppress
 from typing import Final, final
@@ -59,14 +59,14 @@ from tidelog.wire.protocol import api
 _DECIDE_TIMEOUT_S: Final = 10.0
 _DESCRIBE_TIMEOUT_S: Final = 2.0
 _UNKNOWN: Final = "unknown"
-"""The status of a partition whose leader was not heard."""
+"""Status of a partition whose leader did not answer."""
 
 
 @final
 class TopicsHandler:
     """Administration of topics.
 
-    A change that is cancelled may be carried out, or not.
+    On cancellation, a change may be carried out or not.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TopicsHandler:
         applier: MetadataApplier,
         group_commit: GroupCommit,
     ) -> None:
-        """Have topics changed by the cluster; `applier` does what that means for `partitions`."""
+        """Submit changes of topics to the cluster; `applier` applies them to `partitions`."""
         self._env = env
         self._config = config
         self._cluster = cluster
@@ -88,9 +88,9 @@ class TopicsHandler:
         self._group_commit = group_commit
 
     async def create(self, request: CreateTopicRequest) -> CreateTopicReply:
-        """Create a topic; the logs that this broker has of it are open when this returns."""
+        """Create a topic; this broker's logs of it are open when this returns."""
         overrides = {**self._config.topic_defaults, **request.config}
-        # How many replicas there are is known to the one who decides.
+        # Only the controller knows the number of replicas.
         check_settings(overrides, replication_factor=REPLICATION_FACTOR_MAX)
         self._check_batch_limit(overrides)
         topic_id = self._env.random.randbytes(TOPIC_ID_SIZE)
@@ -116,7 +116,7 @@ class TopicsHandler:
         return CreateTopicReply(topic.topic_id, topic.partition_count, settings)
 
     def _begun(self, command: CreateReplicatedTopic) -> Topic | None:
-        """Return the topic if this very command was carried out before, all but its logs."""
+        """Return the topic if this very command was carried out before, except for its logs."""
         try:
             topic = self._catalog.topic(command.name)
         except UnknownTopicError:
@@ -126,7 +126,7 @@ class TopicsHandler:
         return topic if is_same and self._applier.has_failed(topic.topic_id) else None
 
     async def describe(self, request: DescribeTopicsRequest) -> DescribeTopicsReply:
-        """Describe topics by name, or all; other brokers are asked for what they lead."""
+        """Describe topics by name, or all; other brokers are asked for the partitions they lead."""
         if request.topics is None:
             topics = self._catalog.record_topics
         else:
@@ -137,7 +137,7 @@ class TopicsHandler:
         return DescribeTopicsReply(await self._complete(described))
 
     async def _complete(self, described: list[TopicDescription]) -> list[TopicDescription]:
-        """Put in what the leaders of other partitions say, as far as they answer."""
+        """Add the descriptions of the leaders of other partitions, as far as they answer."""
         wanted: dict[int, list[str]] = {}
         for topic in described:
             for partition in topic.partitions:
@@ -148,7 +148,7 @@ class TopicsHandler:
         answers: dict[tuple[bytes, int], PartitionDescription] = {}
 
         async def ask(node_id: int, names: list[str]) -> None:
-            # Who does not answer is no reason to say nothing of the others.
+            # The reply has the other leaders' partitions even if one leader does not answer.
             with suppress(BrokerError, ConnectionLostError, WireFormatError):
                 reply = await self._cluster.peers.ask(
                     node_id,
@@ -184,7 +184,7 @@ class TopicsHandler:
         return AlterTopicReply(effective_settings(overrides))
 
     def _alteration(self, request: AlterTopicRequest) -> AlterTopic:
-        """Return the command; what is reset becomes what new topics get from this broker."""
+        """Return the command; a setting that is reset gets this broker's default for new topics."""
         defaults = self._config.topic_defaults
         both = request.set_config.keys() & set(request.reset_config)
         if both:
@@ -195,8 +195,8 @@ class TopicsHandler:
         return AlterTopic(request.name, {**request.set_config, **given}, reset)
 
     async def add_partitions(self, request: AddPartitionsRequest) -> AddPartitionsReply:
-        """Let a topic grow; the new logs that this broker has of it are open when this returns."""
-        # How many it has may be known to others only.
+        """Add partitions to a topic; this broker's new logs of it are open when this returns."""
+        # This broker may lack the newest number of partitions.
         await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         topic = self._catalog.topic(request.name)
         queues = sorted(journal.queue_name for journal in self._catalog.journals_of(topic.topic_id))
@@ -217,7 +217,7 @@ class TopicsHandler:
 
     async def delete(self, request: DeleteTopicRequest) -> DeleteTopicReply:
         """Delete a topic, and the files that this broker has of it."""
-        # The name may be another topic's by now, or known to others only.
+        # The name may belong to another topic by now, in metadata that this broker lacks.
         await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         topic = self._catalog.topic(request.name)
         await self._decide(DeleteTopic(request.name, topic.topic_id))
@@ -235,7 +235,8 @@ class TopicsHandler:
         try:
             await self._group_commit.flush_now(partition)
         except LogOfflineError:
-            self._partitions.find(request.topic_id, request.partition)  # Deleted meanwhile?
+            # Raises if the topic was deleted meanwhile.
+            self._partitions.find(request.topic_id, request.partition)
             raise
         if partition.log.is_checkpoint_due:
             raise DiskFullError(
@@ -259,7 +260,7 @@ class TopicsHandler:
         known = state.partitions(topic.topic_id)
         factor = min((each.replication_factor for each in known), default=1)
         settings = effective_settings(topic.overrides)
-        # What is in force depends on how many replicas there are.
+        # The effective value depends on the number of replicas.
         minimum = "min_insync_replicas"
         settings[minimum] = str(min_insync_replicas(topic, state.config, factor))
         is_of_cluster = minimum in state.overrides and minimum not in topic.overrides

@@ -1,4 +1,4 @@
-"""How the cluster stands, and elections, asked of any of its nodes."""
+"""Tests of cluster descriptions and elections, requested from any node."""
 
 from typing import Final
 
@@ -47,14 +47,14 @@ async def create(member: Member, *replicas: list[int]) -> None:
 
 
 def partition(member: Member, number: int = 0) -> PartitionRegistration:
-    """Return a partition as one node knows it."""
+    """Return a partition in the metadata of one node."""
     found = member.node.metadata.state.partition(TOPIC_ID, number)
     assert found is not None
     return found
 
 
 def described(member: Member, *, with_partitions: bool = True) -> DescribeClusterReply:
-    """Ask one node how the cluster stands."""
+    """Have one node describe the cluster."""
     request = DescribeClusterRequest(with_partitions)
     return ClusterHandler(member.node).describe(request, memoryview(b""))
 
@@ -62,21 +62,21 @@ def described(member: Member, *, with_partitions: bool = True) -> DescribeCluste
 async def elected(
     member: Member, *numbers: int, accept_data_loss: bool = False
 ) -> list[LeaderElected]:
-    """Have leaders elected by asking one node; for the whole cluster without numbers."""
+    """Elect leaders through one node; for the whole cluster without numbers."""
     topics = [TopicToElect("orders", list(numbers))] if numbers else None
     request = ElectLeadersRequest(topics, accept_data_loss)
     return (await ClusterHandler(member.node).elect(request)).results
 
 
 async def without(members: list[Member], gone: Member) -> list[Member]:
-    """Stop a node, and return the others when they know that it is gone."""
+    """Stop a node, and return the others when they have fenced it."""
     gone.stop()
     others = [member for member in members if member is not gone]
     await until(lambda: all(gone.node_id not in live_brokers(member) for member in others))
     return others
 
 
-def test_every_node_says_the_same_of_the_cluster() -> None:
+def test_every_node_describes_the_cluster_alike() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2], [2, 3])
@@ -99,7 +99,7 @@ def test_every_node_says_the_same_of_the_cluster() -> None:
     play(story)
 
 
-def test_a_node_that_is_gone_is_fenced_and_its_partitions_are_listed_if_asked_for() -> None:
+def test_a_lost_node_is_fenced_and_its_partitions_are_listed_on_request() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2], [2, 3], [3, 1])
@@ -118,7 +118,7 @@ def test_a_node_that_is_gone_is_fenced_and_its_partitions_are_listed_if_asked_fo
     play(story)
 
 
-def test_a_node_that_hears_of_no_leader_still_says_what_it_knows() -> None:
+def test_a_node_without_a_leader_describes_its_own_metadata() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         for member in members[1:]:
@@ -135,7 +135,7 @@ def test_a_node_that_hears_of_no_leader_still_says_what_it_knows() -> None:
     play(story)
 
 
-def test_a_fourth_node_learns_and_does_not_vote() -> None:
+def test_a_fourth_node_is_a_learner_without_a_vote() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         fourth = Member(world, 4, (1, 4))
@@ -151,7 +151,7 @@ def test_a_fourth_node_learns_and_does_not_vote() -> None:
     play(story)
 
 
-def test_the_preferred_leader_is_elected_by_asking_a_node_that_does_not_decide() -> None:
+def test_the_preferred_leader_is_elected_through_a_node_that_is_not_the_controller() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2], [2, 3])
@@ -162,7 +162,7 @@ def test_the_preferred_leader_is_elected_by_asking_a_node_that_does_not_decide()
 
         (early,) = await elected(asked, 0)
 
-        # It has to follow before it may lead; nobody follows here.
+        # The replica must be in sync before it may lead; no replica fetches here.
         assert early.error is not None
         assert early.error.code == ErrorCode.LEADER_NOT_AVAILABLE
         assert (early.previous_leader_id, early.leader_id) == (2, 2)
@@ -172,7 +172,7 @@ def test_the_preferred_leader_is_elected_by_asking_a_node_that_does_not_decide()
     play(story)
 
 
-def test_whoever_accepts_the_loss_of_data_gets_a_leader_and_it_is_remembered() -> None:
+def test_an_unclean_election_elects_a_leader_and_records_the_data_loss() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2])
@@ -200,7 +200,7 @@ def test_whoever_accepts_the_loss_of_data_gets_a_leader_and_it_is_remembered() -
     play(story)
 
 
-def test_a_topic_or_partition_that_is_not_there_is_refused() -> None:
+def test_an_election_for_an_unknown_topic_or_partition_is_refused() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         with pytest.raises(UnknownTopicError):
@@ -215,7 +215,7 @@ def test_a_topic_or_partition_that_is_not_there_is_refused() -> None:
     play(story)
 
 
-def test_many_elections_are_decided_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_elections_are_split_into_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         monkeypatch.setattr(handlers, "_ELECTIONS_MAX", 2)
         members = await three(world)
@@ -235,7 +235,7 @@ def test_many_elections_are_decided_some_at_a_time(monkeypatch: pytest.MonkeyPat
     play(story)
 
 
-def test_settings_are_changed_by_asking_any_node() -> None:
+def test_cluster_settings_can_be_altered_through_any_node() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         asked = next(member for member in members if not member.node.raft.is_leader)
@@ -250,7 +250,7 @@ def test_settings_are_changed_by_asking_any_node() -> None:
     play(story)
 
 
-def test_a_drained_node_is_shown_as_such_until_that_is_taken_back() -> None:
+def test_a_drained_node_is_shown_as_drained_until_that_is_undone() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2], [2, 3])
@@ -266,7 +266,7 @@ def test_a_drained_node_is_shown_as_such_until_that_is_taken_back() -> None:
     play(story)
 
 
-def test_a_node_that_is_gone_for_good_votes_no_more_and_is_forgotten() -> None:
+def test_an_unregistered_node_no_longer_votes_and_is_removed() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         gone = next(member for member in members if not member.node.raft.is_leader)
@@ -285,7 +285,7 @@ def test_a_node_that_is_gone_for_good_votes_no_more_and_is_forgotten() -> None:
     play(story)
 
 
-def test_a_node_that_lives_or_has_replicas_is_not_taken_out() -> None:
+def test_a_live_node_or_one_with_replicas_cannot_be_unregistered() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         gone = next(member for member in members if not member.node.raft.is_leader)
@@ -305,7 +305,7 @@ def test_a_node_that_lives_or_has_replicas_is_not_taken_out() -> None:
     play(story)
 
 
-def test_whoever_elects_for_a_topic_elects_for_the_journals_of_its_queues() -> None:
+def test_an_election_for_a_topic_includes_the_journals_of_its_queues() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1])
@@ -326,6 +326,6 @@ def test_whoever_elects_for_a_topic_elects_for_the_journals_of_its_queues() -> N
             ("queue@q", None),
         ]
         everything = await elected(asked)
-        assert everything == [], "nobody in sync could be preferred"
+        assert everything == [], "no preferred replica is in sync"
 
     play(story)

@@ -1,4 +1,4 @@
-"""Commits are answered once, when they are stored or refused."""
+"""Tests of COMMIT_OFFSETS: a commit is answered once, when it is stored or refused."""
 
 from typing import cast
 
@@ -26,7 +26,7 @@ from tidelog.wire.protocol.frame import FrameDecoder, FrameKind
 async def answer(
     handler: CommitHandler, partition: int, *, member_id: str = ""
 ) -> CommitOffsetsReply | ErrorDetail:
-    """Have one commit handled as a request that came on a connection."""
+    """Handle one commit as a request that arrived on a connection."""
     commit = PartitionCommit(ORDERS, partition, 7)
     message = CommitOffsetsRequest(GROUP, member_id, -1, 1, [commit])
     context = FakeContext()
@@ -60,13 +60,13 @@ def test_a_commit_is_answered_when_it_is_stored() -> None:
     play(story)
 
 
-def test_a_refusal_is_the_answer_whenever_it_comes() -> None:
+def test_a_refused_commit_is_answered_at_any_time() -> None:
     async def story(cluster: GroupCluster) -> None:
         leader, other = await cluster.leader_and_another()
         codes: list[int] = []
         for host in (leader, other):
             handler = CommitHandler(cluster.coordinators[host.node_id])
-            detail = await answer(handler, 0, member_id="nobody")
+            detail = await answer(handler, 0, member_id="unknown")
             assert isinstance(detail, ErrorDetail)
             codes.append(detail.code)
 

@@ -1,4 +1,4 @@
-"""Tests of fetching: what is read, how long is waited, and what is told when it cannot be read."""
+"""Tests of FETCH: the batches of a reply, long polls, and errors."""
 
 import gc
 
@@ -41,7 +41,7 @@ NO_TOPIC = b"\x00" * 16
 LONG_MS = 60_000
 
 
-async def test_what_is_there_comes_at_once(mock_clock: MockClock) -> None:
+async def test_available_records_are_fetched_at_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -54,7 +54,7 @@ async def test_what_is_there_comes_at_once(mock_clock: MockClock) -> None:
         assert (result.high_watermark, result.log_start_offset) == (3, 0)
 
 
-async def test_nothing_new_is_answered_at_once_to_who_does_not_want_to_wait(
+async def test_a_fetch_without_wait_time_is_answered_at_once(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -64,7 +64,7 @@ async def test_nothing_new_is_answered_at_once_to_who_does_not_want_to_wait(
         assert (await fetch(client, topic, max_wait_ms=0)).records == []
 
 
-async def test_a_long_poll_is_answered_when_something_is_appended(mock_clock: MockClock) -> None:
+async def test_a_long_poll_is_answered_by_an_append(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic = await create_topic(client)
@@ -125,7 +125,7 @@ async def test_a_long_poll_waits_for_as_many_bytes_as_it_wants(mock_clock: MockC
         assert len((await fetched(waiting))[0].records) == 3
 
 
-async def test_nobody_waits_for_more_bytes_than_the_reply_may_have(mock_clock: MockClock) -> None:
+async def test_a_long_poll_does_not_wait_for_more_than_max_bytes(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, segment_bytes="8KiB")
@@ -146,7 +146,9 @@ async def test_nobody_waits_for_more_bytes_than_the_reply_may_have(mock_clock: M
         assert not at_the_end.is_answered
 
 
-async def test_nobody_waits_when_the_next_partition_does_not_fit(mock_clock: MockClock) -> None:
+async def test_a_long_poll_does_not_wait_when_the_next_partition_does_not_fit(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, partitions=2)
@@ -163,7 +165,7 @@ async def test_nobody_waits_when_the_next_partition_does_not_fit(mock_clock: Moc
         assert [len(result.records) for result in await fetched(pending)] == [1, 0]
 
 
-async def test_what_is_not_committed_is_not_read(mock_clock: MockClock) -> None:
+async def test_uncommitted_records_are_not_fetched(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -174,7 +176,8 @@ async def test_what_is_not_committed_is_not_read(mock_clock: MockClock) -> None:
         await settle()
 
         assert (await fetch(client, topic)).values == [b"committed"]
-        assert (await fetch(client, topic, 2)).values == []  # Neither there nor an error.
+        # The partition has neither the record nor an error.
+        assert (await fetch(client, topic, 2)).values == []
         assert not waiting.is_answered
 
         world.work.let_all_sync()
@@ -182,7 +185,7 @@ async def test_what_is_not_committed_is_not_read(mock_clock: MockClock) -> None:
         assert (await fetched(waiting))[0].values == [b"not yet"]
 
 
-async def test_one_batch_comes_however_small_the_limit_is(mock_clock: MockClock) -> None:
+async def test_a_fetch_returns_one_batch_whatever_the_limit(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, index_interval_bytes="256", partitions=2)
@@ -215,7 +218,7 @@ async def test_partitions_are_served_in_order_until_the_reply_is_full(
         assert [result.high_watermark for result in results] == [1, 1, 1]
 
 
-async def test_the_broker_bounds_a_reply_whatever_is_asked_for(mock_clock: MockClock) -> None:
+async def test_fetch_max_bytes_limits_every_reply(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(fetch_max_bytes=1 << 20), world.client() as client:
         topic = await create_topic(client)
@@ -242,7 +245,7 @@ async def test_an_offset_out_of_range_is_refused_with_both_bounds(mock_clock: Mo
         assert (await fetch(client, topic, 1)).values == [b"b", b"c"]
 
 
-async def test_refused_fetches_leave_nothing_behind(mock_clock: MockClock) -> None:
+async def test_refused_fetches_do_not_stay_in_purgatory(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         wanted = [(await create_topic(client), 0, 9)]
@@ -252,7 +255,7 @@ async def test_refused_fetches_leave_nothing_behind(mock_clock: MockClock) -> No
     assert sum(type(each) is OffsetOutOfRangeError for each in gc.get_objects()) < 50
 
 
-async def test_an_error_of_one_partition_does_not_keep_the_others(mock_clock: MockClock) -> None:
+async def test_an_error_of_one_partition_does_not_affect_the_others(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -271,13 +274,13 @@ async def test_an_error_of_one_partition_does_not_keep_the_others(mock_clock: Mo
         assert results[2].values == [b"a"]
 
 
-async def test_a_fetch_of_nothing_is_answered_at_once(mock_clock: MockClock) -> None:
+async def test_a_fetch_without_partitions_is_answered_at_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         assert await fetched(submit_fetch(client, [], max_wait_ms=LONG_MS)) == []
 
 
-async def test_deleting_a_topic_ends_the_fetches_that_wait_there(mock_clock: MockClock) -> None:
+async def test_deleting_a_topic_ends_its_waiting_fetches(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         doomed = await create_topic(client, "doomed")
@@ -293,7 +296,7 @@ async def test_deleting_a_topic_ends_the_fetches_that_wait_there(mock_clock: Moc
         assert broker.statistics().waiter_count == 0
 
 
-async def test_records_that_are_not_in_memory_are_read_elsewhere(mock_clock: MockClock) -> None:
+async def test_cold_records_are_read_in_a_thread(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, segment_bytes="8KiB")
@@ -307,7 +310,7 @@ async def test_records_that_are_not_in_memory_are_read_elsewhere(mock_clock: Moc
         assert [record.offset for record in records] == list(range(10))
 
 
-async def test_a_cold_read_does_not_keep_others_waiting(mock_clock: MockClock) -> None:
+async def test_a_cold_read_does_not_block_other_fetches(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, partitions=2)
@@ -327,7 +330,7 @@ async def test_a_cold_read_does_not_keep_others_waiting(mock_clock: MockClock) -
 
 
 @pytest.mark.invariant("I6")
-async def test_damaged_records_are_refused_with_where_to_go_on(mock_clock: MockClock) -> None:
+async def test_damaged_records_are_refused_with_the_next_offset(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, partitions=2)
@@ -349,11 +352,11 @@ async def test_damaged_records_are_refused_with_where_to_go_on(mock_clock: MockC
         assert (await describe(client, partition=0)).status == "damaged"
         assert (await describe(client, partition=1)).status == "online"
         assert len(world.told("log_status_changed")) == 1
-        # It goes on taking records.
+        # The partition still accepts records.
         assert (await produce(client, topic, batch_of(b"new"))).base_offset == 4
 
 
-async def test_a_disk_that_cannot_be_read_is_said_to_be_so_and_harms_no_other_partition(
+async def test_a_disk_that_cannot_be_read_takes_only_its_partition_offline(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -379,7 +382,7 @@ async def test_a_disk_that_cannot_be_read_is_said_to_be_so_and_harms_no_other_pa
         assert len(world.told("log_status_changed")) == 2
 
 
-async def test_a_file_that_somebody_has_cut_is_a_broken_disk(mock_clock: MockClock) -> None:
+async def test_a_truncated_segment_file_takes_the_log_offline(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -391,7 +394,7 @@ async def test_a_file_that_somebody_has_cut_is_a_broken_disk(mock_clock: MockClo
             await fetch(client, topic)
 
 
-async def test_a_disk_that_fails_under_a_long_poll_does_not_end_the_broker(
+async def test_a_failed_disk_under_a_long_poll_does_not_stop_the_broker(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -413,7 +416,7 @@ async def test_a_disk_that_fails_under_a_long_poll_does_not_end_the_broker(
         await produce(client, topic, batch_of(b"b"), partition=1)
 
 
-async def test_a_fetch_that_finds_a_broken_disk_while_it_is_woken_is_answered_once(
+async def test_a_fetch_that_finds_a_failed_disk_while_it_is_woken_is_answered_once(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -424,7 +427,7 @@ async def test_a_fetch_that_finds_a_broken_disk_while_it_is_woken_is_answered_on
         wanted = [(sound, 0, 0), (broken, 0, 0)]
         waiting = submit_fetch(client, wanted, max_wait_ms=LONG_MS, min_bytes=1 << 20)
         world.work.hold_syncs()
-        # Where the committed records end must be looked up while there are others.
+        # With uncommitted records, the end of the committed ones must be looked up.
         not_committed = submit_produce(client, broken, batch_of(b"b"))
         await settle()
         ((path, _),) = [found for found in world.segments() if "broken" in found[0]]
@@ -441,7 +444,7 @@ async def test_a_fetch_that_finds_a_broken_disk_while_it_is_woken_is_answered_on
 
 
 @pytest.mark.invariant("I21")
-async def test_segments_that_are_deleted_are_read_to_the_end_by_who_has_begun(
+async def test_deleted_segments_are_read_to_the_end_by_fetches_under_way(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -467,7 +470,7 @@ async def test_segments_that_are_deleted_are_read_to_the_end_by_who_has_begun(
         assert has_valid_payload(header, reply.attachment[: header.size])
 
 
-async def test_a_fetch_that_waits_is_answered_when_the_broker_stops(
+async def test_a_waiting_fetch_is_answered_when_the_broker_stops(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -485,7 +488,7 @@ async def test_a_fetch_that_waits_is_answered_when_the_broker_stops(
     assert [result.error for result in reply.message.results] == [None]
 
 
-async def test_replies_that_nobody_reads_cost_no_memory(mock_clock: MockClock) -> None:
+async def test_unread_replies_cost_no_memory(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, partitions=20)
@@ -494,7 +497,7 @@ async def test_replies_that_nobody_reads_cost_no_memory(mock_clock: MockClock) -
         deaf = await world.raw_client()
         await deaf.introduce()
         deaf.stream.set_receive_buffer(0)
-        # They wait for more than there is, until their time is over: then all are answered.
+        # The fetches wait for more than there is until their time is over: then all are answered.
         partitions = [PartitionFetch(topic, number, 0, 1 << 20) for number in range(20)]
         request = FetchRequest(1000, 1 << 40, 1 << 30, partitions)
         for _ in range(200):
@@ -507,7 +510,7 @@ async def test_replies_that_nobody_reads_cost_no_memory(mock_clock: MockClock) -
         deaf.stream.close()
 
 
-async def test_what_is_small_is_copied_and_what_is_large_is_not(mock_clock: MockClock) -> None:
+async def test_small_slices_are_copied_and_large_ones_are_not(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     config = config_of("fsync")
     log = open_partition_log(FaultyDisk(), config)

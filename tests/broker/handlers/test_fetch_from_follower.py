@@ -1,4 +1,4 @@
-"""A broker that follows shows what is committed, as far as it knows, to those who allow it."""
+"""Tests of fetches from a follower, which returns the committed records that it knows."""
 
 from collections.abc import Awaitable, Callable
 
@@ -23,7 +23,7 @@ from tidelog.wire.messages.fetch import FetchRequest, PartitionFetch, PartitionF
 from tidelog.wire.protocol import api
 
 Ask = Callable[[int, bool, int], Awaitable[tuple[PartitionFetched, dict[int, bytes]]]]
-"""Asks at an offset, as a follower or not, and waits for so many milliseconds."""
+"""Fetches at an offset, from a follower or not, with a wait time in milliseconds."""
 
 
 def follows(brokers: ThreeBrokers, node_id: int) -> bool:
@@ -35,7 +35,7 @@ def follows(brokers: ThreeBrokers, node_id: int) -> bool:
 async def asking(
     brokers: ThreeBrokers, node_id: int, use: Callable[[Ask], Awaitable[None]]
 ) -> None:
-    """Connect to one broker, and let somebody fetch there."""
+    """Connect to one broker, and fetch there in `use`."""
     topic_id = brokers.state(node_id).catalog.topic(TOPIC).topic_id
     done = trio.Event()
 
@@ -59,7 +59,7 @@ async def asking(
     await done.wait()
 
 
-def test_a_follower_answers_those_who_allow_it_and_nobody_else() -> None:
+def test_a_follower_serves_only_fetches_that_allow_followers() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> dict[int, bytes]:
             await make_topic(client)
@@ -87,7 +87,7 @@ def test_a_follower_answers_those_who_allow_it_and_nobody_else() -> None:
     live(1, main)
 
 
-def test_nothing_is_shown_that_the_follower_does_not_know_to_be_committed() -> None:
+def test_a_follower_serves_records_below_its_high_watermark_only() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -99,7 +99,7 @@ def test_nothing_is_shown_that_the_follower_does_not_know_to_be_committed() -> N
         assert replica is not None
         assert replica.follower is not None
         await until(lambda: replica.log.log_end_offset == 5)
-        replica.follower.high_watermark = 3  # As if it had not heard of more yet.
+        replica.follower.high_watermark = 3  # As if the follower knew an older high watermark.
 
         async def use(ask: Ask) -> None:
             found, records = await ask(0, True, 0)
@@ -113,7 +113,7 @@ def test_nothing_is_shown_that_the_follower_does_not_know_to_be_committed() -> N
     live(2, main)
 
 
-def test_a_fetch_that_waits_at_a_follower_is_woken_by_what_is_committed() -> None:
+def test_a_long_poll_at_a_follower_is_woken_by_the_high_watermark() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -140,7 +140,7 @@ def test_a_fetch_that_waits_at_a_follower_is_woken_by_what_is_committed() -> Non
     live(3, main)
 
 
-def test_a_follower_that_has_lost_touch_with_its_cluster_shows_nothing_more() -> None:
+def test_a_follower_without_contact_to_the_cluster_refuses_fetches() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -163,7 +163,7 @@ def test_a_follower_that_has_lost_touch_with_its_cluster_shows_nothing_more() ->
     live(4, main)
 
 
-def test_whoever_reads_from_followers_sees_all_in_order_while_brokers_die() -> None:
+def test_fetches_from_followers_see_all_records_in_order_while_brokers_die() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         writer = Writer()
         seen: list[int] = []
@@ -205,12 +205,12 @@ def test_whoever_reads_from_followers_sees_all_in_order_while_brokers_die() -> N
             await until(lambda: len(seen) > max(writer.of(0)), 60)
             nursery.cancel_scope.cancel()
 
-        assert seen == list(range(len(seen))), "nothing is skipped, nothing comes twice"
+        assert seen == list(range(len(seen))), "no record is skipped, none is read twice"
 
     live(5, main)
 
 
-def test_a_follower_with_readers_hears_at_once_what_is_committed() -> None:
+def test_a_follower_with_readers_learns_the_high_watermark_at_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> list[float]:
             await make_topic(client)

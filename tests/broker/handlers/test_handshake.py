@@ -1,4 +1,4 @@
-"""From the first moment on this broker says who it is, and to which cluster it belongs."""
+"""Tests of HELLO and PEER_STATUS, which a broker answers from its start on."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tidelog.wire.messages.handshake import ApiVersions, HelloReply, HelloReques
 from tidelog.wire.protocol import api
 
 NOTHING = memoryview(b"")
-HELLO = HelloRequest("somebody", "1.2.3")
+HELLO = HelloRequest("client", "1.2.3")
 MiB = 1 << 20
 
 
@@ -25,7 +25,7 @@ def status(cluster_id: str | None) -> PeerStatusReply:
     return PeerStatusReply(Peer(7, b"a disk"), [7, 8, 9], cluster_id, [])
 
 
-def test_before_it_has_read_anything_it_says_what_it_speaks() -> None:
+def test_hello_lists_the_api_versions_before_the_metadata_is_read() -> None:
     assert handler().hello(HELLO, NOTHING) == HelloReply(
         broker_version="0.9",
         cluster_id="",
@@ -37,19 +37,19 @@ def test_before_it_has_read_anything_it_says_what_it_speaks() -> None:
 
 
 @pytest.mark.parametrize(("cluster_id", "said"), [(None, ""), ("a cluster", "a cluster")])
-def test_it_names_its_cluster_as_soon_as_it_has_one(cluster_id: str | None, said: str) -> None:
+def test_hello_has_the_cluster_id_as_soon_as_it_is_known(cluster_id: str | None, said: str) -> None:
     introduction = handler()
     introduction.status = status(cluster_id)
 
     assert introduction.hello(HELLO, NOTHING).cluster_id == said
 
 
-def test_a_peer_that_asks_too_early_is_to_ask_again() -> None:
+def test_a_peer_status_before_the_metadata_is_read_is_retriable() -> None:
     with pytest.raises(BrokerNotReadyError, match="is reading its metadata"):
         handler().peer_status(PeerStatusRequest(8), NOTHING)
 
 
-def test_peers_are_told_the_latest_word() -> None:
+def test_peer_status_returns_the_latest_status() -> None:
     introduction = handler()
     for cluster_id in (None, "a cluster"):
         introduction.status = status(cluster_id)

@@ -1,4 +1,4 @@
-"""How far many partitions go: every broker can be asked, and each leader answers for its own."""
+"""Tests of LIST_OFFSETS for many partitions: any broker returns the offsets of all leaders."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -51,7 +51,7 @@ async def topic_offsets(
 async def asked(
     brokers: ThreeBrokers, node_id: int, use: Callable[[RpcConnection], Awaitable[None]]
 ) -> None:
-    """Let somebody on a machine of its own use a connection to a broker."""
+    """Use a connection to a broker from a machine of its own."""
     done = trio.Event()
 
     async def run(process: Process) -> None:
@@ -63,7 +63,7 @@ async def asked(
     await done.wait()
 
 
-async def test_a_broker_says_how_far_partitions_go(mock_clock: MockClock) -> None:
+async def test_list_offsets_returns_the_ends_of_partitions(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -85,7 +85,7 @@ async def test_a_broker_says_how_far_partitions_go(mock_clock: MockClock) -> Non
         await pending.reply()
 
 
-async def test_a_broker_says_how_far_journals_go(mock_clock: MockClock) -> None:
+async def test_list_offsets_returns_the_ends_of_journals(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -104,7 +104,7 @@ async def test_a_broker_says_how_far_journals_go(mock_clock: MockClock) -> None:
         assert end > 0
 
 
-def test_every_broker_knows_it_of_all_leaders() -> None:
+def test_every_broker_lists_the_offsets_of_all_leaders() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
@@ -128,7 +128,7 @@ def test_every_broker_knows_it_of_all_leaders() -> None:
     live(1, main)
 
 
-def test_what_a_leader_that_does_not_answer_has_is_unknown_and_the_rest_is_known() -> None:
+def test_offsets_of_an_unreachable_leader_are_unknown_and_the_rest_is_known() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)

@@ -1,4 +1,4 @@
-"""Tests of hello, metadata, and identities of producers."""
+"""Tests of HELLO, METADATA and INIT_PRODUCER."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +30,9 @@ async def new_producer_id(client: RpcConnection) -> int:
     return reply.producer_id
 
 
-async def test_hello_says_who_answers_and_what_it_speaks(mock_clock: MockClock) -> None:
+async def test_hello_returns_the_identity_and_api_versions_of_the_broker(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker(node_id=7) as broker, world.client() as client:
         hello = client.hello
@@ -44,7 +46,7 @@ async def test_hello_says_who_answers_and_what_it_speaks(mock_clock: MockClock) 
         assert {offered.api_key for offered in hello.apis} == set(api.ApiKey)
 
 
-async def test_the_identity_of_the_cluster_survives_restarts(mock_clock: MockClock) -> None:
+async def test_the_cluster_id_survives_restarts(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     seen: set[str] = set()
     for _ in range(3):
@@ -54,7 +56,7 @@ async def test_the_identity_of_the_cluster_survives_restarts(mock_clock: MockClo
     assert len(seen) == 1
 
 
-async def test_metadata_says_where_topics_are(mock_clock: MockClock) -> None:
+async def test_metadata_returns_topics_and_leaders(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(node_id=7), world.client() as client:
         topic = await create_topic(client, "orders", 2)
@@ -75,7 +77,7 @@ async def test_metadata_says_where_topics_are(mock_clock: MockClock) -> None:
         assert nothing.topics == []
 
 
-async def test_a_broker_behind_another_address_says_so(mock_clock: MockClock) -> None:
+async def test_metadata_has_the_advertised_address(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(advertised="public.example:9000"), world.client() as client:
         reply = await client.ask(api.METADATA, MetadataRequest(None))
@@ -92,7 +94,7 @@ async def test_a_deleted_topic_is_not_in_the_metadata(mock_clock: MockClock) -> 
         assert (await client.ask(api.METADATA, MetadataRequest(None))).topics == []
 
 
-async def test_no_producer_id_is_given_twice(mock_clock: MockClock) -> None:
+async def test_no_producer_id_is_assigned_twice(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     given: list[int] = []
     for _ in range(3):
@@ -106,7 +108,7 @@ async def test_no_producer_id_is_given_twice(mock_clock: MockClock) -> None:
     assert min(given) >= 1
 
 
-async def test_many_producers_at_once_get_ids_of_their_own(mock_clock: MockClock) -> None:
+async def test_concurrent_producers_get_distinct_ids(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(max_in_flight_requests_per_connection=5000), world.client() as client:
         pending = [new_producer_id(client) for _ in range(2500)]
@@ -119,7 +121,7 @@ async def test_many_producers_at_once_get_ids_of_their_own(mock_clock: MockClock
         assert len(world.disk.changes) - synced_before < 30
 
 
-async def test_the_next_epoch_of_a_producer_fences_the_one_before(mock_clock: MockClock) -> None:
+async def test_the_next_epoch_of_a_producer_fences_the_previous_one(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -146,19 +148,21 @@ async def test_a_producer_at_its_last_epoch_gets_another_id(mock_clock: MockCloc
 
 
 @pytest.mark.parametrize("producer_id", [1001, 1 << 40, (1 << 63) - 1])
-async def test_an_id_that_was_never_given_has_no_next_epoch(
+async def test_an_unassigned_producer_id_has_no_next_epoch(
     producer_id: int, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await new_producer_id(client)
 
-        with pytest.raises(InvalidRequestError, match=f"producer id {producer_id} was never given"):
+        with pytest.raises(
+            InvalidRequestError, match=f"producer id {producer_id} was never assigned"
+        ):
             await client.ask(api.INIT_PRODUCER, InitProducerRequest(producer_id, 0))
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (1, -1), (1, 1 << 32), (1 << 64, 0)])
-async def test_identities_that_cannot_be_are_refused(
+async def test_impossible_producer_identities_are_refused(
     producer_id: int, epoch: int, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -168,11 +172,11 @@ async def test_identities_that_cannot_be_are_refused(
             with pytest.raises(InvalidRequestError):
                 await request
         except OverflowError:
-            pass  # It cannot even be sent.
+            pass  # The client cannot even encode it.
     await settle()
 
 
-async def test_a_broker_that_can_ask_nobody_does_not_say_that_there_is_no_such_topic() -> None:
+async def test_an_unknown_topic_is_retriable_when_no_controller_can_be_asked() -> None:
     raft = SimpleNamespace(is_active_leader=False, leader_id=None, cluster_id="a cluster")
     state = Cluster(1).state
     cluster: Any = SimpleNamespace(raft=raft, metadata=SimpleNamespace(state=state))

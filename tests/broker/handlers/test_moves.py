@@ -1,4 +1,4 @@
-"""Whoever asks is told how far replicas are that are being added."""
+"""Tests of LIST_REASSIGNMENTS: the progress of replicas that are being added."""
 
 import trio
 
@@ -10,7 +10,7 @@ from tidelog.client.client import Client
 from tidelog.wire.messages.reassignment import PartitionMove
 
 
-def test_a_move_is_followed_from_its_beginning_to_its_end() -> None:
+def test_reassignment_progress_is_listed_from_start_to_end() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
 
@@ -43,7 +43,7 @@ def test_a_move_is_followed_from_its_beginning_to_its_end() -> None:
     live(5, main)
 
 
-def test_of_a_partition_that_nobody_leads_it_is_not_known_how_far_it_is() -> None:
+def test_reassignment_progress_of_a_leaderless_partition_is_unknown() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
 

@@ -1,4 +1,4 @@
-"""Where logs begin and end is told for all partitions, whoever leads them."""
+"""Tests of the offset lookup, for partitions of any leader."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import final
@@ -54,7 +54,7 @@ class Led:
     def find(self, topic_id: bytes, number: int) -> Partition:
         partition = self._metadata.state.partition(topic_id, number)
         if partition is None or partition.leader != self._node_id:
-            raise NotLeaderError("another one leads")
+            raise NotLeaderError("another broker leads it")
         if number not in self._open:
             self._open[number] = filled(number)
         return self._open[number]
@@ -71,7 +71,7 @@ class Led:
 
 
 def ignore(event: str, **fields: object) -> None:
-    """Be told of a change of a partition's status."""
+    """Ignore a change of a partition's status."""
 
 
 def filled(batch_count: int) -> Partition:
@@ -96,7 +96,7 @@ class LogsCluster(Cluster):
         self.lookups: dict[int, OffsetLookup] = {}
         self.handlers: dict[int, ListOffsetsHandler] = {}
         self.asked: list[int] = []
-        """How many questions each request from a broker had."""
+        """Number of questions in each request of a broker."""
 
     def _make(self, env: Env, node: RaftNode, nursery: trio.Nursery) -> Made:
         made = super()._make(env, node, nursery)
@@ -119,7 +119,7 @@ class LogsCluster(Cluster):
         return Made(made.state, {**made.slow_answers, api.LIST_OFFSETS: answer}, made.tasks)
 
     async def begin(self) -> tuple[Host, OffsetLookup]:
-        """Wait until there are brokers and the topic; return one of them."""
+        """Wait for the brokers and the topic; return one of them."""
         leader, _ = await self.leader_and_another()
         await until(
             lambda: (
@@ -158,7 +158,7 @@ def offsets(
     return PartitionOffsets(0, end, end, offset=offset, timestamp_ms=timestamp_ms)
 
 
-def test_own_logs_and_those_of_others_are_told_in_the_order_asked() -> None:
+def test_offsets_of_all_leaders_are_returned_in_the_order_asked() -> None:
     async def story(cluster: LogsCluster) -> None:
         host, lookup = await cluster.begin()
         assert 0 < len(cluster.led_by(host)) < PARTITION_COUNT
@@ -192,7 +192,7 @@ def test_the_time_of_a_record_and_the_record_of_a_time_are_found() -> None:
     play(story)
 
 
-def test_a_partition_whose_leader_cannot_be_asked_has_an_error_and_others_have_none() -> None:
+def test_only_partitions_of_an_unreachable_leader_have_errors() -> None:
     async def story(cluster: LogsCluster) -> None:
         host, lookup = await cluster.begin()
         dead = next(each for each in cluster.group if each is not host)
@@ -215,7 +215,7 @@ def test_a_partition_whose_leader_cannot_be_asked_has_an_error_and_others_have_n
     play(story)
 
 
-def test_many_lookups_are_one_question_to_each_node_and_one_for_each_partition() -> None:
+def test_concurrent_lookups_are_batched_into_one_request_per_node() -> None:
     async def story(cluster: LogsCluster) -> None:
         _, lookup = await cluster.begin()
         answers: list[Mapping[PartitionKey, OffsetRange]] = []
@@ -235,7 +235,7 @@ def test_many_lookups_are_one_question_to_each_node_and_one_for_each_partition()
     play(story)
 
 
-def test_what_is_led_here_is_found_at_once() -> None:
+def test_offsets_of_local_leaders_are_found_at_once() -> None:
     async def story(cluster: LogsCluster) -> None:
         host, lookup = await cluster.begin()
         number = cluster.led_by(host)[0]
@@ -248,7 +248,7 @@ def test_what_is_led_here_is_found_at_once() -> None:
     play(story)
 
 
-def test_what_cannot_be_asked_for_is_missing_and_keeps_nothing_else_back() -> None:
+def test_an_unreachable_leader_does_not_delay_other_lookups() -> None:
     async def story(cluster: LogsCluster) -> None:
         host, lookup = await cluster.begin()
         dead = next(each for each in cluster.group if each is not host)
@@ -264,7 +264,7 @@ def test_what_cannot_be_asked_for_is_missing_and_keeps_nothing_else_back() -> No
         assert trio.current_time() - asked_at < 3
         found = [{number for _, number in answer} for answer in answers]
         assert set().union(*found) == set(range(PARTITION_COUNT)) - set(lost)
-        assert found[-len(lost) :] == [set()] * len(lost), "nobody else waited for these"
+        assert found[-len(lost) :] == [set()] * len(lost), "no other lookup waited for these"
 
     play(story)
 

@@ -1,4 +1,4 @@
-"""Tests of producing: what is told, when it is told, and what is refused."""
+"""Tests of PRODUCE: results, acknowledgements and refusals."""
 
 import errno
 from collections.abc import Callable
@@ -53,7 +53,7 @@ NO_TOPIC = b"\x00" * 16
         (Acks.ALL, "replicated", AckLevel.REPLICATED),
     ],
 )
-async def test_the_reply_says_what_is_true_of_the_records(
+async def test_the_reply_has_the_offset_and_the_ack_level(
     acks: Acks, durability: str, level: AckLevel, *, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -66,9 +66,7 @@ async def test_the_reply_says_what_is_true_of_the_records(
 
 
 @pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
-async def test_no_reply_overtakes_the_sync_that_it_speaks_of(
-    acks: Acks, mock_clock: MockClock
-) -> None:
+async def test_no_acknowledgement_overtakes_its_sync(acks: Acks, mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, durability="fsync")
@@ -85,7 +83,7 @@ async def test_no_reply_overtakes_the_sync_that_it_speaks_of(
 
 
 @pytest.mark.parametrize("acks", [Acks.LEADER, Acks.ALL])
-async def test_in_memory_is_enough_when_the_topic_says_so(
+async def test_replicated_durability_acknowledges_from_memory(
     acks: Acks, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -100,7 +98,7 @@ async def test_in_memory_is_enough_when_the_topic_says_so(
         world.work.let_all_sync()
 
 
-async def test_records_without_acknowledgement_are_appended_and_not_answered(
+async def test_acks_0_appends_without_a_reply(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -115,7 +113,7 @@ async def test_records_without_acknowledgement_are_appended_and_not_answered(
         assert broker.statistics().waiting_count == 0
 
 
-async def test_one_sync_serves_everything_that_came_while_the_last_one_ran(
+async def test_one_sync_covers_all_appends_during_the_previous_one(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -187,7 +185,7 @@ async def test_a_request_without_batches_is_answered(mock_clock: MockClock) -> N
         assert (await submit_batches(client, []).reply()).results == []
 
 
-async def test_what_was_not_acknowledged_in_time_may_still_be_kept(mock_clock: MockClock) -> None:
+async def test_records_that_timed_out_may_still_be_kept(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic = await create_topic(client)
@@ -209,7 +207,7 @@ async def test_what_was_not_acknowledged_in_time_may_still_be_kept(mock_clock: M
         assert broker.statistics().waiter_count == 0
 
 
-async def test_what_was_acknowledged_before_the_timeout_stays_acknowledged(
+async def test_records_acknowledged_before_the_timeout_stay_acknowledged(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -230,11 +228,11 @@ async def test_what_was_acknowledged_before_the_timeout_stays_acknowledged(
         world.work.let_all_sync()
 
 
-async def test_a_batch_that_is_sent_again_gets_its_first_offset(mock_clock: MockClock) -> None:
+async def test_a_duplicate_batch_gets_its_first_offset(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
-        await produce(client, topic, batch_of(b"somebody else"))
+        await produce(client, topic, batch_of(b"other producer"))
         for number in range(5):
             batch = batch_of(b"x", producer_id=1, sequence=number)
             await produce(client, topic, batch)
@@ -273,7 +271,7 @@ async def test_a_duplicate_keeps_its_offset_after_a_restart(mock_clock: MockCloc
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
-        await produce(client, topic, batch_of(b"somebody else"))
+        await produce(client, topic, batch_of(b"other producer"))
         await produce(client, topic, batch_of(b"a", producer_id=1))
 
     async with world.broker(), world.client() as client:
@@ -283,7 +281,7 @@ async def test_a_duplicate_keeps_its_offset_after_a_restart(mock_clock: MockCloc
         assert len(await fetch_all(client, topic)) == 2
 
 
-async def test_a_batch_older_than_the_window_is_known_to_be_there(mock_clock: MockClock) -> None:
+async def test_a_duplicate_older_than_the_window_is_recognized(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -294,7 +292,7 @@ async def test_a_batch_older_than_the_window_is_known_to_be_there(mock_clock: Mo
             await produce(client, topic, batch_of(b"x", producer_id=1, sequence=0))
 
 
-async def test_a_gap_in_the_sequence_is_refused_and_says_what_is_missing(
+async def test_a_sequence_gap_is_refused_with_the_expected_sequence(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -320,7 +318,7 @@ async def test_an_older_producer_is_fenced_by_the_next_epoch(mock_clock: MockClo
             await produce(client, topic, batch_of(b"old", producer_id=1, epoch=0, sequence=1))
 
 
-async def test_a_producer_of_old_records_is_remembered_like_any_other(
+async def test_producer_state_does_not_depend_on_record_timestamps(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -337,7 +335,7 @@ async def test_a_producer_of_old_records_is_remembered_like_any_other(
         assert len(await fetch_all(client, topic)) == 1
 
 
-async def test_when_durability_is_lowered_nobody_is_told_more_than_is_true(
+async def test_lowered_durability_does_not_overstate_the_ack_level(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -370,12 +368,12 @@ async def test_when_durability_is_raised_a_duplicate_waits_for_the_disk(
         await settle()
 
         assert not again.is_answered
-        assert (await fetch(client, topic)).values == [b"a"]  # What was committed stays so.
+        assert (await fetch(client, topic)).values == [b"a"]  # Committed records stay committed.
         world.work.let_all_sync()
         assert (await again.reply()).results[0].ack_level == AckLevel.DURABLE
 
 
-async def test_when_a_topic_is_deleted_those_who_wait_there_are_told(mock_clock: MockClock) -> None:
+async def test_deleting_a_topic_fails_its_waiting_produce_requests(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client, trio.open_nursery() as nursery:
         topic = await create_topic(client)
@@ -416,7 +414,7 @@ async def test_on_a_full_disk_partitions_are_read_only_and_come_back_by_themselv
 
 
 @pytest.mark.invariant("I17")
-async def test_a_sync_that_fails_takes_its_partition_offline_and_no_other(
+async def test_a_failed_sync_takes_only_its_partition_offline(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -441,14 +439,14 @@ async def test_a_sync_that_fails_takes_its_partition_offline_and_no_other(
     assert world.told("broker_stopped")[0]["is_clean"] is False
 
 
-async def test_a_write_that_fails_answers_everybody_once(mock_clock: MockClock) -> None:
+async def test_a_failed_write_answers_every_waiting_request_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic = await create_topic(client)
         world.work.hold_syncs()
         waiting = submit_produce(client, topic, batch_of(b"a"))
         await settle()
-        # The first batch of this request waits when the second one finds the disk broken.
+        # The first batch of this request waits when the second one finds that the disk failed.
         world.disk.fail("write_at", nth=2)
         both = submit_batches(client, [(topic, 0, batch_of(b"b")), (topic, 0, batch_of(b"c"))])
 
@@ -460,7 +458,7 @@ async def test_a_write_that_fails_answers_everybody_once(mock_clock: MockClock) 
         world.work.let_all_sync()
 
 
-async def test_no_room_while_syncing_a_checkpoint_is_not_a_broken_disk(
+async def test_a_full_disk_while_syncing_a_checkpoint_is_no_disk_failure(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -469,7 +467,8 @@ async def test_no_room_while_syncing_a_checkpoint_is_not_a_broken_disk(
         await produce(client, topic, batch_of(bytes(3000)))
         world.disk.before_call = fail_creating("checkpoint.tmp")
 
-        await produce(client, topic, batch_of(bytes(3000)))  # Rolls, which wants a checkpoint.
+        # Rolls the segment, which makes a checkpoint due.
+        await produce(client, topic, batch_of(bytes(3000)))
 
         assert (await describe(client)).status in {"online", "read-only"}
         world.disk.before_call = None
@@ -477,7 +476,7 @@ async def test_no_room_while_syncing_a_checkpoint_is_not_a_broken_disk(
 
 
 def fail_sync_of(part: str) -> Callable[[str, str], None]:
-    """Return a hook that lets syncs of files fail whose path has this part."""
+    """Return a hook that fails syncs of files with this part in their path."""
 
     def fail(operation: str, path: str) -> None:
         if operation == "sync" and part in path:
@@ -501,7 +500,7 @@ async def described(client: RpcConnection, topic: bytes) -> DescribeProducerRepl
     return await submit(client, api.DESCRIBE_PRODUCER, request).reply()
 
 
-async def test_a_partition_knows_how_far_a_producer_is(mock_clock: MockClock) -> None:
+async def test_describe_producer_returns_the_next_sequence(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -514,7 +513,7 @@ async def test_a_partition_knows_how_far_a_producer_is(mock_clock: MockClock) ->
             await described(client, b"another topic...")
 
 
-async def test_the_answer_waits_until_all_is_committed_that_it_rests_on(
+async def test_describe_producer_waits_for_the_high_watermark(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

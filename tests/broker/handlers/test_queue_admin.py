@@ -1,4 +1,4 @@
-"""Queues of three brokers: their journals are where their topics are, and fail over with them."""
+"""Tests of queue journals on three brokers: they are placed and fail over with their topics."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_journal_has_its_replicas_on_the_brokers_of_its_topic() -> None:
     live(1, main)
 
 
-def test_another_broker_serves_a_queue_when_the_one_before_is_gone() -> None:
+def test_another_broker_serves_a_queue_after_a_failover() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)

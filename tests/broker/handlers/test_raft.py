@@ -1,4 +1,4 @@
-"""What other brokers send of Raft is taken in, or refused with a reason."""
+"""Tests of RAFT and RAFT_SNAPSHOT: messages are accepted, or refused with a reason."""
 
 from typing import Any, final
 
@@ -33,7 +33,7 @@ NOTHING = memoryview(b"")
 
 @final
 class Listener:
-    """Stands where a node is, and only listens."""
+    """Stub of a node that records messages."""
 
     identity = ME
     cluster_id = "ours"
@@ -57,7 +57,7 @@ def piece(
     return RaftSnapshotRequest(cluster_id, encode(offer), position, total)
 
 
-def test_messages_are_handed_on_in_their_order() -> None:
+def test_raft_messages_are_passed_on_in_order() -> None:
     handle, listener = handler()
 
     reply = handle.handle(RaftRequest("ours", [encode(VOTE), encode(REPLY)]), NOTHING)
@@ -66,7 +66,7 @@ def test_messages_are_handed_on_in_their_order() -> None:
     assert listener.heard == [(VOTE, None), (REPLY, None)]
 
 
-def test_who_wants_no_answer_gets_none_and_is_heard() -> None:
+def test_raft_messages_without_a_reply_are_passed_on() -> None:
     handle, listener = handler()
 
     reply = handle.handle(RaftRequest("ours", [encode(VOTE)], is_answered=False), NOTHING)
@@ -86,7 +86,7 @@ def test_a_node_of_another_cluster_is_refused() -> None:
     assert not listener.heard
 
 
-def test_nothing_is_taken_in_of_a_request_that_is_partly_nonsense() -> None:
+def test_a_request_with_a_malformed_message_is_refused_as_a_whole() -> None:
     handle, listener = handler()
 
     with pytest.raises(InvalidRequestError, match="not a message of Raft"):
@@ -95,7 +95,7 @@ def test_nothing_is_taken_in_of_a_request_that_is_partly_nonsense() -> None:
     assert not listener.heard
 
 
-def test_an_offer_without_its_snapshot_is_of_no_use() -> None:
+def test_a_snapshot_offer_without_data_is_ignored() -> None:
     handle, listener = handler()
 
     handle.handle(RaftRequest("ours", [encode(OFFER)]), NOTHING)
@@ -103,7 +103,7 @@ def test_an_offer_without_its_snapshot_is_of_no_use() -> None:
     assert not listener.heard
 
 
-def test_a_snapshot_is_handed_on_when_all_of_it_is_there() -> None:
+def test_a_snapshot_is_passed_on_when_it_is_complete() -> None:
     handle, listener = handler()
 
     assert handle.handle_snapshot(piece(0, 7), memoryview(b"abcd")) == RaftSnapshotReply(4)
@@ -113,7 +113,7 @@ def test_a_snapshot_is_handed_on_when_all_of_it_is_there() -> None:
     assert listener.heard == [(OFFER, b"abcdefg")]
 
 
-def test_a_snapshot_may_begin_anew() -> None:
+def test_a_snapshot_may_restart_from_its_first_piece() -> None:
     handle, listener = handler()
     handle.handle_snapshot(piece(0, 3), memoryview(b"x"))
 
@@ -125,15 +125,15 @@ def test_a_snapshot_may_begin_anew() -> None:
 @pytest.mark.parametrize(
     ("request_", "data", "reason"),
     [
-        (piece(4, 7), b"efg", "begins at 4, and 0 bytes are there"),
-        (piece(0, 2), b"abc", "more than the whole"),
+        (piece(4, 7), b"efg", "begins at 4, and 0 bytes were received"),
+        (piece(0, 2), b"abc", "longer than the whole"),
         (piece(0, 1 << 40), b"abc", "too large"),
         (piece(0, -1), b"", "too large"),
         (piece(0, 3, VOTE), b"abc", "does not offer a snapshot"),
         (RaftSnapshotRequest("ours", b"nonsense", 0, 3), b"abc", "not a message of Raft"),
     ],
 )
-def test_a_piece_that_does_not_fit_is_refused(
+def test_a_snapshot_piece_out_of_order_is_refused(
     request_: RaftSnapshotRequest, data: bytes, reason: str
 ) -> None:
     handle, listener = handler()

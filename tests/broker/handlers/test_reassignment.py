@@ -1,4 +1,4 @@
-"""Replicas move when an administrator asks any node for it."""
+"""Tests of REASSIGN: replicas move at the request of an administrator to any node."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tidelog.wire.messages.reassignment import PartitionMove, PartitionMoved, Re
 
 
 async def moved(member: Member, request: ReassignRequest) -> list[PartitionMoved]:
-    """Ask one node to have replicas moved, as soon as it knows of the topic."""
+    """Have one node move replicas, as soon as it knows the topic."""
     await until(lambda: bool(member.node.metadata.state.catalog.topics))
     return (await ReassignmentHandler(member.node).reassign(request)).results
 
@@ -25,7 +25,7 @@ def to(replicas: list[int] | None, *, topic: str = "orders", number: int = 0) ->
     return ReassignRequest([PartitionMove(topic, number, replicas)], [])
 
 
-def test_a_move_is_decided_by_asking_any_node_and_can_be_taken_back() -> None:
+def test_a_reassignment_can_be_started_and_cancelled_through_any_node() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2])
@@ -43,7 +43,7 @@ def test_a_move_is_decided_by_asking_any_node_and_can_be_taken_back() -> None:
     play(story)
 
 
-def test_another_order_of_the_same_replicas_copies_nothing() -> None:
+def test_reordering_the_replicas_copies_nothing() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2])
@@ -55,7 +55,7 @@ def test_another_order_of_the_same_replicas_copies_nothing() -> None:
     play(story)
 
 
-def test_a_plan_changes_nothing() -> None:
+def test_plan_only_changes_nothing() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1], [1], [1])
@@ -68,7 +68,7 @@ def test_a_plan_changes_nothing() -> None:
     play(story)
 
 
-def test_a_node_that_is_to_go_gets_rid_of_its_replicas() -> None:
+def test_a_leaving_node_loses_its_replicas() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2], [2, 3], [3, 1])
@@ -81,7 +81,7 @@ def test_a_node_that_is_to_go_gets_rid_of_its_replicas() -> None:
     play(story)
 
 
-def test_what_is_not_possible_is_said() -> None:
+def test_impossible_reassignments_are_refused_with_a_reason() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2])
@@ -91,21 +91,21 @@ def test_what_is_not_possible_is_said() -> None:
         (nowhere,) = await moved(members[0], to([1], number=7))
         assert nowhere.error is not None
         assert nowhere.error.code == ErrorCode.UNKNOWN_PARTITION
-        (nobody,) = await moved(members[0], to([9]))
-        assert nobody.error is not None
-        assert "9" in nobody.error.message
+        (unknown,) = await moved(members[0], to([9]))
+        assert unknown.error is not None
+        assert "9" in unknown.error.message
         with pytest.raises(InvalidRequestError, match="there is no broker 9; there are 1, 2, 3"):
             await moved(members[0], ReassignRequest([], [9]))
         both = ReassignRequest([PartitionMove("orders", 0, [1])], [2])
         with pytest.raises(InvalidRequestError, match="named or planned, not both"):
             await moved(members[0], both)
-        with pytest.raises(InvalidRequestError, match="say 1 to 10000"):
+        with pytest.raises(InvalidRequestError, match="must be 1 to 10000"):
             await moved(members[0], ReassignRequest([], [], max_replicas=0))
 
     play(story)
 
 
-def test_an_heir_gets_what_a_lost_node_had() -> None:
+def test_a_replacement_broker_gets_the_replicas_of_a_lost_one() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2], [3, 1])
@@ -120,7 +120,7 @@ def test_an_heir_gets_what_a_lost_node_had() -> None:
     play(story)
 
 
-def test_a_node_that_lives_is_not_replaced_and_one_that_does_not_is_no_heir() -> None:
+def test_a_live_broker_is_not_replaced_and_a_fenced_one_replaces_none() -> None:
     async def story(world: World) -> None:
         members = await three(world)
         await create(members[0], [1, 2])
@@ -128,10 +128,10 @@ def test_a_node_that_lives_is_not_replaced_and_one_that_does_not_is_no_heir() ->
         await until(lambda: 3 not in live_brokers(members[0]))
 
         for request, complaint in [
-            (ReassignRequest([], [2], replacement=1), "broker 2 is alive; .* broker drain 2"),
+            (ReassignRequest([], [2], replacement=1), "broker 2 is alive .* broker drain 2"),
             (ReassignRequest([], [3], replacement=9), "there is no broker 9"),
-            (ReassignRequest([], [3], replacement=3), "of one broker by another one"),
-            (ReassignRequest([], [], replacement=1), "of one broker by another one"),
+            (ReassignRequest([], [3], replacement=3), "names one lost broker and another"),
+            (ReassignRequest([], [], replacement=1), "names one lost broker and another"),
         ]:
             with pytest.raises(InvalidRequestError, match=complaint):
                 await moved(members[0], request)

@@ -1,4 +1,4 @@
-"""Batches and requests that are refused, and with which words."""
+"""Tests of refused batches and requests, and their errors."""
 
 import pytest
 from trio.testing import MockClock
@@ -28,12 +28,12 @@ NO_TOPIC = b"\x00" * 16
 
 
 @pytest.mark.invariant("I6")
-async def test_damage_on_the_way_is_refused_and_may_be_sent_again(mock_clock: MockClock) -> None:
+async def test_a_batch_corrupted_in_transit_is_refused_as_retriable(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
         good = batch_of(b"a")
-        for position in (12, 40, len(good) - 1):  # Header of the leader, of the producer, payload.
+        for position in (12, 40, len(good) - 1):  # Leader's header, producer's header, payload.
             damaged = bytearray(good)
             damaged[position] ^= 0x10
 
@@ -62,7 +62,9 @@ async def test_damage_on_the_way_is_refused_and_may_be_sent_again(mock_clock: Mo
         {"sync_marker": 1},
     ],
 )
-async def test_a_header_that_lies_is_refused(lies: dict[str, int], mock_clock: MockClock) -> None:
+async def test_a_batch_header_that_contradicts_its_payload_is_refused(
+    lies: dict[str, int], mock_clock: MockClock
+) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -106,7 +108,7 @@ async def test_acks_must_be_one_of_three(mock_clock: MockClock) -> None:
             await produce(client, topic, batch_of(b"a"), acks=3)
 
 
-async def test_a_record_above_the_limit_is_refused_and_says_the_limit(
+async def test_a_record_above_the_limit_is_refused_with_the_limit(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -122,7 +124,7 @@ async def test_a_record_above_the_limit_is_refused_and_says_the_limit(
         await produce(client, topic, batch)
 
 
-async def test_a_partition_that_is_not_there_is_refused(mock_clock: MockClock) -> None:
+async def test_an_unknown_partition_is_refused(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, partitions=3)
@@ -130,6 +132,6 @@ async def test_a_partition_that_is_not_there_is_refused(mock_clock: MockClock) -
         for partition in (3, -1, 1 << 40):
             with pytest.raises(UnknownPartitionError, match="partitions 0 to 2"):
                 await produce(client, topic, batch_of(b"a"), partition=partition)
-        for nobody in (NO_TOPIC, b"", b"x" * 17):
+        for unknown in (NO_TOPIC, b"", b"x" * 17):
             with pytest.raises(UnknownTopicIdError):
-                await produce(client, nobody, batch_of(b"a"))
+                await produce(client, unknown, batch_of(b"a"))

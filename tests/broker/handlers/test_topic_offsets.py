@@ -1,4 +1,4 @@
-"""How far a topic reaches: describing it, and deleting its oldest records."""
+"""Tests of the offsets of a topic: describing it, and deleting its oldest records."""
 
 import pytest
 import trio
@@ -28,7 +28,7 @@ from tidelog.wire.messages.topics import (
 from tidelog.wire.protocol import api
 
 
-async def test_describing_says_how_far_a_partition_reaches(mock_clock: MockClock) -> None:
+async def test_a_topic_description_has_the_offsets_of_its_partitions(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -47,7 +47,7 @@ async def test_describing_says_how_far_a_partition_reaches(mock_clock: MockClock
         await pending.reply()
 
 
-async def test_describing_a_topic_that_is_not_there_is_refused(mock_clock: MockClock) -> None:
+async def test_describing_an_unknown_topic_is_refused(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await create_topic(client)
@@ -78,14 +78,14 @@ async def test_all_records_up_to_the_high_watermark_can_be_deleted(mock_clock: M
         await produce(client, topic, batch_of(b"a", b"b"))
 
         assert await delete_records(client, topic, None) == 2
-        assert await delete_records(client, topic, 1) == 2  # It never goes back.
+        assert await delete_records(client, topic, 1) == 2  # The high watermark never goes back.
         assert await delete_records(client, topic, -1) == 2
         with pytest.raises(OffsetOutOfRangeError, match="only offsets below 2 are committed"):
             await delete_records(client, topic, 3)
         assert (await produce(client, topic, batch_of(b"c"))).base_offset == 2
 
 
-async def test_deleting_records_is_not_called_durable_without_room_to_say_so(
+async def test_delete_records_is_not_durable_without_room_for_a_checkpoint(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -102,7 +102,7 @@ async def test_deleting_records_is_not_called_durable_without_room_to_say_so(
         assert await delete_records(client, topic, 1) == 1
 
 
-async def test_records_of_a_topic_that_is_deleted_meanwhile_are_not_there(
+async def test_delete_records_of_a_topic_deleted_meanwhile_is_refused(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

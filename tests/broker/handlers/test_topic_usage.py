@@ -1,4 +1,4 @@
-"""What partitions take on disk: every broker can be asked, each leader answers for its own."""
+"""Tests of TOPIC_USAGE: any broker answers, with the disk usage that each leader reports."""
 
 from trio.testing import MockClock
 
@@ -13,7 +13,7 @@ from tidelog.wire.protocol import api
 PARTITIONS = 6
 
 
-async def test_a_log_that_grows_says_how_fast_and_how_old_it_is(mock_clock: MockClock) -> None:
+async def test_topic_usage_has_growth_rate_and_age_of_a_log(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, segment_bytes="4096")
@@ -37,7 +37,7 @@ async def test_a_log_that_grows_says_how_fast_and_how_old_it_is(mock_clock: Mock
     assert partition.ingest_offsets_per_day > 1000
 
 
-def test_every_broker_knows_it_of_all_leaders_and_leaves_out_who_does_not_answer() -> None:
+def test_every_broker_reports_the_usage_of_all_leaders_that_answer() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> list[TopicUsage]:
             await make_topic(client, PARTITIONS)

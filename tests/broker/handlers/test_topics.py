@@ -82,7 +82,7 @@ async def test_a_new_topic_can_be_used_at_once(mock_clock: MockClock) -> None:
             await produce(client, reply.topic_id, batch_of(b"a"), partition=partition)
 
 
-async def test_a_topic_is_there_after_a_restart(mock_clock: MockClock) -> None:
+async def test_a_topic_survives_a_restart(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, "orders", 2, segment_bytes="8KiB")
@@ -98,7 +98,7 @@ async def test_a_topic_is_there_after_a_restart(mock_clock: MockClock) -> None:
         assert [each.log_end_offset for each in described.partitions] == [0, 1]
 
 
-async def test_asking_whether_a_topic_could_be_created_creates_nothing(
+async def test_validate_only_creates_no_topic(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -129,7 +129,7 @@ async def test_illegal_names_are_refused(name: str, mock_clock: MockClock) -> No
 
 
 @pytest.mark.parametrize("name", ["a", "...", "a" * 249, "-", "_", "Order.v1_new-2", "." * 200])
-async def test_legal_names_of_every_kind_become_directories(
+async def test_legal_topic_names_of_every_kind_become_directories(
     name: str, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -146,16 +146,14 @@ async def test_legal_names_of_every_kind_become_directories(
 
 
 @pytest.mark.parametrize("partitions", [0, -1, 10_001, 1 << 40])
-async def test_partition_counts_that_are_not_possible_are_refused(
-    partitions: int, mock_clock: MockClock
-) -> None:
+async def test_illegal_partition_counts_are_refused(partitions: int, mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         with pytest.raises(InvalidTopicError, match="1 to 10000 are"):
             await create_topic(client, "orders", partitions)
 
 
-async def test_a_name_is_given_once(mock_clock: MockClock) -> None:
+async def test_an_existing_topic_name_is_refused(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         refusals: list[TopicExistsError] = []
@@ -169,7 +167,7 @@ async def test_a_name_is_given_once(mock_clock: MockClock) -> None:
         assert await topic_names(client) == ["orders"]
 
 
-async def test_unknown_settings_and_bad_values_are_refused_with_what_would_be_right(
+async def test_unknown_settings_and_bad_values_are_refused_with_valid_ones(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -187,7 +185,9 @@ async def test_unknown_settings_and_bad_values_are_refused_with_what_would_be_ri
             await alter(client, reset=["retention_ms"], retention_ms="1d")
 
 
-async def test_batches_must_fit_into_the_frames_of_this_broker(mock_clock: MockClock) -> None:
+async def test_max_message_bytes_must_fit_into_the_frames_of_this_broker(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker(socket_request_max_bytes=4 << 20), world.client() as client:
         for request in (
@@ -205,7 +205,7 @@ async def test_batches_must_fit_into_the_frames_of_this_broker(mock_clock: MockC
             await alter(client, max_message_bytes="4MiB")
 
 
-async def test_what_is_altered_is_in_force_at_once_and_after_a_restart(
+async def test_altered_topic_settings_hold_at_once_and_after_a_restart(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -224,7 +224,7 @@ async def test_what_is_altered_is_in_force_at_once_and_after_a_restart(
         assert reply.config["max_message_bytes"] == "1MiB"
 
 
-async def test_a_setting_that_is_reset_becomes_what_the_broker_gives_to_new_topics(
+async def test_a_reset_topic_setting_gets_the_default_of_the_broker(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -241,7 +241,7 @@ async def test_a_setting_that_is_reset_becomes_what_the_broker_gives_to_new_topi
         assert altered.config["durability"] == "fsync"
 
 
-async def test_deleting_removes_records_and_files(mock_clock: MockClock) -> None:
+async def test_deleting_a_topic_removes_records_and_files(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, partitions=3)
@@ -252,7 +252,7 @@ async def test_deleting_removes_records_and_files(mock_clock: MockClock) -> None
         assert world.disk.list_directory("topics") == []
         assert not world.disk.exists("deleted")
         assert await topic_names(client) == []
-        with pytest.raises(UnknownTopicIdError, match="it was deleted, or never was here"):
+        with pytest.raises(UnknownTopicIdError, match="it was deleted, or never existed here"):
             await fetch(client, topic)
         with pytest.raises(UnknownTopicIdError):
             await produce(client, topic, batch_of(b"a"))
@@ -260,7 +260,7 @@ async def test_deleting_removes_records_and_files(mock_clock: MockClock) -> None
             await delete_topic(client)
 
 
-async def test_a_name_that_is_used_again_has_nothing_of_the_topic_before(
+async def test_a_reused_topic_name_has_nothing_of_the_deleted_topic(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -278,7 +278,7 @@ async def test_a_name_that_is_used_again_has_nothing_of_the_topic_before(
         assert (await produce(client, new, batch_of(b"new", producer_id=1))).base_offset == 0
 
 
-async def test_a_topic_that_is_deleted_while_it_is_synced_is_deleted_after_the_sync(
+async def test_a_topic_deleted_during_a_sync_is_removed_after_the_sync(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -315,7 +315,7 @@ async def test_a_topic_can_be_deleted_while_its_records_are_read(mock_clock: Moc
         assert len((await reading.reply.reply_and_attachment())[1]) > 0
 
 
-async def test_files_that_cannot_be_removed_do_not_keep_a_topic_alive(
+async def test_files_that_cannot_be_removed_do_not_keep_a_topic(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -332,7 +332,7 @@ async def test_files_that_cannot_be_removed_do_not_keep_a_topic_alive(
         assert world.disk.list_directory("topics") == []
 
 
-async def test_other_topics_can_be_seen_and_used_while_one_is_created(
+async def test_other_topics_are_usable_while_one_is_created(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -360,7 +360,7 @@ async def test_other_topics_can_be_seen_and_used_while_one_is_created(
         assert (await describe(client)).leader_id == 1
 
 
-async def test_a_topic_for_which_there_was_no_room_comes_when_there_is(
+async def test_a_topic_without_room_is_opened_when_there_is_room(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -368,7 +368,7 @@ async def test_a_topic_for_which_there_was_no_room_comes_when_there_is(
         await create_topic(client, "other")
         world.disk.before_call = no_room_for_segments
 
-        with pytest.raises(DiskFullError, match="comes into being when there is room"):
+        with pytest.raises(DiskFullError, match="is opened as soon as there is room"):
             await create_topic(client, "orders", 2)
         await world.pass_time(5)
         assert (await describe(client)).status == "offline"
@@ -381,7 +381,9 @@ async def test_a_topic_for_which_there_was_no_room_comes_when_there_is(
         await produce(client, reply.topics[0].topic_id, batch_of(b"a"), partition=1)
 
 
-async def test_creating_again_finishes_what_was_begun(mock_clock: MockClock) -> None:
+async def test_creating_a_topic_again_finishes_an_incomplete_creation(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         world.disk.before_call = no_room_for_segments
@@ -398,7 +400,7 @@ async def test_creating_again_finishes_what_was_begun(mock_clock: MockClock) -> 
             await create_topic(client, "orders", 2, retention_ms="1d")
 
 
-async def test_a_topic_that_was_begun_is_there_after_a_restart(mock_clock: MockClock) -> None:
+async def test_an_incomplete_topic_is_opened_after_a_restart(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         world.disk.before_call = no_room_for_segments
@@ -410,7 +412,7 @@ async def test_a_topic_that_was_begun_is_there_after_a_restart(mock_clock: MockC
         assert (await describe(client, partition=1)).status == "online"
 
 
-async def test_a_topic_that_was_begun_can_be_altered_and_deleted(mock_clock: MockClock) -> None:
+async def test_an_incomplete_topic_can_be_altered_and_deleted(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         world.disk.before_call = no_room_for_segments
@@ -425,7 +427,7 @@ async def test_a_topic_that_was_begun_can_be_altered_and_deleted(mock_clock: Moc
         await create_topic(client)
 
 
-async def test_a_disk_that_fails_while_a_topic_is_made_is_said_to_have_failed(
+async def test_a_disk_that_fails_while_a_topic_is_created_is_reported(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -433,14 +435,16 @@ async def test_a_disk_that_fails_while_a_topic_is_made_is_said_to_have_failed(
         other = await create_topic(client, "other")
         world.disk.before_call = fail_making_segments
 
-        with pytest.raises(LogOfflineError, match="the disk failed while topic 'orders' was made"):
+        with pytest.raises(
+            LogOfflineError, match="the disk failed while topic 'orders' was opened"
+        ):
             await create_topic(client)
 
         world.disk.before_call = None
         await produce(client, other, batch_of(b"a"))
 
 
-async def test_without_room_for_its_record_a_topic_is_not_created_at_all(
+async def test_a_topic_without_room_for_its_metadata_is_not_created(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -455,7 +459,7 @@ async def test_without_room_for_its_record_a_topic_is_not_created_at_all(
         await create_topic(client)
 
 
-async def test_when_the_metadata_cannot_be_synced_topics_stay_as_they_are_known(
+async def test_topics_stay_unchanged_when_the_metadata_cannot_be_synced(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -481,7 +485,7 @@ def no_room_for_segments(operation: str, path: str) -> None:
 
 
 def fail_making_segments(operation: str, path: str) -> None:
-    """Fail when a segment is made."""
+    """Fail when a segment is created."""
     if operation == "create" and path.endswith(".log"):
         raise OSError(errno.EIO, "Input/output error", path)
 
@@ -493,13 +497,13 @@ def fail_syncing_metadata(operation: str, path: str) -> None:
 
 
 async def described(client: RpcConnection) -> TopicDescription:
-    """Return what is said of the only topic."""
+    """Return the description of the only topic."""
     reply = await submit(client, api.DESCRIBE_TOPICS, DescribeTopicsRequest(None)).reply()
     (topic,) = reply.topics
     return topic
 
 
-async def test_a_topic_has_a_setting_from_the_cluster_as_long_as_it_does_not_say_itself(
+async def test_a_topic_has_a_cluster_setting_unless_it_overrides_it(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -30,7 +30,7 @@ def test_replicas_that_are_about_to_leave_do_not_stay() -> None:
         (["drain", "9"], "there is no broker 9; there are 1"),
         (["drain", "9", "--cancel"], "there is no broker 9; there are 1"),
         (["replace", "9", "1"], "there is no broker 9; there are 1"),
-        (["replace", "1", "1"], "a replacement is of one broker by another one"),
+        (["replace", "1", "1"], "a replacement names one lost broker and another"),
         (["unregister", "1"], "broker 1 is alive at "),
     ],
 )
