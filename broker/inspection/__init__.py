@@ -1,1 +1,1 @@
-"""Looking at the files of a stopped broker: dump, verify, repair."""
+"""Inspection of the files of a stopped broker: dump, verify, repair."""

@@ -1,4 +1,4 @@
-"""What is inside of a batch: records, frames of a journal, entries of the metadata.
+"""Contents of a batch: records, frames of a journal, entries of the metadata.
 
 Pure: no clock, no I/O.
 """
@@ -25,10 +25,10 @@ _UNCOMPRESSED_BYTES_MAX = 1 << 30
 def content_lines(
     file: str, header: BatchHeader, batch: BytesLike, *, content: Content, wanted: OffsetFilter
 ) -> Iterator[Row]:
-    """Yield what is in a batch whose checksums are right, one line for each thing.
+    """Yield the contents of a batch whose checksums are right, one line for each item.
 
     Raises:
-        WireFormatError: It is not what it should be, or of a newer version.
+        WireFormatError: The contents are malformed, or of a newer version.
     """
     columns = decode_columns(header, batch, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
     for place in range(columns.record_count):
@@ -98,7 +98,7 @@ def _entry_line(file: str, offset: int, term: int, *, value: bytes) -> Row:
             records = decode_entry(entry.payload)
         except msgspec.MsgspecError as error:
             raise WireFormatError(
-                f"entry {entry.index} cannot be understood, a newer tidelog may have written it:"
+                f"entry {entry.index} cannot be decoded, a newer tidelog may have written it:"
                 f" {error}"
             ) from error
         line["records"] = named([*records.cluster, *records.groups])

@@ -1,7 +1,7 @@
-"""All that is in files, as lines: everything that a data directory holds is readable.
+"""Dump of all contents of files, as lines; every file of a data directory is readable.
 
-Decides; reads through a disk to which it writes nothing. What is torn or damaged is told of where
-it is found, and what is good behind it follows.
+Decides; reads through a disk that it never writes. A torn or damaged range gets a line where it is
+found, and the valid data behind it follows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,16 +39,17 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What is wanted."""
+    """Options of a dump."""
 
     wanted: OffsetFilter
-    """Batches and what is in them are left out if they touch none of these offsets."""
+    """Offsets to dump; batches and records that touch none of them are left out."""
     with_records: bool = False
-    """Whether records are wanted, besides batches; entries of journals and metadata always are."""
+    """Whether to dump records besides batches; entries of journals and metadata are always
+    dumped."""
 
 
 def dump(disk: ReadableDisk, paths: Iterable[str], options: DumpOptions) -> Iterator[Row]:
-    """Yield what is in files, in the order given; paths are relative to the disk's root.
+    """Yield the contents of files, in the order given; paths are relative to the disk's root.
 
     Raises:
         OSError: The disk failed.
@@ -147,7 +148,7 @@ class _SegmentDump:
 
 
 def bad_line(path: str, found: BadRange) -> Row:
-    """Return the line that says what is bad in a segment."""
+    """Return the line for a bad range of a segment."""
     return bad(
         path,
         found.reason,
@@ -184,21 +185,21 @@ def _index_lines(disk: ReadableDisk, path: str, wanted: OffsetFilter) -> Iterato
 
 
 def flag_names(flags: int) -> list[str]:
-    """Return what the flags of a batch say, but for the codec."""
+    """Return the names of a batch's flags, except for the codec."""
     return [name for flag, name in _FLAGS.items() if flags & flag]
 
 
 def index_problem(data: bytes, name: str) -> str:
-    """Return why the bytes of an index are not believed."""
+    """Return the reason for which the bytes of an index are rejected."""
     version = version_of_index(data)
     if version not in (None, INDEX_VERSION):
         return (
             f"{name} has format version {version}, this tidelog reads {INDEX_VERSION}; use the"
-            " version that wrote it, or let `tidelog log repair-index` make it anew"
+            " version that wrote it, or run `tidelog log repair-index` to recreate it"
         )
     return (
-        "it does not match its name, its length and its CRC-32C; it is made anew when somebody"
-        " needs it, or by `tidelog log repair-index`"
+        "it does not match its name, its length and its CRC-32C; the broker recreates it when a"
+        " read needs it, or run `tidelog log repair-index`"
     )
 
 

@@ -1,4 +1,4 @@
-"""What a file in a data directory is, by its name and by where it lies.
+"""Kinds of files in a data directory, by name and place.
 
 Pure: no clock, no I/O.
 """
@@ -17,7 +17,7 @@ from tidelog.logstore.segments.segment_deletion import DELETION_SUFFIX
 
 
 class FileKind(Enum):
-    """What is in a file; the values are shown to users."""
+    """Kinds of files; the values are shown to users."""
 
     SEGMENT = "segment"
     INDEX = "index"
@@ -30,14 +30,14 @@ class FileKind(Enum):
     CLEAN_SHUTDOWN = "clean_shutdown"
     LOCK = "lock"
     STAGING_FILE = "staging_file"
-    """Of a write that did not finish; it counts for nothing."""
+    """Left by a write that did not finish; ignored."""
     SET_ASIDE = "set_aside"
     """A segment that overlapped others when a broker started."""
     UNKNOWN = "unknown"
 
 
 class Content(Enum):
-    """What the records of a log are."""
+    """Kinds of records in a log."""
 
     RECORDS = "records"
     JOURNAL = "journal"
@@ -66,7 +66,7 @@ _TOPIC_DIRECTORY: Final = re.compile(r"(?P<name>.+)\.(?P<id>[0-9a-f]{32})")
 
 
 class TopicPlace(NamedTuple):
-    """The directory of a partition, as its names say."""
+    """The directory of a partition, as its path gives it."""
 
     topic: str
     topic_id: bytes
@@ -74,7 +74,7 @@ class TopicPlace(NamedTuple):
 
 
 def kind_of(path: str) -> FileKind:
-    """Return what a file is."""
+    """Return the kind of a file."""
     name = path.rpartition("/")[2]
     if name in _BY_NAME:
         return _BY_NAME[name]
@@ -95,7 +95,7 @@ def number_in(path: str) -> int:
 
 
 def topic_place(directory: str) -> TopicPlace | None:
-    """Return whose partition is in a directory, `None` if its names do not say."""
+    """Return the partition of a directory, `None` if the path does not give it."""
     above, _, number = directory.rpartition("/")
     found = _TOPIC_DIRECTORY.fullmatch(above.rpartition("/")[2])
     if found is None or not number.isdecimal():
@@ -104,7 +104,7 @@ def topic_place(directory: str) -> TopicPlace | None:
 
 
 def content_of(directory: str, topic_id: bytes | None) -> Content:
-    """Return what the records of a log are: by its directory, and the id in its segments."""
+    """Return the kind of a log's records, by its directory and the topic id in its segments."""
     if topic_id == OWNER.topic_id:
         return Content.ENTRIES
     place = topic_place(directory)

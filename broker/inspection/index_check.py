@@ -1,4 +1,4 @@
-"""Whether the entries of an index are right, batch by batch.
+"""Check of an index against its segment, batch by batch.
 
 Pure: no clock, no I/O.
 """
@@ -10,19 +10,19 @@ from tidelog.logstore.segments.offset_index import OffsetIndex
 
 @final
 class IndexCheck:
-    """An index beside the walk over its segment.
+    """An index, compared during the walk over its segment.
 
     An entry is right if a batch begins at its position with its offset, and no batch before has a
-    larger timestamp than it says: a search would begin too late. It may say a larger one, of
-    batches that were cut off.
+    larger timestamp than the entry: a search would begin too late. The entry's timestamp may be
+    larger, from batches that were truncated.
     """
 
     def __init__(self, index: OffsetIndex) -> None:
-        """Expect all batches that it tells of, in order."""
+        """Expect the batches of all entries, in order."""
         self._entries = index.entries()
         self._next = next(self._entries, None)
         self.problem: str | None = None
-        """What is wrong first."""
+        """The first problem found."""
 
     def batch(self, offset: int, position: int, *, max_timestamp_before: int) -> None:
         """Compare the entries up to a batch."""
@@ -37,13 +37,13 @@ class IndexCheck:
                 )
             elif before_ms < max_timestamp_before:
                 self._note(
-                    f"an entry says that all before offset {offset} is of {before_ms} at most,"
-                    f" and there is a record of {max_timestamp_before}"
+                    f"an entry gives {before_ms} as the largest timestamp before offset {offset},"
+                    f" and a record has {max_timestamp_before}"
                 )
             self._next = next(self._entries, None)
 
     def end(self) -> str | None:
-        """Return what is wrong after the last batch, `None` if nothing is."""
+        """Return the problem after the last batch, `None` if there is none."""
         if self._next is not None:
             self._note(f"no batch begins at position {self._next[1]}, as an entry says")
         return self.problem

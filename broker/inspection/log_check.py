@@ -1,6 +1,6 @@
-"""One log: every checksum, and every rule between its files.
+"""Check of one log: every checksum, and every rule between its files.
 
-Decides; reads through a disk to which it writes nothing, every file once, in pieces.
+Decides; reads every file once, in pieces, through a disk that it never writes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,11 +39,11 @@ ALL_OFFSETS = OffsetFilter()
 class LogCheck:
     """The walk through the files of one log, oldest segment first.
 
-    Invariant: `end_offset` is where the next segment has to begin; `None` before the first.
+    Invariant: the next segment begins at `end_offset`; `None` before the first segment.
     """
 
     def __init__(self, disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> None:
-        """Look at files of one directory; `is_whole` if they are all that there are."""
+        """Check files of one directory; `is_whole` if they are all files of it."""
         self._disk = disk
         self._is_whole = is_whole
         self._directory = paths[0].rpartition("/")[0]
@@ -62,7 +62,7 @@ class LogCheck:
         self._last_epoch = 0
 
     def all_findings(self) -> Iterator[FileCheck]:
-        """Yield what is to be said of each segment, its index, and the checkpoint, in this order.
+        """Yield the findings of each segment, its index, and the checkpoint, in this order.
 
         Raises:
             OSError: The disk failed.
@@ -106,7 +106,7 @@ class LogCheck:
                 self.end_offset = None
                 return
             if self._is_cleaned_away(frame):
-                note = "a cleaned segment stands for it; the next start removes it"
+                note = "a cleaned segment replaces it; the next start removes it"
                 yield FileCheck(path, note=note)
                 index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
                 if index_path in self._indexes:
@@ -124,12 +124,12 @@ class LogCheck:
         index_path = path.removesuffix(LOG_SUFFIX) + INDEX_SUFFIX
         if index_path in self._indexes:
             if frame.footer is None and is_last:
-                yield FileCheck(index_path, note="its segment is not sealed; it counts for nothing")
+                yield FileCheck(index_path, note="its segment is not sealed; the index is ignored")
             else:
                 yield FileCheck(index_path, tuple(check.index_problems()))
 
     def _is_cleaned_away(self, frame: SegmentFrame) -> bool:
-        """Return whether a crash has left what the cleaned segment before it stands for."""
+        """Return whether a crash left this segment behind a cleaned one that replaces it."""
         return (
             self._was_cleaned
             and self.end_offset is not None
@@ -140,7 +140,7 @@ class LogCheck:
     def _check_frame(
         self, path: str, frame: SegmentFrame, problems: Problems, *, is_last: bool
     ) -> None:
-        """Look at what is around the batches."""
+        """Check header and footer."""
         if frame.footer is None and not is_last:
             problems.add("it has no footer, or a damaged one, though a segment follows")
         header = frame.header
@@ -153,25 +153,25 @@ class LogCheck:
         if owner is None:
             self._owner = header
         elif (header.topic_id, header.partition) != (owner.topic_id, owner.partition):
-            problems.add("it is of another partition than the segments before it")
+            problems.add("it belongs to another partition than the segments before it")
         place = topic_place(f"{self._disk.root}/{self._directory}".rstrip("/"))
         if place is not None and (place.topic_id, place.partition) != (
             header.topic_id,
             header.partition,
         ):
             problems.add(
-                f"it is of partition {header.partition} of topic {header.topic_id.hex()}, which is"
-                " not where it lies"
+                f"it belongs to partition {header.partition} of topic {header.topic_id.hex()},"
+                " which has another directory"
             )
 
     def _check_begin(self, base_offset: int, problems: Problems, *, is_below: bool) -> None:
-        """Look whether it follows on the segment before it."""
+        """Check that the segment continues the one before it."""
         end_offset = self.end_offset
         if end_offset is None:
             if self._checkpoint is not None and base_offset > self._start and not is_below:
                 problems.add(
-                    f"the log begins at offset {self._start}, and there is nothing before"
-                    f" {base_offset}"
+                    f"the log begins at offset {self._start}, and no segment covers the offsets"
+                    f" before {base_offset}"
                 )
         elif base_offset > end_offset:
             problems.add(f"offsets {end_offset} to {base_offset - 1} are missing before it")
@@ -179,7 +179,7 @@ class LogCheck:
             problems.add(f"it overlaps the segment before it, which ends at offset {end_offset}")
 
     def _walk(self, check: SegmentCheck, problems: Problems, *, is_last: bool) -> None:
-        """Look at all batches."""
+        """Check all batches."""
         directory = f"{self._disk.root}/{self._directory}".rstrip("/")
         owner = self._owner
         content = content_of(directory, None if owner is None else owner.topic_id)
@@ -204,16 +204,16 @@ class LogCheck:
             damage = DamagedRanges(known.damage)
             end_offset = found.end_offset or found.offset + 1
             is_known = damage.touches(found.offset, max(end_offset, found.offset + 1))
-            return f"damage {where}{', which the checkpoint knows of' if is_known else ''}"
+            return f"damage {where}{', which the checkpoint lists' if is_known else ''}"
         if is_last and found.is_at_the_end:
-            return f"torn tail {where}; the next start cuts it off"
-        return f"torn or damaged {where}; the next start tells which"
+            return f"torn tail {where}; the next start truncates it"
+        return f"torn or damaged {where}; the next start decides which"
 
     def _check_epoch(self, header: BatchHeader, problems: Problems) -> None:
         if header.leader_epoch < self._last_epoch:
             problems.add(
-                f"the batch at offset {header.base_offset} is of leader epoch"
-                f" {header.leader_epoch}, behind one of epoch {self._last_epoch}"
+                f"the batch at offset {header.base_offset} has leader epoch"
+                f" {header.leader_epoch}, after a batch of epoch {self._last_epoch}"
             )
         self._last_epoch = max(self._last_epoch, header.leader_epoch)
         known = self._checkpoint
@@ -221,8 +221,8 @@ class LogCheck:
             return
         if not self._epochs.wrote(header.leader_epoch, header.base_offset):
             problems.add(
-                f"the batch at offset {header.base_offset} is of leader epoch"
-                f" {header.leader_epoch}; the checkpoint says that of another"
+                f"the batch at offset {header.base_offset} has leader epoch"
+                f" {header.leader_epoch}, the checkpoint has another epoch there"
             )
 
     def _checkpoint_findings(self) -> FileCheck:
@@ -255,19 +255,19 @@ def _check_content(
 
 
 def _contradictions(known: LogCheckpoint) -> Iterator[str]:
-    """Yield what a checkpoint says against itself."""
+    """Yield the contradictions within a checkpoint."""
     if not known.log_start_offset <= known.recovery_offset:
-        yield "it says that the log begins behind its recovery point"
+        yield "its log start offset is behind its recovery point"
     if known.clean_offset > known.recovery_offset:
-        yield "it says that the log is clean behind its recovery point"
+        yield "its clean offset is behind its recovery point"
     if known.recovery_base_offset > known.recovery_offset:
-        yield "it says that a segment begins behind the recovery point in it"
+        yield "the base offset of its active segment is behind its recovery point"
     for producer in known.producers:
         offsets = [batch.base_offset for batch in producer.window]
         if offsets != sorted(set(offsets)):
             yield f"the batches of producer {producer.producer_id} are not in order"
         elif offsets and offsets[-1] >= known.recovery_offset:
-            yield f"it knows a batch of producer {producer.producer_id} behind its recovery point"
+            yield f"it has a batch of producer {producer.producer_id} behind its recovery point"
     epochs = known.leader_epochs
     if any(a[0] >= b[0] or a[1] >= b[1] for a, b in pairwise(epochs)):
-        yield "its leader epochs do not grow"
+        yield "its leader epochs do not increase"

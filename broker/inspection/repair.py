@@ -1,6 +1,7 @@
-"""Making indexes anew, of logs that no broker uses.
+"""Repair of indexes, for logs that no broker uses.
 
-Decides which; writes through a `Disk`. Such an index is that which a broker would make.
+Decides which indexes to recreate; writes through a `Disk`. A recreated index is the one that a
+broker would write.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,9 @@ from tidelog.wire.errors import DataDirectoryError
 
 
 def repair_indexes(disk: Disk, paths: Sequence[str]) -> Iterator[FileCheck]:
-    """Make the index of each sealed segment among `paths` anew; say of each what became of it.
+    """Recreate the index of each sealed segment in `paths`; return the results.
 
-    Each is replaced at once, durably. Other files are left alone.
+    Each index is replaced at once, durably. Other files are not touched.
 
     Raises:
         OSError: The disk is full or failed; no index is worse than before.

@@ -1,7 +1,7 @@
-"""What is found in files, as lines with named fields.
+"""Lines with named fields, for the contents of files.
 
-Pure: no clock, no I/O. Names of fields are those of the pages in `docs/formats/`. Bytes that people
-sent stay bytes; those that name something (topics, disks, transactions) are hexadecimal text.
+Pure: no clock, no I/O. Field names are those of the pages in `docs/formats/`. Bytes of clients stay
+bytes; bytes that identify something (topics, disks, transactions) are hexadecimal text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,36 +12,36 @@ from typing import Final, NamedTuple, cast
 import msgspec
 
 Row = dict[str, object]
-"""One thing in a file: `file`, `type`, and what depends on that."""
+"""One item of a file: `file`, `type`, and the fields of that type."""
 
 BAD: Final = "bad"
-"""The type of a line that tells what is torn, damaged or not understood, and why."""
+"""Type of a line for a range that is torn, damaged or not understood, with the reason."""
 _SECRETS: Final = frozenset({"receipt_key"})
 OFFSET_END: Final = 1 << 62
 """Above all offsets."""
 
 
 class OffsetFilter(NamedTuple):
-    """The offsets that are wanted."""
+    """The offsets to show."""
 
     start: int = 0
     end: int = OFFSET_END
     """Exclusive."""
 
     def touches(self, start: int, end: int) -> bool:
-        """Return whether some of the offsets from `start` to `end`, exclusive, are wanted."""
+        """Return whether some of the offsets from `start` to `end`, exclusive, are to be shown."""
         return start < self.end and end > self.start
 
 
 def bad(file: str, reason: str, **where: object) -> Row:
-    """Return the line that says why something in a file is bad, and where."""
+    """Return the line for a bad range, with the reason and the place."""
     return {"file": file, "type": BAD, **where, "reason": reason}
 
 
 def named(value: object) -> object:  # noqa: PLR0911 - one for each kind of value
     """Return a declared message as names and values, all the way down.
 
-    One that is told from others by a tag says its name; secrets are left out.
+    A tagged message has its name; secrets are left out.
     """
     if isinstance(value, msgspec.Struct):
         return named_fields(value)

@@ -1,6 +1,6 @@
-"""The batches of one segment beside its footer, its index and a checkpoint: do they go together?
+"""Check of the batches of one segment against its footer, its index and a checkpoint.
 
-Decides; reads through a disk to which it writes nothing.
+Decides; reads through a disk that it never writes.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tidelog.logstore.segments.segment_format import SEGMENT_HEADER_SIZE
 
 @final
 class SegmentCheck:
-    """The batches of one segment, and what its footer, its index and a checkpoint say of them."""
+    """The batches of one segment, compared with its footer, its index and a checkpoint."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class SegmentCheck:
         frame: SegmentFrame,
         checkpoint: LogCheckpoint | None,
     ) -> None:
-        """Look at an open segment, beside its index if it has one."""
+        """Check an open segment, and its index if it has one."""
         self.path, self.file = path, file
         self.base_offset = number_in(path)
         self.end_offset = self.base_offset
@@ -64,16 +64,16 @@ class SegmentCheck:
             self.end_offset = self._frame.footer.end_offset
 
     def frame_problems(self) -> Iterator[str]:
-        """Yield what is wrong with the footer, after the walk."""
+        """Yield the problems of the footer, after the walk."""
         footer = self._frame.footer
         if footer is not None and footer.max_timestamp_ms < self._max_timestamp_ms:
             yield (
-                f"its footer says that no record is of later than {footer.max_timestamp_ms}, and"
-                f" there is one of {self._max_timestamp_ms}"
+                f"its footer gives {footer.max_timestamp_ms} as the largest timestamp, and a"
+                f" record has {self._max_timestamp_ms}"
             )
 
     def index_problems(self) -> Iterator[str]:
-        """Yield what is wrong with the index, after the walk."""
+        """Yield the problems of the index, after the walk."""
         if self._index_error is not None:
             yield self._index_error
         elif self._index is not None and not self._has_bad:
@@ -82,7 +82,7 @@ class SegmentCheck:
                 yield problem
 
     def checkpoint_problems(self) -> Iterator[str]:
-        """Yield what a checkpoint says that is not so, after the walk."""
+        """Yield the differences between checkpoint and segment, after the walk."""
         known = self._checkpoint
         if known is None:
             return

@@ -1,6 +1,6 @@
-"""One segment, from its header to its footer: good batches, and what is bad between them.
+"""Walk over one segment, from header to footer: valid batches, and bad ranges between them.
 
-Decides what is bad and why; reads through a `File`, once, in pieces.
+Decides what is bad and why; reads once, in pieces, through a `File`.
 """
 
 from collections.abc import Iterator
@@ -34,40 +34,40 @@ _LARGEST_TO_CHECK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentFrame:
-    """What is around the batches of a segment."""
+    """Header and footer of a segment."""
 
     header: SegmentHeader | None
     """`None` if it is torn or damaged."""
     footer: SegmentFooter | None
     """`None` if the segment is not sealed, or its footer is damaged."""
     size_bytes: int
-    """Of the file."""
+    """Size of the file in bytes."""
 
     @property
     def end_position(self) -> int:
-        """Where batches end."""
+        """Position of the end of the batches."""
         return self.size_bytes if self.footer is None else self.footer.end_position
 
 
 @dataclass(frozen=True, slots=True)
 class BadRange:
-    """Bytes, offsets, or both, without a good batch."""
+    """Bytes, offsets, or both, without a valid batch."""
 
     position: int
     end_position: int
     offset: int
     end_offset: int | None
-    """`None` if nothing says where what is bad ends."""
+    """`None` if the end of the bad range is unknown."""
     reason: str
 
     @property
     def is_at_the_end(self) -> bool:
-        """Whether nothing good is behind it: a torn tail, if it was never durable."""
+        """Whether no valid batch follows: a torn tail, if it was never durable."""
         return self.end_offset is None
 
 
 def read_frame(file: File, name: str) -> SegmentFrame:
-    """Return what is around the batches; `name` is for messages.
+    """Return header and footer; `name` is for messages.
 
     Raises:
         DataDirectoryError: A newer version wrote the file.
@@ -85,7 +85,7 @@ def read_frame(file: File, name: str) -> SegmentFrame:
 
 
 def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[ValidBatch | BadRange]:
-    """Yield all batches with right checksums that follow on each other, and what lies between.
+    """Yield all valid batches that follow on each other, and the bad ranges between them.
 
     Raises:
         OSError: The disk failed.
@@ -105,7 +105,7 @@ def walk(file: File, frame: SegmentFrame, base_offset: int) -> Iterator[ValidBat
 
 
 def version_problem(header: BatchHeader) -> str | None:
-    """Return why a batch cannot be read by this version, `None` if it can."""
+    """Return the reason that this version cannot read a batch, `None` if it can."""
     if header.format_version != FORMAT_VERSION:
         return (
             f"the batch has format version {header.format_version}, this tidelog reads"
@@ -136,7 +136,7 @@ def _explained(file: File, gap: Gap, frame: SegmentFrame) -> BadRange:
 
 
 def _reason(file: File, gap: Gap, *, end: int) -> str:  # noqa: PLR0911 - one for each thing
-    """Return what is wrong where a batch should begin."""
+    """Return the problem at the place where a batch should begin."""
     position = gap.position
     if position == gap.end_position:
         return f"records are missing: offsets {gap.offset} to {gap.end_offset - 1}"

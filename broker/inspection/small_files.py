@@ -1,6 +1,6 @@
-"""The small files of a data directory: what is in each of them.
+"""Contents of the small files of a data directory.
 
-Decides; reads through a disk to which it writes nothing.
+Decides; reads through a disk that it never writes.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ SMALL_FILES: Final[Mapping[FileKind, type[Any]]] = {
     FileKind.REPLICAS: ManifestContent,
     FileKind.CLEAN_SHUTDOWN: CleanShutdown,
 }
-"""What each of them declares."""
+"""The declared type of each file."""
 
 
 def read_whole(disk: ReadableDisk, path: str) -> bytes:
@@ -47,7 +47,7 @@ def read_whole(disk: ReadableDisk, path: str) -> bytes:
 
 
 def read_small(disk: ReadableDisk, path: str, kind: FileKind) -> msgspec.Struct | str:
-    """Return what a small file declares, or else why it cannot be read.
+    """Return the contents of a small file, or the reason that it cannot be read.
 
     Raises:
         OSError: The disk failed.
@@ -62,7 +62,7 @@ def read_small(disk: ReadableDisk, path: str, kind: FileKind) -> msgspec.Struct 
 
 
 def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Row:
-    """Return all that is in a small file, as one line.
+    """Return all contents of a small file, as one line.
 
     Raises:
         OSError: The disk failed.
@@ -75,17 +75,17 @@ def small_file_line(disk: ReadableDisk, path: str, kind: FileKind) -> Row:
         fields["index"] = _index_in(content)
     if isinstance(content, StoredSnapshot):
         try:
-            # The first one of a cluster is of no entry, and there is nothing in it.
+            # The first snapshot of a cluster covers no entry, and is empty.
             known = decode_snapshot_records(content.data) if content.data else None
             fields["data"] = named(known)
         except msgspec.MsgspecError as error:
-            reason = "what is in the snapshot cannot be understood, a newer tidelog may have"
+            reason = "the contents of the snapshot cannot be decoded, a newer tidelog may have"
             return bad(path, f"{reason} written it: {error}", position=0)
     return {"file": path, "type": kind.value, "format_version": FORMAT_VERSION, **fields}
 
 
 def _index_in(checkpoint: LogCheckpoint) -> Row | None:
-    """Return what a checkpoint's index says of itself; `None` if it is empty or not believed."""
+    """Return the summary of a checkpoint's index; `None` if it is empty or invalid."""
     base_offset = checkpoint.recovery_base_offset
     index = OffsetIndex.from_bytes(checkpoint.index, base_offset=base_offset, interval_bytes=1)
     return None if index is None else {"base_offset": base_offset, "count": len(index)}

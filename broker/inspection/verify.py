@@ -1,7 +1,7 @@
-"""All files below a path: is each of them what was written, and do they go together?
+"""Verification of all files below a path: checksums, and consistency between files.
 
-Decides; reads through a disk to which it writes nothing. Memory is bounded: by a piece of a file,
-the index of one segment, and what the small files hold.
+Decides; reads through a disk that it never writes. Memory is bounded by a piece of a file, the
+index of one segment, and the contents of the small files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,16 +25,16 @@ from tidelog.logstore.segments.offset_index import OffsetIndex
 
 _OF_A_LOG = frozenset({FileKind.SEGMENT, FileKind.CHECKPOINT})
 _NOTES = {
-    FileKind.STAGING_FILE: "left by a write that did not finish; it counts for nothing",
+    FileKind.STAGING_FILE: "left by a write that did not finish; the broker ignores it",
     FileKind.SET_ASIDE: "set aside by a start, because it overlapped another segment",
     FileKind.UNKNOWN: "not a file of tidelog",
 }
 
 
 def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Iterator[FileCheck]:
-    """Yield what is to be said of each file; paths are sorted and relative to the disk's root.
+    """Yield the findings of each file; paths are sorted and relative to the disk's root.
 
-    `is_whole` if they are all files that there are below some directory.
+    `is_whole` if they are all files below some directory.
 
     Raises:
         OSError: The disk failed.
@@ -58,7 +58,9 @@ def verify(disk: ReadableDisk, paths: Sequence[str], *, is_whole: bool) -> Itera
             elif kind is FileKind.INDEX and number_in(path) not in segments:
                 yield _lonely_index_findings(disk, path, is_whole=is_whole)
             elif kind is FileKind.DELETION_MARKER:
-                yield FileCheck(path, note=f"all below offset {number_in(path)} was deleted")
+                yield FileCheck(
+                    path, note=f"all records below offset {number_in(path)} were deleted"
+                )
             elif kind in _NOTES:
                 yield FileCheck(path, note=_NOTES[kind])
         if is_whole and any(path == _in(directory, NODE_NAME) for path in files):
@@ -81,7 +83,7 @@ def _small_file_findings(disk: ReadableDisk, path: str, kind: FileKind) -> FileC
 def _snapshot_findings(
     disk: ReadableDisk, path: str, first_offset: int | None, *, end_offset: int | None
 ) -> FileCheck:
-    """Look at a snapshot of the metadata, and whether the log goes on where it ends."""
+    """Check a snapshot of the metadata, and that the log continues it."""
     problems = Problems()
     line = small_file_line(disk, path, FileKind.SNAPSHOT)
     if "reason" in line:
@@ -94,7 +96,7 @@ def _snapshot_findings(
         problems.add(f"the log begins with entry {first_offset + 1}, behind its end, entry {index}")
     note = ""
     if end_offset is not None and end_offset < index:
-        note = f"the log ends before it, with entry {end_offset}; the next start begins it anew"
+        note = f"the log ends before it, with entry {end_offset}; the next start recreates the log"
     return FileCheck(path, problems.all(), note)
 
 
@@ -102,20 +104,20 @@ def _lonely_index_findings(disk: ReadableDisk, path: str, *, is_whole: bool) -> 
     data = read_whole(disk, path)
     index = OffsetIndex.from_bytes(data, base_offset=number_in(path), interval_bytes=1)
     problems = () if index is not None else (index_problem(data, f"{disk.root}/{path}"),)
-    note = "its segment is not there; the next start removes it" if is_whole else ""
+    note = "its segment is missing; the next start removes it" if is_whole else ""
     return FileCheck(path, problems, note)
 
 
 def _check_manifest(
     disk: ReadableDisk, directory: str, paths: Sequence[str]
 ) -> Iterator[FileCheck]:
-    """Look whether all replicas that were made in a data directory are there."""
+    """Check that all replicas that were created in a data directory exist."""
     manifest_path = _in(directory, MANIFEST_NAME)
     if manifest_path not in paths:
         identity = read_small(disk, _in(directory, NODE_NAME), FileKind.NODE)
         if isinstance(identity, NodeIdentity) and identity.keeps_manifest:
             yield FileCheck(
-                manifest_path, ("it is missing: nobody knows which replicas were made",)
+                manifest_path, ("it is missing: the replicas that were created here are unknown",)
             )
         return
     manifest = read_small(disk, manifest_path, FileKind.REPLICAS)

@@ -1,4 +1,4 @@
-"""A small log on the faulty disk, written by the log store, and what inspection says of it."""
+"""A small log on the faulty disk, written by the log store, and its findings by inspection."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from tidelog.broker.inspection.verify import verify
 from tidelog.logstore.config import LogConfig
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200, checkpoint_bytes=1 << 30)
-"""Segments of four batches, every other one of which is in the index."""
+"""Configuration with segments of four batches, every other one in the index."""
 BATCH_COUNT = 10
 ALL = OffsetFilter()
 
@@ -35,7 +35,7 @@ def paths_of(disk: FaultyDisk, directory: str = DIRECTORY) -> list[str]:
 
 
 def all_findings(disk: FaultyDisk, *paths: str) -> dict[str, FileCheck]:
-    """Return what is said of each file, by its name; of all of the log if no paths are given."""
+    """Return the findings of each file, by its name; of the whole log without paths."""
     found = verify(disk, paths or paths_of(disk), is_whole=not paths)
     return {each.path.rpartition("/")[2]: each for each in found}
 
@@ -47,7 +47,7 @@ def bad_files(disk: FaultyDisk) -> list[str]:
 def lines(
     disk: FaultyDisk, *paths: str, wanted: OffsetFilter = ALL, with_records: bool = False
 ) -> list[Row]:
-    """Return the dump of files; of all of the log if no paths are given."""
+    """Return the dump of files; of the whole log without paths."""
     options = DumpOptions(wanted=wanted, with_records=with_records)
     return list(dump(disk, paths or paths_of(disk), options))
 

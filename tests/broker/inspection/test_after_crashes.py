@@ -1,6 +1,7 @@
-"""Whatever crash a log has survived: when it was opened and closed again, all of it is good.
+"""Tests of inspection after crashes: a log that was opened and closed again has no problems.
 
-But indexes: one that was not synced may be rubbish until somebody needs it, or repairs it.
+Except for indexes: an index that was not synced may be invalid until a read needs it or a repair
+recreates it.
 """
 
 from collections.abc import Callable
@@ -45,7 +46,7 @@ def problems_of(disk: FaultyDisk) -> list[str]:
 
 
 @pytest.mark.parametrize("tell", [rolling, retaining, truncating])
-def test_a_log_that_was_opened_after_a_crash_and_closed_is_good(
+def test_a_log_that_was_opened_after_a_crash_and_closed_has_no_problems(
     tell: Callable[[Story], None],
 ) -> None:
     for number, story in enumerate(crashes(tell)):
@@ -59,7 +60,7 @@ def test_a_log_that_was_opened_after_a_crash_and_closed_is_good(
 
 
 @pytest.mark.parametrize("tell", [rolling, retaining, truncating])
-def test_what_a_killed_process_leaves_is_looked_at_whatever_it_is(
+def test_the_files_of_a_killed_process_can_be_inspected_in_any_state(
     tell: Callable[[Story], None],
 ) -> None:
     for story in crashes(tell):

@@ -1,4 +1,4 @@
-"""What a dump shows of the files of a log."""
+"""Tests of dumps of the files of a log."""
 
 import struct
 
@@ -21,7 +21,7 @@ from tidelog.logstore.segments.segment_format import SegmentFooter, SegmentHeade
 from tidelog.wire.batch.record_batch import KNOWN_FLAGS, BatchHeader, parse_header
 
 
-def test_every_batch_is_there_with_all_fields_of_its_header() -> None:
+def test_a_dump_has_every_batch_with_all_header_fields() -> None:
     opened = stored_log()
 
     found = lines(opened.disk)
@@ -36,7 +36,7 @@ def test_every_batch_is_there_with_all_fields_of_its_header() -> None:
     assert set(of_type(found, "footer")[0]) >= fields_of(SegmentFooter)
 
 
-def test_records_are_there_when_they_are_asked_for() -> None:
+def test_a_dump_has_records_on_request() -> None:
     opened = stored_log()
 
     found = of_type(lines(opened.disk, with_records=True), "record")
@@ -47,7 +47,7 @@ def test_records_are_there_when_they_are_asked_for() -> None:
     assert found[3]["value"] == numbered(3)
 
 
-def test_only_the_offsets_that_are_wanted_are_shown() -> None:
+def test_a_dump_is_limited_to_the_requested_offsets() -> None:
     opened = stored_log()
 
     found = lines(opened.disk, wanted=OffsetFilter(3, 6), with_records=True)
@@ -57,7 +57,7 @@ def test_only_the_offsets_that_are_wanted_are_shown() -> None:
     assert all(line["offset"] in (3, 4, 5) for line in of_type(found, "index_entry"))
 
 
-def test_an_index_and_a_checkpoint_are_shown_with_their_fields() -> None:
+def test_a_dump_shows_the_fields_of_an_index_and_a_checkpoint() -> None:
     opened = stored_log()
 
     found = lines(opened.disk)
@@ -70,7 +70,7 @@ def test_an_index_and_a_checkpoint_are_shown_with_their_fields() -> None:
     assert checkpoint["recovery_offset"] == BATCH_COUNT
 
 
-def test_a_torn_file_is_shown_as_far_as_it_goes_and_where_it_is_torn() -> None:
+def test_a_dump_of_a_torn_file_ends_with_the_torn_range() -> None:
     opened = stored_log()
     base = opened.segment_bases()[-1]
     size = len(opened.disk.visible_bytes(opened.path(base)))
@@ -84,7 +84,7 @@ def test_a_torn_file_is_shown_as_far_as_it_goes_and_where_it_is_torn() -> None:
     assert "is cut off after" in str(bad["reason"])
 
 
-def test_what_is_good_behind_damage_is_shown() -> None:
+def test_a_dump_shows_valid_batches_behind_damage() -> None:
     opened = stored_log()
     second = int(str(of_type(lines(opened.disk), "batch")[1]["position"]))
     opened.disk.flip_bit(opened.path(), second + 100, 3)
@@ -97,7 +97,7 @@ def test_what_is_good_behind_damage_is_shown() -> None:
     assert bad["reason"] == "the payload of the batch at offset 1 does not match its CRC-32C"
 
 
-def test_every_truncation_of_every_file_is_shown_as_far_as_it_goes() -> None:
+def test_a_dump_of_every_truncation_of_every_file_shows_the_rest() -> None:
     opened = stored_log()
     images = {path: opened.disk.visible_bytes(path) for path in paths_of(opened.disk)}
 
@@ -109,7 +109,7 @@ def test_every_truncation_of_every_file_is_shown_as_far_as_it_goes() -> None:
         opened.disk.put_back(path, data)
 
 
-def test_all_kinds_of_other_files_are_shown() -> None:
+def test_a_dump_shows_all_other_kinds_of_files() -> None:
     opened = stored_log()
     for name in ("00000000000000000004.deleted", "checkpoint.tmp", "notes.txt", "x.log.stale"):
         opened.disk.open(f"{DIRECTORY}/{name}", create=True)
@@ -121,7 +121,7 @@ def test_all_kinds_of_other_files_are_shown() -> None:
     assert of_type(found, "deletion_marker")[0]["log_start_offset"] == 4
 
 
-def test_a_newer_version_of_a_segment_an_index_or_a_checkpoint_is_said() -> None:
+def test_a_dump_reports_newer_format_versions() -> None:
     opened = stored_log()
     disk = opened.disk
     for path, crc_at, version_at in ((opened.path(), 60, 8), (CHECKPOINT, 12, 4)):
@@ -144,7 +144,7 @@ def _newer(data: bytes, version_at: int, crc_at: int) -> bytes:
     return changed[:crc_at] + crc + changed[crc_at + 4 :]
 
 
-def test_what_the_flags_of_a_batch_mean_is_said() -> None:
+def test_a_dump_names_the_flags_of_a_batch() -> None:
     header = parse_header(sparse_batch())
 
     assert header is not None

@@ -1,4 +1,4 @@
-"""What a file is, by its name and by where it lies."""
+"""Tests of the kinds of files, by name and place."""
 
 import pytest
 
@@ -37,17 +37,17 @@ ID = "ab" * 16
         ("notes.txt", FileKind.UNKNOWN),
     ],
 )
-def test_a_file_is_what_its_name_says(name: str, kind: FileKind) -> None:
+def test_the_kind_of_a_file_follows_from_its_name(name: str, kind: FileKind) -> None:
     assert kind_of(name) is kind
     assert kind_of(f"somewhere/{name}") is kind
 
 
-def test_the_offset_is_in_the_name() -> None:
+def test_the_offset_is_in_the_file_name() -> None:
     assert number_in(f"a/{NUMBER}.log") == 345000
     assert number_in("a/checkpoint") == 0
 
 
-def test_a_directory_says_whose_partition_is_in_it() -> None:
+def test_a_directory_names_its_topic_and_partition() -> None:
     assert topic_place(f"/data/topics/my.orders.{ID}/3") == TopicPlace(
         "my.orders", bytes.fromhex(ID), 3
     )
@@ -55,7 +55,7 @@ def test_a_directory_says_whose_partition_is_in_it() -> None:
     assert topic_place(f"/data/topics/orders.{ID}/notes") is None
 
 
-def test_what_records_are_depends_on_whose_log_it_is() -> None:
+def test_the_content_of_records_depends_on_the_log() -> None:
     assert content_of(f"t/queue@q.{ID}/0", bytes.fromhex(ID)) is Content.JOURNAL
     assert content_of(f"t/orders.{ID}/0", bytes.fromhex(ID)) is Content.RECORDS
     assert content_of("anywhere", OWNER.topic_id) is Content.ENTRIES

@@ -1,4 +1,4 @@
-"""One log: what is said of each of its files."""
+"""Tests of the findings for each file of one log."""
 
 from random import Random
 
@@ -10,7 +10,7 @@ from tests.logstore.logs import CHECKPOINT, DIRECTORY, Opened, numbered
 from tidelog.logstore.checkpoint import LogCheckpoint, read_small_file, write_small_file
 
 
-def test_a_tail_that_was_never_durable_is_told_from_damage() -> None:
+def test_a_torn_tail_is_told_from_damage() -> None:
     opened = stored_log()
     base = opened.segment_bases()[-1]
     path = opened.path(base)
@@ -25,7 +25,7 @@ def test_a_tail_that_was_never_durable_is_told_from_damage() -> None:
     assert damaged[0].startswith("damage at position ")
 
 
-def test_a_segment_of_another_partition_is_noticed() -> None:
+def test_a_segment_of_another_partition_is_reported() -> None:
     opened = stored_log()
     other = stored_log()
     bases = opened.segment_bases()
@@ -35,7 +35,7 @@ def test_a_segment_of_another_partition_is_noticed() -> None:
     assert f"{bases[1]:020}.log" in bad_files(opened.disk)
 
 
-def test_what_a_deletion_left_is_good_and_told_of() -> None:
+def test_files_that_a_deletion_left_are_noted_without_a_problem() -> None:
     opened = stored_log()
     opened.disk.open(f"{DIRECTORY}/{opened.segment_bases()[1]:020}.deleted", create=True)
 
@@ -45,7 +45,7 @@ def test_what_a_deletion_left_is_good_and_told_of() -> None:
     assert "the next start removes it" in found[f"{0:020}.log"].note
 
 
-def test_what_a_power_cut_left_of_a_segment_is_good_but_for_its_tail() -> None:
+def test_a_segment_after_a_power_cut_has_only_a_torn_tail() -> None:
     for seed in range(20):
         opened = stored_log()
         for number in range(10, 12):
@@ -56,7 +56,7 @@ def test_what_a_power_cut_left_of_a_segment_is_good_but_for_its_tail() -> None:
         assert all(problem.startswith("torn ") for problem in problems), problems
 
 
-def test_what_a_swap_of_cleaned_segments_has_left_is_no_fault() -> None:
+def test_files_that_a_segment_swap_left_are_no_problem() -> None:
     opened = keyed_log(30)
     files = {name: opened.disk.visible_bytes(f"{DIRECTORY}/{name}") for name in names(opened)}
     compact(opened)
@@ -67,13 +67,13 @@ def test_what_a_swap_of_cleaned_segments_has_left_is_no_fault() -> None:
     found = all_findings(opened.disk)
 
     assert not any(check.problems for check in found.values())
-    assert {name for name, check in found.items() if "stands for it" in check.note} == gone
+    assert {name for name, check in found.items() if "replaces it" in check.note} == gone
     again = opened.kill()
     assert gone.isdisjoint(names(again))
     assert not again.report.notes
 
 
-def test_a_checkpoint_that_calls_clean_what_is_behind_its_end_is_noticed() -> None:
+def test_a_clean_offset_behind_the_recovery_point_is_reported() -> None:
     opened = stored_log()
     known = read_small_file(opened.disk, CHECKPOINT, LogCheckpoint)
     assert known is not None
@@ -82,7 +82,7 @@ def test_a_checkpoint_that_calls_clean_what_is_behind_its_end_is_noticed() -> No
 
     (problem,) = all_findings(opened.disk)["checkpoint"].problems
 
-    assert problem == "it says that the log is clean behind its recovery point"
+    assert problem == "its clean offset is behind its recovery point"
 
 
 def names(opened: Opened) -> list[str]:

@@ -1,4 +1,4 @@
-"""Indexes are made anew, each at once."""
+"""Tests of the repair of indexes."""
 
 from random import Random
 
@@ -23,7 +23,7 @@ def indexes_of(disk: FaultyDisk) -> list[str]:
     return [path for path in paths_of(disk) if path.endswith(".index")]
 
 
-def test_indexes_that_are_bad_or_missing_are_made_anew() -> None:
+def test_bad_or_missing_indexes_are_recreated() -> None:
     opened = stored_log()
     first, second = indexes_of(opened.disk)
     opened.disk.flip_bit(first, 30, 1)
@@ -40,7 +40,7 @@ def test_indexes_that_are_bad_or_missing_are_made_anew() -> None:
     assert read_all(reopen(opened.disk, CONFIG).log) == expected(0, BATCH_COUNT)
 
 
-def test_the_active_segment_has_no_index_file_and_gets_none() -> None:
+def test_the_active_segment_gets_no_index_file() -> None:
     opened = stored_log()
     active = opened.segment_bases()[-1]
 
@@ -49,7 +49,7 @@ def test_the_active_segment_has_no_index_file_and_gets_none() -> None:
     assert f"{active:020}.index" not in opened.disk.list_directory(DIRECTORY)
 
 
-def test_a_crash_at_any_call_of_the_disk_leaves_the_old_index_or_the_new_one() -> None:
+def test_a_crash_at_any_disk_call_leaves_the_old_index_or_the_new_one() -> None:
     stop = 0
     while _repair_until(stop, seed=stop % 5):
         stop += 1
@@ -57,7 +57,7 @@ def test_a_crash_at_any_call_of_the_disk_leaves_the_old_index_or_the_new_one() -
 
 
 def _repair_until(stop: int, *, seed: int) -> bool:
-    """Cut the power before a call of the disk; return whether it came to that."""
+    """Cut the power before a call of the disk; return whether that call was reached."""
     opened = stored_log()
     opened.disk.sync_directory(DIRECTORY)
     count = 0

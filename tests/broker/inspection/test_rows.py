@@ -1,4 +1,4 @@
-"""Rows of the inspection: declared messages by name, and what is inside of a batch."""
+"""Tests of rows: messages as named fields, and the contents of a batch."""
 
 import msgspec
 import pytest
@@ -19,7 +19,7 @@ from tidelog.wire.messages.queue_journal import (
 )
 
 
-def test_a_message_is_its_fields_by_name_all_the_way_down() -> None:
+def test_a_message_becomes_named_fields_recursively() -> None:
     entries = [Deleted([(2, 3)]), LogStartAdvanced(7)]
 
     assert named(entries) == [
@@ -28,18 +28,18 @@ def test_a_message_is_its_fields_by_name_all_the_way_down() -> None:
     ]
 
 
-def test_bytes_that_name_something_are_hexadecimal_and_numbers_of_a_kind_are_its_name() -> None:
+def test_ids_are_shown_as_hexadecimal_and_enums_by_name() -> None:
     assert named({b"\x01\xff": EntryKind.COMMAND}) == {"01ff": "COMMAND"}
     assert named(frozenset({"b", "a"})) == ["a", "b"]
 
 
-def test_a_range_touches_what_overlaps_it() -> None:
+def test_an_offset_filter_matches_overlapping_ranges() -> None:
     assert OffsetFilter(3, 6).touches(0, 4)
     assert not OffsetFilter(3, 6).touches(0, 3)
     assert not OffsetFilter(3, 6).touches(6, 7)
 
 
-def test_what_is_bad_says_where_and_why() -> None:
+def test_a_bad_row_has_place_and_reason() -> None:
     assert bad("f", "torn", position=7) == {
         "file": "f", "type": "bad", "position": 7, "reason": "torn"
     }  # fmt: skip
@@ -76,6 +76,6 @@ def test_an_entry_of_the_metadata_has_its_index_and_term() -> None:
         (Content.ENTRIES, b"\x07"),
     ],
 )
-def test_what_a_newer_version_wrote_is_not_guessed(content: Content, value: bytes) -> None:
+def test_contents_of_a_newer_version_are_not_guessed(content: Content, value: bytes) -> None:
     with pytest.raises(WireFormatError):
         shown([value], content)

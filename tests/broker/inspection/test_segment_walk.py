@@ -1,4 +1,4 @@
-"""A segment from its header to its footer, and why what is bad is bad."""
+"""Tests of the walk over a segment, and of the reasons for its bad ranges."""
 
 import pytest
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ def reason_of(opened: Opened) -> str:
     return found.reason
 
 
-def test_a_sealed_segment_is_all_good() -> None:
+def test_a_sealed_segment_has_only_valid_batches() -> None:
     opened = stored_log()
 
     frame = frame_of(opened)
@@ -48,7 +48,7 @@ def test_a_sealed_segment_is_all_good() -> None:
         (95, b"\xff", "the payload of the batch at offset 1 does not match its CRC-32C"),
     ],
 )
-def test_it_is_said_what_is_wrong_with_a_batch(position: int, data: bytes, reason: str) -> None:
+def test_a_bad_batch_has_a_reason(position: int, data: bytes, reason: str) -> None:
     opened = stored_log()
     second = walked(opened)[1]
     opened.disk.damage(opened.path(), second.position + position, data)
@@ -56,7 +56,7 @@ def test_it_is_said_what_is_wrong_with_a_batch(position: int, data: bytes, reaso
     assert reason_of(opened) == reason
 
 
-def test_a_batch_of_a_newer_version_is_said_to_be_one() -> None:
+def test_a_batch_of_a_newer_version_is_reported_as_such() -> None:
     header = header_of()
 
     assert version_problem(header) is None

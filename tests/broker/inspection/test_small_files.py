@@ -1,4 +1,4 @@
-"""The small files of a data directory, and those of a newer version."""
+"""Tests of the small files of a data directory, and of newer versions of them."""
 
 import struct
 
@@ -32,12 +32,12 @@ def written(kind: FileKind) -> FaultyDisk:
     return disk
 
 
-def test_all_kinds_but_the_checkpoint_of_a_log_are_here() -> None:
+def test_all_small_files_but_the_log_checkpoint_are_covered() -> None:
     assert CONTENTS.keys() | {FileKind.CHECKPOINT} == SMALL_FILES.keys()
 
 
 @pytest.mark.parametrize("kind", CONTENTS)
-def test_all_fields_are_shown_by_name(kind: FileKind) -> None:
+def test_all_fields_of_small_files_are_shown_by_name(kind: FileKind) -> None:
     line = small_file_line(written(kind), kind.value, kind)
 
     names = CONTENTS[kind].__struct_fields__
@@ -45,7 +45,7 @@ def test_all_fields_are_shown_by_name(kind: FileKind) -> None:
 
 
 @pytest.mark.parametrize("kind", CONTENTS)
-def test_a_newer_version_is_refused_in_one_clear_line(kind: FileKind) -> None:
+def test_a_newer_version_of_a_small_file_is_refused_in_one_line(kind: FileKind) -> None:
     disk = written(kind)
     data = disk.visible_bytes(kind.value)
     prefix = data[:4] + struct.pack("<H", 2) + data[6:12]
@@ -60,7 +60,7 @@ def test_a_newer_version_is_refused_in_one_clear_line(kind: FileKind) -> None:
     )
 
 
-def test_what_is_in_a_snapshot_of_a_newer_tidelog_is_not_guessed() -> None:
+def test_a_snapshot_of_a_newer_version_is_not_guessed() -> None:
     disk = FaultyDisk()
     write_small_file(
         disk, "snapshot", StoredSnapshot(SnapshotMeta(3, 1, Membership((VOTER,))), b"\x91\xa1x")
@@ -68,4 +68,4 @@ def test_what_is_in_a_snapshot_of_a_newer_tidelog_is_not_guessed() -> None:
 
     line = small_file_line(disk, "snapshot", FileKind.SNAPSHOT)
 
-    assert str(line["reason"]).startswith("what is in the snapshot cannot be understood, a newer")
+    assert str(line["reason"]).startswith("the contents of the snapshot cannot be decoded, a newer")

@@ -1,4 +1,4 @@
-"""Files are what was written and go together: segments, indexes, footers, findings."""
+"""Tests of verification: checksums, and consistency of segments, indexes, footers."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ from tidelog.logstore.segments.offset_index import OffsetIndex
 from tidelog.logstore.segments.segment_format import SEGMENT_FOOTER_SIZE, parse_segment_footer
 
 
-def test_a_log_that_is_as_it_should_be_is_good() -> None:
+def test_an_intact_log_verifies() -> None:
     opened = stored_log()
 
     found = all_findings(opened.disk)
@@ -20,7 +20,7 @@ def test_a_log_that_is_as_it_should_be_is_good() -> None:
     assert bad_files(opened.disk) == []
 
 
-def test_every_flipped_byte_of_every_file_is_noticed() -> None:
+def test_every_flipped_byte_of_every_file_is_reported() -> None:
     opened = stored_log()
 
     for path in paths_of(opened.disk):
@@ -32,7 +32,7 @@ def test_every_flipped_byte_of_every_file_is_noticed() -> None:
     assert bad_files(opened.disk) == []
 
 
-def test_every_lost_end_of_every_file_is_noticed() -> None:
+def test_every_truncation_of_every_file_is_reported() -> None:
     opened = stored_log()
 
     for path in paths_of(opened.disk):
@@ -43,7 +43,7 @@ def test_every_lost_end_of_every_file_is_noticed() -> None:
         opened.disk.put_back(path, data)
 
 
-def test_every_lost_file_but_an_index_is_noticed() -> None:
+def test_every_missing_file_but_an_index_is_reported() -> None:
     opened = stored_log()
 
     for path in paths_of(opened.disk):
@@ -53,7 +53,7 @@ def test_every_lost_file_but_an_index_is_noticed() -> None:
         opened.disk.open(path, create=True).write_at(0, [data])
 
 
-def test_one_file_can_be_looked_at_alone() -> None:
+def test_one_file_can_be_verified_alone() -> None:
     opened = stored_log()
 
     (segment,) = all_findings(opened.disk, opened.path()).values()
@@ -63,12 +63,12 @@ def test_one_file_can_be_looked_at_alone() -> None:
     assert checkpoint.is_ok
 
 
-def test_a_file_is_good_when_nothing_is_wrong() -> None:
+def test_a_file_without_problems_is_ok() -> None:
     assert FileCheck("f", note="a note").is_ok
     assert not FileCheck("f", ("wrong",)).is_ok
 
 
-def test_of_very_many_problems_the_first_ones_are_told_and_how_many_more_there_are() -> None:
+def test_only_the_first_of_many_problems_are_kept_with_a_count_of_the_rest() -> None:
     problems = Problems()
     for number in range(25):
         problems.add(str(number))
@@ -93,33 +93,31 @@ def problem_of(*entries: tuple[int, int, int]) -> str | None:
     return check.end()
 
 
-def test_entries_for_some_of_the_batches_are_right() -> None:
+def test_a_sparse_index_is_right() -> None:
     assert problem_of() is None
     assert problem_of(*BATCHES) is None
     assert problem_of(BATCHES[0], BATCHES[2]) is None
 
 
-def test_an_entry_may_know_of_a_larger_timestamp_that_was_cut_off_but_not_of_a_smaller_one() -> (
-    None
-):
+def test_an_index_entry_may_have_a_larger_timestamp_but_not_a_smaller_one() -> None:
     assert problem_of(BATCHES[0], (12, 164, 501)) is None
     assert problem_of(BATCHES[0], (12, 164, 499)) == (
-        "an entry says that all before offset 12 is of 499 at most, and there is a record of 500"
+        "an entry gives 499 as the largest timestamp before offset 12, and a record has 500"
     )
 
 
-def test_an_entry_between_or_behind_batches_is_wrong() -> None:
+def test_an_index_entry_between_or_behind_batches_is_wrong() -> None:
     assert problem_of((11, 100, 0)) == "no batch begins at position 100, as an entry says"
     assert problem_of((16, 300, 0)) == "no batch begins at position 300, as an entry says"
 
 
-def test_an_entry_with_another_offset_is_wrong() -> None:
+def test_an_index_entry_with_another_offset_is_wrong() -> None:
     assert problem_of((11, 64, 0)) == (
         "an entry says that offset 11 is at position 64, where offset 10 is"
     )
 
 
-def test_an_index_that_says_what_is_not_so_is_noticed() -> None:
+def test_a_wrong_index_is_reported() -> None:
     opened = stored_log()
     path = opened.path().replace(".log", ".index")
     name = path.rpartition("/")[2]
@@ -136,7 +134,7 @@ def test_an_index_that_says_what_is_not_so_is_noticed() -> None:
         assert problem.startswith(complaint)
 
 
-def test_a_footer_that_is_younger_than_its_records_say_is_noticed() -> None:
+def test_a_footer_with_a_smaller_timestamp_than_its_records_is_reported() -> None:
     opened = stored_log()
     data = opened.disk.visible_bytes(opened.path())
     footer = parse_segment_footer(data[-SEGMENT_FOOTER_SIZE:])
@@ -146,10 +144,10 @@ def test_a_footer_that_is_younger_than_its_records_say_is_noticed() -> None:
 
     (problem,) = all_findings(opened.disk)[f"{0:020}.log"].problems
 
-    assert problem.startswith("its footer says that no record is of later than ")
+    assert problem.startswith("its footer gives ")
 
 
-def test_a_recovery_point_inside_of_a_batch_is_noticed() -> None:
+def test_a_recovery_point_inside_of_a_batch_is_reported() -> None:
     opened = stored_log()
     known = read_small_file(opened.disk, CHECKPOINT, LogCheckpoint)
     assert known is not None
