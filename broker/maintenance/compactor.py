@@ -1,8 +1,8 @@
-"""Compacts logs in the background, a step at a time, at a limited rate.
+"""Compactor: cleans logs in the background, in steps, at a limited rate (Kafka: LogCleaner).
 
-Shell: owns one task. One log is cleaned at a time, for that is what memory is limited for; whose
-dirty part is largest comes first, and what is late before all others. Steps run in a thread; only
-the rename that decides which files count happens in between.
+Shell: owns one task. It cleans one log at a time, since the memory limit is for one. A log that is
+late comes first, then the one with the largest dirty part. Steps run in a thread; only the rename
+that decides which files count happens in between.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -28,29 +28,30 @@ _STEP_BYTES_MAX: Final = 1 << 20
 
 
 class CompactionProgress(msgspec.Struct, frozen=True):
-    """What compaction has come to since the start."""
+    """Progress of compaction since the start."""
 
     rounds_ended: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
     dirty_ratio: float = 0.0
-    """Of the log that was dirtiest at the last look, above 1 if it is late; 0 if none is due."""
+    """Dirty ratio of the dirtiest log at the last check, above 1 if it is late; 0 if none is
+    due."""
     last_error: str = ""
-    """Why a round came to no end, of the last one that did not; empty if all have."""
+    """Error of the last round that failed; empty if none has failed."""
 
 
 class CompactionLimits(msgspec.Struct, frozen=True):
-    """What compaction may use of a machine."""
+    """Limits on the resources that compaction uses."""
 
     bytes_per_s: int
-    """So much is read, on the average."""
+    """Average rate at which compaction reads, in bytes per second."""
     memory_bytes: int
-    """For the keys of the log that is being cleaned."""
+    """Memory in bytes for the keys of the log that is being cleaned."""
 
 
 @final
 class Compactor:
-    """Cleans the logs that want it."""
+    """Cleans the dirty logs."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class Compactor:
         partitions: Callable[[], Sequence[Partition]],
         config_of: Callable[[Partition], CompactionConfig | None],
     ) -> None:
-        """Clean those of `partitions` that have a config; have `run` in a task."""
+        """Clean those of `partitions` that have a config; run `run` in a task."""
         self._env = env
         self._disk = disk
         self._group_commit = group_commit
@@ -73,9 +74,9 @@ class Compactor:
         self.progress = CompactionProgress()
 
     async def run(self, interval_s: Callable[[], float]) -> None:
-        """Clean what is dirty, until cancelled or stopped.
+        """Clean dirty logs, until cancelled or stopped.
 
-        Look for that every `interval_s`, which may change at any time.
+        Check for them every `interval_s`, which may change at any time.
         """
         with self._working:
             while True:
@@ -83,11 +84,11 @@ class Compactor:
                 await self.clean_all()
 
     def stop(self) -> None:
-        """Begin nothing more; a swap of files that is decided comes to its end."""
+        """Stop; a swap of files that was decided is still finished."""
         self._working.cancel()
 
     async def clean_all(self) -> None:
-        """Clean until nothing is dirty; whose round comes to no end is in nobody's way."""
+        """Compact all dirty logs. A log whose round fails is skipped."""
         failed: set[tuple[bytes, int]] = set()
         while (found := self._dirtiest(failed)) is not None:
             if not await self._clean(*found):
@@ -109,7 +110,7 @@ class Compactor:
         return dirtiest
 
     async def _clean(self, partition: Partition, config: CompactionConfig) -> bool:
-        """Return whether a round came to its end."""
+        """Return whether the round was finished."""
         try:
             cleaning = CleanerRun(
                 partition.log,
@@ -134,7 +135,8 @@ class Compactor:
             gap = cleaning.gap
             if gap is not None and cleaning.is_current and gap.end_offset > log.log_start_offset:
                 partition.damage_found(corrupt(gap.offset, gap.end_offset))
-                self._group_commit.request(partition)  # So that the next start knows of it.
+                # The checkpoint passes the damage on to the next start.
+                self._group_commit.request(partition)
             return False
         except OSError as error:
             if cleaning.is_current:
@@ -160,7 +162,7 @@ class Compactor:
         return True
 
     async def _run_to_end(self, partition: Partition, cleaning: CleanerRun) -> bool:
-        """Return whether it came to its end, or else something has changed the log."""
+        """Return whether the round was finished, and not ended by a change of the log."""
         per_step = self._limits.bytes_per_s // _STEPS_PER_S
         step_bytes = min(max(per_step, _STEP_BYTES_MIN), _STEP_BYTES_MAX)
         while not cleaning.is_done:
@@ -191,7 +193,7 @@ class Compactor:
                 with trio.CancelScope(shield=True):
                     await self._env.run_in_thread(swap.finish)
             except OSError as error:
-                # Nobody knows which files a power cut would leave.
+                # Which files would survive a power cut is unknown.
                 reason = f"replacing segments failed: {error}"
                 partition.log.fail(reason)
                 partition.note_status(reason)

@@ -1,9 +1,9 @@
-"""Group commit: makes partitions durable, one sync under way for each.
+"""Group commit: makes partitions durable, with one sync under way for each.
 
-Shell: owns the flush tasks. Whatever arrives while a sync runs is covered by the next one, so
-batches grow by themselves under load and nothing lingers when there is none. Nobody waits for
-checkpoints that only let the next start scan less: they are written while flushes go on. A broker
-that is alone syncs a few bytes without a thread, as long as its disk is fast (decision 0022).
+Shell: owns the flush tasks. The next sync covers all records that arrive during the current one, so
+batches grow under load, and no record lingers without load. Checkpoints that only shorten the next
+start are written while flushes go on. A broker that is alone syncs a few bytes without a thread, as
+long as its disk is fast (decision 0022).
 """
 
 from collections.abc import AsyncGenerator
@@ -20,41 +20,44 @@ from tidelog.wire.env.env import Env
 
 _LATE_MAX_S = 0.05
 _BRIEF_AT_ONCE = 2
-"""Partitions that are being synced while one of them holds up the loop, itself included."""
+"""Maximum number of partitions that are being synced while one of them blocks the loop, itself
+included."""
 _AGAIN_S = 0.5
-"""After it a flush is tried again for which no file could be opened."""
+"""Time in seconds after which a flush is retried for which no file could be opened."""
 
 
 @final
 class GroupCommit:
-    """Syncs partitions, on demand or when their time has come."""
+    """Syncs partitions, on demand or at intervals."""
 
     def __init__(self, env: Env, nursery: trio.Nursery) -> None:
-        """Run flush tasks in `nursery`; there are none while nothing is appended."""
+        """Run flush tasks in `nursery`; there are none while no records are appended."""
         self._env = env
         self._nursery = nursery
         self.is_alone = False
-        """No other broker would take this one for dead if it stood still; set by the broker."""
+        """Whether no other broker would take this one for dead if its loop blocked; set by the
+        broker."""
         self._lazy: dict[Partition, None] = {}
         self._wanted: set[Partition] = set()
         self._under_way: dict[Partition, float] = {}
-        """Partitions that are being synced, and since when (seconds of trio's clock), in order."""
+        """Partitions that are being synced, with the start of the sync (seconds of trio's clock),
+        in order."""
         self._ended = trio.Event()
         self._running_count = 0
 
     def appended(self, partition: Partition) -> None:
-        """Make what was appended durable: at once or in the background, as the topic says."""
+        """Make appended records durable, at once or in the background, by the durability."""
         if partition.durability is Durability.FSYNC:
             self.request(partition)
         else:
             self.appended_lazily(partition)
 
     def appended_lazily(self, partition: Partition) -> None:
-        """Make what was appended durable in the background: nobody waits for that."""
+        """Make appended records durable in the background: no acknowledgement waits for them."""
         self._lazy[partition] = None
 
     def request(self, partition: Partition) -> None:
-        """Start a flush, unless one runs; then another follows it."""
+        """Start a flush; if one runs, another follows it."""
         self._wanted.add(partition)
         partition.is_flush_wanted = True
         if not (partition.is_flushing or partition.is_held):
@@ -63,18 +66,18 @@ class GroupCommit:
             self._nursery.start_soon(self._flush, partition)
 
     def flush_lazy(self) -> None:
-        """Start flushes of all partitions whose time is now."""
+        """Start flushes of all partitions that wait for a background flush."""
         lazy, self._lazy = self._lazy, {}
         for partition in lazy:
             self.request(partition)
 
     def take_wanted(self) -> set[Partition]:
-        """Return the partitions of which a flush was wanted since this was asked for."""
+        """Return the partitions with a flush request since the last call."""
         wanted, self._wanted = self._wanted, set()
         return wanted
 
     def stalled(self, for_s: float) -> list[Partition]:
-        """Return partitions of which one sync has taken longer than that, and has not ended."""
+        """Return partitions with a sync that has run longer than `for_s` and has not ended."""
         late_before = trio.current_time() - for_s
         found: list[Partition] = []
         for partition, begun in self._under_way.items():
@@ -84,10 +87,10 @@ class GroupCommit:
         return found
 
     async def forget(self, partition: Partition, *, is_for_good: bool = False) -> None:
-        """Flush a partition no more, and return when nobody touches its files.
+        """Stop flushing a partition, and return when no task uses its files.
 
-        If it `is_for_good`, and there will never be others of their names, some that retention has
-        taken out of the log may still be removed.
+        If it `is_for_good`, and no other files will ever have their names, files that retention has
+        taken out of the log may still be in removal.
         """
         self._lazy.pop(partition, None)
         while (
@@ -99,7 +102,7 @@ class GroupCommit:
 
     @asynccontextmanager
     async def hold(self, partition: Partition) -> AsyncGenerator[None, None]:
-        """Let nobody touch a log while the block runs, which begins when nobody does."""
+        """Keep all tasks from the files of a log; the block begins when none uses them."""
         partition.is_held = True
         try:
             while self._is_syncing(partition) or partition.is_removing:
@@ -113,7 +116,7 @@ class GroupCommit:
 
     @asynccontextmanager
     async def removing(self, partition: Partition) -> AsyncGenerator[None, None]:
-        """Keep everybody from holding a log while the block removes files of it."""
+        """Keep `hold` from a log while the block removes files of it."""
         partition.is_removing = True
         try:
             yield
@@ -123,9 +126,9 @@ class GroupCommit:
 
     @asynccontextmanager
     async def swapping(self, partition: Partition) -> AsyncGenerator[None, None]:
-        """Keep everybody from holding a log, or removing files, while the block swaps some.
+        """Keep `hold` and removals from a log while the block swaps some of its files.
 
-        It begins when nobody does; flushes go on.
+        The block begins when neither is under way; flushes go on.
         """
         while partition.is_held or partition.is_removing:
             await self._ended.wait()
@@ -133,12 +136,12 @@ class GroupCommit:
             yield
 
     async def flush_now(self, partition: Partition) -> None:
-        """Return when everything appended before this call is durable.
+        """Return when all records appended before this call are durable.
 
         Raises:
             LogOfflineError: The disk failed.
         """
-        # One that is under way may have begun too early; the one after it has not.
+        # A flush under way may have begun too early; the one after it has not.
         wanted = partition.flushes_begun + 1
         self.request(partition)
         while partition.is_held or (partition.is_flushing and partition.flushes_ended < wanted):
@@ -171,7 +174,8 @@ class GroupCommit:
             while log.is_checkpoint_due and partition.is_checkpointing:
                 await self._ended.wait()  # One checkpoint at a time, the older one first.
             if self.is_alone:
-                # What arrives in this turn of the loop goes along; nothing can during the sync.
+                # Records that arrive in this turn of the loop join the flush; none can during the
+                # sync.
                 await trio.lowlevel.checkpoint()
             flush = log.begin_flush(may_defer_checkpoint=True)
             if flush is None:
@@ -201,15 +205,15 @@ class GroupCommit:
         self._tell_ended()
 
     def _is_brief(self, flush: FlushJob) -> bool:
-        """Return whether it may hold up the loop, for it takes no longer than to wake up a thread.
+        """Return whether a flush may block the loop, as it takes no longer than waking a thread.
 
-        Several at once are better off in threads: file systems put their commits together.
+        Several flushes at once are faster in threads: file systems merge their commits.
         """
         is_among_few = len(self._under_way) <= _BRIEF_AT_ONCE
         return is_among_few and flush.is_small and self.is_alone
 
     async def _try_again(self, partition: Partition, error: OSError) -> None:
-        """Let a flush follow that has not begun, for want of descriptors."""
+        """Schedule the flush again that could not begin for lack of file descriptors."""
         self._env.probe(
             "flush_delayed",
             severity="error",

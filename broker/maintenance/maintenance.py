@@ -1,4 +1,4 @@
-"""What a broker does from time to time: retention, lazy flushes, tidying of connections.
+"""Periodic maintenance of a broker: retention, background flushes, buffers of connections.
 
 Shell: owns three tasks, which cost nothing while there is nothing to do.
 """
@@ -16,17 +16,17 @@ from tidelog.broker.partitions.partition import Partition
 from tidelog.wire.env.env import Env
 
 _AT_ONCE = 50
-"""Logs that are looked after before others go on: that takes a millisecond at most."""
+"""Number of logs handled before other tasks run: that takes a millisecond at most."""
 _BLANK_ROUNDS = 6
-"""Which logs are blank is found out again after so many rounds. What they get meanwhile is flushed
-some time; so this only counts when the disk was full for the first of it."""
+"""Number of rounds after which the blank logs are determined again. Records that arrive meanwhile
+are flushed anyway; this only matters if the disk was full for the first of them."""
 
 
 class Tidied(Protocol):
     """A connection."""
 
     def tidy(self, *, now: float) -> None:
-        """Give back what is not needed; `now` is in seconds of trio's clock."""
+        """Return memory that is not needed; `now` is in seconds of trio's clock."""
         ...
 
 
@@ -44,10 +44,10 @@ class Maintenance:
         connections: Iterable[Tidied],
         retry_logs: Callable[[], None],
     ) -> None:
-        """Look after the partitions of `retention` and `connections`, which may change at any time.
+        """Maintain the partitions of `retention` and `connections`, which may change at any time.
 
-        `config` returns the settings as they are now. `retry_logs` is called now and then: there
-        may be room for logs that could not be made.
+        `config` returns the settings as they are now. `retry_logs` is called in each round: there
+        may be room for logs that could not be created.
         """
         self._env = env
         self._config = config
@@ -57,8 +57,8 @@ class Maintenance:
         self._connections = connections
         self._retry_logs = retry_logs
         self._blank: set[Partition] = set()
-        """Those in which nothing is, and of which no flush was wanted since that was found: a look
-        at twenty thousand logs costs a tenth of a second."""
+        """Empty partitions without a flush request since the last check: checking twenty thousand
+        logs costs a tenth of a second."""
 
     async def run(self) -> None:
         """Work until cancelled."""

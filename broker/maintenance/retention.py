@@ -1,6 +1,6 @@
-"""Deleting the oldest records of logs: each by its topic's settings, and all by what they take.
+"""Retention: deletes the oldest segments of logs, by each topic's settings and by total size.
 
-Shell without tasks: what removes files is awaited.
+Shell without tasks: callers await the removal of files.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from tidelog.wire.env.env import Env
 
 @final
 class Retention:
-    """Takes segments out of logs."""
+    """Deletes segments of logs."""
 
     def __init__(
         self,
@@ -27,16 +27,16 @@ class Retention:
         *,
         group_commit: GroupCommit,
     ) -> None:
-        """Look after `partitions`; `config` returns the settings as they are now."""
+        """Apply retention to `partitions`; `config` returns the settings as they are now."""
         self.partitions = partitions
         self._env = env
         self._config = config
         self._group_commit = group_commit
         self._wanted: dict[tuple[bytes, int], int] = {}
-        """How many segments are to go of which partition, for all take too much together."""
+        """Number of segments to delete of each partition, because all take too much together."""
 
     def begin_round(self) -> None:
-        """Find out what takes too much together."""
+        """Determine the segments to delete for the limit on total size."""
         self._wanted.clear()
         max_bytes = self._config().log_retention_disk_bytes
         if not max_bytes:
@@ -54,7 +54,7 @@ class Retention:
         }
 
     async def apply(self, partition: Partition, *, now_ms: int) -> None:
-        """Delete of a log what is to go."""
+        """Delete the segments of a log that retention no longer keeps."""
         removal = partition.log.apply_retention(
             high_watermark=partition.high_watermark,
             now_ms=now_ms,
@@ -69,7 +69,7 @@ class Retention:
             async with self._group_commit.removing(partition):
                 await self._env.run_in_thread(removal.run)
         except OSError as error:
-            # They are read no more all the same, and the next start removes them.
+            # The log no longer reads them, and the next start removes them.
             self._env.probe(
                 "files_left_over", severity="warning", directory=log.directory, reason=str(error)
             )
@@ -83,5 +83,5 @@ class Retention:
 
 
 def _counts(partition: Partition) -> bool:
-    """Return whether a log counts among those that may go for all take too much together."""
+    """Return whether a log counts towards `log_retention_disk_bytes`."""
     return not (partition.config.is_kept or partition.queue_name or partition.is_staging)

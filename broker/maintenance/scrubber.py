@@ -1,7 +1,7 @@
-"""Reads everything that is on disk again, round and round, to find damage before it is needed.
+"""Scrubber: rereads everything on disk, in rounds, to find damage before a read needs the data.
 
-Shell: owns one task, which waits most of the time. A disk that lost a bit says so only when it is
-asked, and when the other replicas have lost theirs too, it is too late to ask.
+Shell: owns one task, which waits most of the time. A disk reports a lost bit only when it is read.
+If the other replicas have lost theirs by then, repair is no longer possible.
 """
 
 from collections.abc import Callable
@@ -20,31 +20,31 @@ from tidelog.wire.env.env import Env
 from tidelog.wire.errors import BrokerError, CorruptRecordError
 
 _FIRST_ROUND_S: Final = 60.0
-"""After a start there is enough to do."""
+"""Delay of the first round in seconds: a start has enough other work."""
 _STEPS_PER_S: Final = 4
 _STEP_BYTES_MIN: Final = 64 << 10
 _STEP_BYTES_MAX: Final = 8 << 20
 _LOG_COST_BYTES: Final = 64 << 10
-"""What a log costs besides its records: files are opened, threads are begun."""
+"""Cost of a log besides its records, in bytes: opening files and starting threads."""
 
 
 class ScrubProgress(msgspec.Struct, frozen=True):
-    """How far reading everything again has come."""
+    """Progress of scrubbing."""
 
     rounds_ended: int = 0
     log_count: int = 0
-    """Logs in the round under way, 0 between rounds."""
+    """Number of logs in the round under way, 0 between rounds."""
     logs_done: int = 0
-    """Those of them that have been read."""
+    """Number of those logs that have been read."""
     bytes_done: int = 0
-    """What was read of them, a small batch counted as 4 KiB."""
+    """Bytes read of them, a small batch counted as 4 KiB."""
     damage_found: int = 0
-    """How many runs of damaged records were found since the broker started."""
+    """Number of damaged ranges found since the broker started."""
 
 
 @final
 class Scrubber:
-    """Checks what is durable of all logs, at a limited rate."""
+    """Checks the durable bytes of all logs, at a limited rate."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class Scrubber:
         *,
         group_commit: GroupCommit,
     ) -> None:
-        """Check the logs of `partitions`, which may change at any time; have `run` in a task.
+        """Check the logs of `partitions`, which may change at any time; run `run` in a task.
 
-        `config` returns the settings as they are now. Whether to check at all, and how often, is
-        as it was at the start.
+        `config` returns the settings as they are now. Whether scrubbing is on, and its interval,
+        are fixed at the start.
         """
         self._env = env
         self._config = config
@@ -73,7 +73,7 @@ class Scrubber:
         return self._config().scrub_max_bytes_per_second
 
     async def run(self) -> None:
-        """Read round after round, until cancelled or stopped; not at all if it is turned off."""
+        """Read in rounds, until cancelled or stopped; return at once if scrubbing is off."""
         if not self._is_on:
             return
         with self._working:
@@ -84,18 +84,18 @@ class Scrubber:
                 await trio.sleep_until(begun_at + self._interval_s)
 
     def stop(self) -> None:
-        """Begin nothing more; what a thread is reading it reads to its end."""
+        """Stop; a read under way in a thread is finished."""
         self._working.cancel()
 
     async def _run_round(self) -> None:
         partitions = self._partitions.all()
-        # Not always the same ones first: brokers may be restarted more often than a round ends.
+        # A random first log, since brokers may be restarted more often than a round ends.
         first = self._env.random.randrange(len(partitions)) if partitions else 0
         begun_at = trio.current_time()
         self._update(log_count=len(partitions), logs_done=0, bytes_done=0)
         for partition in partitions[first:] + partitions[:first]:
             if partition.log.is_idle and partition.log.log_end_offset == 0:
-                await trio.lowlevel.checkpoint()  # There never was anything that could be lost.
+                await trio.lowlevel.checkpoint()  # The log has never had records.
             else:
                 await self._scrub(partition)
             self._update(logs_done=self.progress.logs_done + 1)
@@ -140,7 +140,7 @@ class Scrubber:
                 await self._env.run_in_thread(scrub.sync)
 
     async def _look_closer(self, partition: Partition, gap: Gap) -> None:
-        """Read as a consumer would, who takes note of damage; the log may be another one by now."""
+        """Read as a consumer would, which records damage; the log may have changed by now."""
         log = partition.log
         offset = max(gap.offset, log.log_start_offset)
         if any(each.offset <= offset and gap.end_offset <= each.end_offset for each in log.damage):
@@ -159,9 +159,10 @@ class Scrubber:
                 offset=error.offset,
                 next_offset=error.next_offset,
             )
-            self._group_commit.request(partition)  # So that the next start knows of it.
+            # The checkpoint passes the damage on to the next start.
+            self._group_commit.request(partition)
         except BrokerError:
-            return  # It was deleted meanwhile, or went offline, and that is known.
+            return  # The range was deleted, or the log went offline, and both are known.
 
     async def _scrub_checkpoint(self, partition: Partition) -> None:
         log = partition.log

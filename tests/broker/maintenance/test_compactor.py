@@ -1,4 +1,4 @@
-"""A broker compacts its logs without being in anybody's way."""
+"""Tests of compaction beside other work of a broker."""
 
 import errno
 from collections.abc import AsyncGenerator, Callable
@@ -68,7 +68,7 @@ async def compactor_in(world: World) -> AsyncGenerator[tuple[Compactor, Partitio
 
 
 async def run_round(compactor: Compactor) -> bool:
-    """Clean the dirtiest log once; return whether the round came to its end."""
+    """Clean the dirtiest log once; return whether the round was finished."""
     found = compactor._dirtiest(())
     return found is not None and await compactor._clean(*found)
 
@@ -91,7 +91,7 @@ async def test_a_log_is_compacted_once_and_then_is_clean(mock_clock: MockClock) 
         assert world.told("log_compacted")
 
 
-async def test_a_round_ends_when_the_log_is_not_to_be_compacted_any_more(
+async def test_a_round_ends_when_compaction_of_the_log_is_turned_off(
     mock_clock: MockClock,
 ) -> None:
     mock_clock.autojump_threshold = 0
@@ -109,7 +109,7 @@ async def test_a_round_ends_when_the_log_is_not_to_be_compacted_any_more(
         assert not [name for name in world.disk.list_directory("0") if "tmp" in name]
 
 
-async def test_a_swap_waits_for_who_holds_the_log(mock_clock: MockClock) -> None:
+async def test_a_segment_swap_waits_while_the_log_is_held(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
     async with (
@@ -127,7 +127,7 @@ async def test_a_swap_waits_for_who_holds_the_log(mock_clock: MockClock) -> None
     assert not [name for name in world.disk.list_directory("0") if "tmp" in name]
 
 
-async def test_who_wants_to_hold_a_log_waits_for_a_swap(mock_clock: MockClock) -> None:
+async def test_holding_a_log_waits_for_a_segment_swap(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with compactor_in(world) as (_, partition, group_commit), trio.open_nursery() as own:
         held = trio.Event()
@@ -144,7 +144,7 @@ async def test_who_wants_to_hold_a_log_waits_for_a_swap(mock_clock: MockClock) -
 
 
 @pytest.mark.parametrize("operation", ["write_at", "rename"])
-async def test_a_full_disk_ends_a_round_and_nothing_else(
+async def test_a_full_disk_ends_only_the_compaction_round(
     operation: str, mock_clock: MockClock
 ) -> None:
     mock_clock.autojump_threshold = 0
@@ -163,7 +163,7 @@ async def test_a_full_disk_ends_a_round_and_nothing_else(
         assert len(rows_of(partition.log)) == 3
 
 
-async def test_a_log_that_cannot_be_cleaned_is_in_no_others_way(mock_clock: MockClock) -> None:
+async def test_a_log_that_cannot_be_compacted_does_not_block_others(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
     logs = [open_partition_log(world.disk, CONFIG, number) for number in range(2)]
@@ -186,7 +186,7 @@ async def test_a_log_that_cannot_be_cleaned_is_in_no_others_way(mock_clock: Mock
         assert [len(rows_of(log)) for log in logs] == [3, 3]
 
 
-async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_the_broker(
+async def test_a_disk_that_fails_before_a_round_takes_one_log_offline(
     mock_clock: MockClock,
 ) -> None:
     mock_clock.autojump_threshold = 0
@@ -196,7 +196,7 @@ async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_
     partition = Partition(TOPIC_ID, 0, log, config=CONFIG, probe=world.env.probe)
     async with trio.open_nursery() as nursery:
         group_commit = GroupCommit(world.env, nursery)
-        # For so many keys that a round ends within a segment.
+        # Memory for so many keys that a round ends within a segment.
         compactor = compactor_of(world, group_commit, [partition], memory_bytes=1)
         assert await run_round(compactor)
         await group_commit.wait_idle()
@@ -221,7 +221,7 @@ async def test_a_disk_that_fails_before_a_round_has_begun_costs_one_log_and_not_
         assert partition.log.cleaner.clean_offset == clean_offset
 
 
-async def test_damage_that_is_found_is_noted(mock_clock: MockClock) -> None:
+async def test_damage_found_by_compaction_is_recorded(mock_clock: MockClock) -> None:
     mock_clock.autojump_threshold = 0
     world = World(mock_clock)
     async with compactor_in(world) as (compactor, partition, group_commit):
@@ -235,7 +235,7 @@ async def test_damage_that_is_found_is_noted(mock_clock: MockClock) -> None:
         assert not await run_round(compactor)
 
 
-async def test_a_topic_is_compacted_from_when_it_is_asked_for_and_no_limit_takes_its_records(
+async def test_compaction_starts_when_it_is_set_and_retention_limits_do_not_apply(
     mock_clock: MockClock,
 ) -> None:
     mock_clock.autojump_threshold = 0
@@ -255,14 +255,14 @@ async def test_a_topic_is_compacted_from_when_it_is_asked_for_and_no_limit_takes
         assert await dirty_ratio(client) == 1
         await trio.sleep(60)
         assert await dirty_ratio(client) == 0
-        assert (await usage(client)).oldest_ms is None, "the batch that is there says nothing"
+        assert (await usage(client)).oldest_ms is None, "the remaining batch is empty"
 
         left = await fetch_all(client, topic)
         assert len(left) < 30
         assert [record.offset for record in left[-3:]] == [57, 58, 59]
         assert broker.statistics().compaction.rounds_ended == 1
         await trio.sleep(25 * 60)
-        assert await fetch_all(client, topic) == left, "nothing is too old"
+        assert await fetch_all(client, topic) == left, "no record is too old"
 
         await alter_topic(client, cleanup_policy="delete,compact")
         await trio.sleep(25 * 60)
@@ -270,11 +270,11 @@ async def test_a_topic_is_compacted_from_when_it_is_asked_for_and_no_limit_takes
 
 
 async def usage(client: RpcConnection) -> PartitionUsage:
-    """Return what is said of the only partition."""
+    """Return the usage of the only partition."""
     reply = await submit(client, api.TOPIC_USAGE, TopicUsageRequest(["orders"])).reply()
     return reply.topics[0].partitions[0]
 
 
 async def dirty_ratio(client: RpcConnection) -> float | None:
-    """Return what is said of how much there is to clean."""
+    """Return the dirty ratio of the only partition."""
     return (await usage(client)).dirty_ratio

@@ -26,7 +26,7 @@ async def group_commit_in(world: World, *, is_alone: bool = False) -> AsyncGener
 
 
 async def sync_one(group_commit: GroupCommit, partition: Partition, value: bytes = b"a") -> int:
-    """Append a batch and have it synced; return the offset behind it."""
+    """Append a batch and sync it; return the offset behind it."""
     end = append(partition.log, value)
     group_commit.appended(partition)
     await group_commit.wait_idle()
@@ -41,7 +41,7 @@ def new_partition(world: World, durability: str = "fsync", number: int = 0) -> P
     return partition
 
 
-async def test_what_was_appended_becomes_durable(mock_clock: MockClock) -> None:
+async def test_appended_records_become_durable(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
     async with group_commit_in(world) as group_commit:
@@ -72,7 +72,7 @@ async def test_one_sync_of_a_partition_runs_at_a_time(mock_clock: MockClock) -> 
     assert partition.log.durable_end_offset == 5
 
 
-async def test_whoever_wants_it_now_gets_a_sync_that_began_after_asking(
+async def test_flush_now_waits_for_a_sync_that_began_after_the_call(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -100,7 +100,7 @@ async def test_whoever_wants_it_now_gets_a_sync_that_began_after_asking(
         assert seen == [2]
 
 
-async def test_there_is_nothing_to_wait_for_when_all_is_durable(mock_clock: MockClock) -> None:
+async def test_flush_now_returns_at_once_when_all_is_durable(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
     async with group_commit_in(world) as group_commit:
@@ -113,14 +113,14 @@ async def test_there_is_nothing_to_wait_for_when_all_is_durable(mock_clock: Mock
         assert world.work.sync_count == count
 
 
-async def test_whoever_wants_it_now_is_told_that_the_disk_failed(mock_clock: MockClock) -> None:
+async def test_flush_now_raises_when_the_disk_failed(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     partition = new_partition(world)
     async with group_commit_in(world) as group_commit:
         append(partition.log, b"a")
         world.disk.fail("sync", error_number=errno.EIO)
 
-        for _ in range(2):  # It is never tried again.
+        for _ in range(2):  # A failed sync is never retried.
             with pytest.raises(LogOfflineError, match="fsync failed"):
                 await group_commit.flush_now(partition)
 
@@ -128,7 +128,7 @@ async def test_whoever_wants_it_now_is_told_that_the_disk_failed(mock_clock: Moc
     assert partition.log.durable_end_offset == 0
 
 
-async def test_forgetting_waits_for_the_sync_under_way_and_no_other_follows(
+async def test_forget_waits_for_the_sync_under_way_and_no_other_follows(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -158,7 +158,7 @@ async def test_forgetting_waits_for_the_sync_under_way_and_no_other_follows(
         world.work.let_all_sync()
 
 
-async def test_a_lazy_partition_that_is_forgotten_is_not_synced_later(
+async def test_a_forgotten_partition_gets_no_background_flush(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -174,7 +174,7 @@ async def test_a_lazy_partition_that_is_forgotten_is_not_synced_later(
     assert world.work.sync_count == 0
 
 
-async def test_a_log_that_is_held_is_not_flushed_before_it_is_let_go(
+async def test_a_held_log_is_not_flushed_before_its_release(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -255,7 +255,7 @@ async def test_records_become_durable_while_a_checkpoint_is_written(
         assert not partition.is_checkpointing
 
 
-async def test_a_log_is_held_when_its_checkpoint_is_written(mock_clock: MockClock) -> None:
+async def test_holding_a_log_waits_for_its_checkpoint(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with group_commit_in(world) as group_commit, trio.open_nursery() as nursery:
         partition = await partition_with_a_checkpoint_under_way(world, group_commit)
@@ -282,7 +282,7 @@ async def test_a_log_is_held_when_its_checkpoint_is_written(mock_clock: MockCloc
         assert partition.log.log_end_offset == 0
 
 
-async def test_a_checkpoint_that_is_waited_for_follows_the_one_under_way(
+async def test_a_due_checkpoint_follows_the_one_under_way(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -302,7 +302,7 @@ async def test_a_checkpoint_that_is_waited_for_follows_the_one_under_way(
         assert again.log_start_offset == 1
 
 
-async def test_a_log_that_was_rolled_meanwhile_gets_another_checkpoint_by_itself(
+async def test_a_log_that_was_rolled_during_a_checkpoint_gets_another(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -318,7 +318,7 @@ async def test_a_log_that_was_rolled_meanwhile_gets_another_checkpoint_by_itself
         assert partition.log.bytes_since_checkpoint == 0
 
 
-async def test_a_flush_without_descriptors_is_done_when_there_are_some(
+async def test_a_flush_without_file_descriptors_is_retried(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -340,7 +340,7 @@ async def test_a_flush_without_descriptors_is_done_when_there_are_some(
     assert partition.flushes_begun == partition.flushes_ended
 
 
-async def test_a_checkpoint_that_fails_takes_the_log_offline_and_what_is_durable_stays_so(
+async def test_a_failed_checkpoint_takes_the_log_offline_and_durable_records_stay(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -378,7 +378,7 @@ async def test_a_broker_that_is_alone_syncs_a_few_bytes_without_a_thread(
 
 
 @pytest.mark.parametrize(("partition_count", "brief_count"), [(2, 2), (3, 0)])
-async def test_several_partitions_that_are_synced_at_once_have_threads(
+async def test_concurrent_syncs_of_several_partitions_use_threads(
     mock_clock: MockClock, partition_count: int, brief_count: int
 ) -> None:
     world = World(mock_clock)
@@ -392,7 +392,7 @@ async def test_several_partitions_that_are_synced_at_once_have_threads(
             assert world.work.brief_count == expected_count
 
 
-async def test_what_is_appended_just_before_a_sync_in_the_loop_goes_along(
+async def test_an_append_just_before_a_sync_in_the_loop_is_included(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,4 +1,4 @@
-"""Tests of what a broker does from time to time, on a clock that the test moves."""
+"""Tests of periodic maintenance, on a clock that the test moves."""
 
 import errno
 from typing import final
@@ -32,7 +32,7 @@ HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 
 
-async def test_old_records_are_deleted(mock_clock: MockClock) -> None:
+async def test_retention_by_time_deletes_old_records(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, retention_ms="1h")
@@ -42,7 +42,8 @@ async def test_old_records_are_deleted(mock_clock: MockClock) -> None:
         await produce(client, topic, batch_of(b"newer", at_ms=now_ms))
         assert len(await fetch_all(client, topic)) == 2
 
-        await world.pass_time(HOUR_S / 2 + 10)  # The segment is rolled, so that it can go.
+        # The segment is rolled, so that retention can delete it.
+        await world.pass_time(HOUR_S / 2 + 10)
         await world.pass_time(HOUR_S / 2 + 10)
 
         assert await fetch_all(client, topic) == []
@@ -53,7 +54,7 @@ async def test_old_records_are_deleted(mock_clock: MockClock) -> None:
         assert len(world.segments()) == 1
 
 
-async def test_records_beyond_the_size_are_deleted_the_oldest_first(mock_clock: MockClock) -> None:
+async def test_retention_by_size_deletes_the_oldest_records(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="9KiB")
@@ -63,7 +64,7 @@ async def test_records_beyond_the_size_are_deleted_the_oldest_first(mock_clock: 
         await world.pass_time(6)
 
         found = await describe(client)
-        assert 9 << 10 <= found.size_bytes < 13 << 10  # Whole segments only, never below.
+        assert 9 << 10 <= found.size_bytes < 13 << 10  # Whole segments only, never below the limit.
         kept = [record.offset for record in await fetch_all(client, topic)]
         assert kept == list(range(found.log_start_offset, 10))
         assert 0 < found.log_start_offset < 9
@@ -79,10 +80,10 @@ async def test_without_limits_nothing_is_deleted(mock_clock: MockClock) -> None:
             await world.pass_time(1000 * DAY_S)
 
         assert len(await fetch_all(client, topic)) == 1
-        assert len(world.segments()) == 2  # It was rolled all the same.
+        assert len(world.segments()) == 2  # The segment was rolled anyway.
 
 
-async def test_a_record_from_the_future_does_not_keep_its_segment_for_ever(
+async def test_a_record_with_a_future_timestamp_does_not_keep_its_segment(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -96,7 +97,7 @@ async def test_a_record_from_the_future_does_not_keep_its_segment_for_ever(
         assert await fetch_all(client, topic) == []
 
 
-async def test_retention_does_not_reach_what_is_not_committed(mock_clock: MockClock) -> None:
+async def test_retention_keeps_uncommitted_records(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="0")
@@ -112,7 +113,7 @@ async def test_retention_does_not_reach_what_is_not_committed(mock_clock: MockCl
         world.work.let_all_sync()
 
 
-async def test_segments_that_cannot_be_removed_are_read_no_more_and_end_nothing(
+async def test_segments_that_cannot_be_removed_are_no_longer_read(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -120,7 +121,7 @@ async def test_segments_that_cannot_be_removed_are_read_no_more_and_end_nothing(
         topic = await create_topic(client, segment_bytes="4KiB", retention_bytes="5KiB")
         for _ in range(4):
             await produce(client, topic, batch_of(bytes(3000)))
-        await settle()  # Nobody has waited for the last checkpoint.
+        await settle()  # No request has waited for the last checkpoint.
         world.disk.fail("remove", error_number=errno.EACCES, count=1)
 
         await world.pass_time(6)
@@ -135,7 +136,7 @@ async def test_segments_that_cannot_be_removed_are_read_no_more_and_end_nothing(
         assert (await describe(client)).status == "online"
 
 
-async def test_a_full_disk_keeps_segments_from_rolling_and_nothing_else(
+async def test_a_full_disk_prevents_only_the_roll_of_segments(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -183,10 +184,10 @@ async def test_records_in_memory_are_synced_in_the_background(mock_clock: MockCl
 
         assert world.work.sync_count == 1
         await world.pass_time(10)
-        assert world.work.sync_count == 1  # There is nothing more to sync.
+        assert world.work.sync_count == 1  # No records are left to sync.
 
 
-async def test_a_lazy_sync_is_one_sync_however_much_comes_meanwhile(
+async def test_a_background_flush_is_one_sync_for_all_appends(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -207,7 +208,7 @@ async def test_a_lazy_sync_is_one_sync_however_much_comes_meanwhile(
         world.work.let_all_sync()
 
 
-async def test_raising_durability_syncs_what_was_only_in_memory(mock_clock: MockClock) -> None:
+async def test_raising_durability_syncs_records_in_memory(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker(), world.client() as client:
         topic = await create_topic(client, durability="replicated")
@@ -222,7 +223,7 @@ async def test_raising_durability_syncs_what_was_only_in_memory(mock_clock: Mock
             assert len(await fetch_all(client, topic)) == 1
 
 
-async def test_a_partition_whose_disk_has_room_again_is_said_to_be_online(
+async def test_a_partition_whose_disk_has_room_again_is_reported_online(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -241,7 +242,7 @@ async def test_a_partition_whose_disk_has_room_again_is_said_to_be_online(
         assert statuses == ["read-only", "online"]
 
 
-async def test_others_go_on_while_many_logs_are_looked_after(
+async def test_maintenance_of_many_logs_does_not_block_other_tasks(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen_in_step: list[int] = [0]
@@ -268,11 +269,11 @@ async def test_others_go_on_while_many_logs_are_looked_after(
 
         await world.pass_time(6)
 
-    assert sum(seen_in_step) == 120, "those in which nothing was ever need no look"
+    assert sum(seen_in_step) == 120, "empty logs are skipped"
     assert max(seen_in_step) <= 50
 
 
-async def test_a_broker_stops_appending_while_something_is_left_on_the_disk(
+async def test_appends_stop_at_min_free_disk_bytes(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -294,7 +295,7 @@ async def test_a_broker_stops_appending_while_something_is_left_on_the_disk(
         assert (await describe(client)).status == "online"
 
 
-async def test_when_all_topics_take_too_much_together_the_oldest_records_go(
+async def test_the_oldest_records_are_deleted_at_log_retention_disk_bytes(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -316,7 +317,7 @@ async def test_when_all_topics_take_too_much_together_the_oldest_records_go(
         assert 16 << 10 < sum(sizes) <= 20 << 10
 
 
-async def test_what_is_set_for_the_cluster_holds_at_once_and_until_it_is_reset(
+async def test_cluster_settings_hold_at_once_and_until_they_are_reset(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,6 +1,6 @@
-"""Which logs of a broker count against its limit on the disk."""
+"""Tests of the logs that count towards `log_retention_disk_bytes`."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from trio.testing import MockClock
@@ -17,7 +17,7 @@ from tidelog.wire.protocol.rpc import RpcConnection
 
 
 def retention_of(world: World, broker: Broker, *, max_bytes: int) -> Retention:
-    """Return what a broker would have with such a limit."""
+    """Return the retention of a broker with such a limit."""
     assert broker._partitions is not None
     config = BrokerConfig(log_retention_disk_bytes=max_bytes)
     return Retention(
@@ -37,7 +37,7 @@ async def fill(client: RpcConnection, topic: bytes, count: int) -> None:
         await produce(client, topic, batch_of(b"a" * 2000))
 
 
-async def test_topics_that_compaction_keeps_and_journals_do_not_count(
+async def test_compacted_topics_and_journals_do_not_count_towards_the_limit(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -56,7 +56,7 @@ async def test_topics_that_compaction_keeps_and_journals_do_not_count(
         assert set(retention._wanted) == {source.key}
 
 
-async def test_without_a_limit_nothing_is_deleted_for_the_disk(mock_clock: MockClock) -> None:
+async def test_without_a_disk_limit_no_segment_is_deleted(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic = await create_topic(client, segment_bytes="4KiB")

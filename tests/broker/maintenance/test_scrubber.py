@@ -1,4 +1,4 @@
-"""A broker finds damage that nobody has come upon yet, without being felt."""
+"""Tests of scrubbing: it finds damage before a read, at a limited rate."""
 
 import errno
 
@@ -22,7 +22,7 @@ KIB = 1 << 10
 
 
 async def fill(client: RpcConnection, *, count: int = 12, partitions: int = 1) -> bytes:
-    """Make a topic with some segments of records."""
+    """Create a topic with some segments of records."""
     topic = await create_topic(client, segment_bytes="4KiB", partitions=partitions)
     for number in range(count):
         for partition in range(partitions):
@@ -36,7 +36,7 @@ def rot(world: World, value: bytes) -> None:
     world.disk.flip_bit(path, data.index(value * 900) + 5, 0)
 
 
-async def test_damage_is_found_before_anybody_reads_it(mock_clock: MockClock) -> None:
+async def test_scrubbing_finds_damage_before_a_read(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         await fill(client)
@@ -56,11 +56,11 @@ async def test_damage_is_found_before_anybody_reads_it(mock_clock: MockClock) ->
 
     world = world.after_power_cut(1)
     async with world.broker(), world.client() as client:
-        assert (await describe(client)).status == "damaged", "the checkpoint tells of it"
+        assert (await describe(client)).status == "damaged", "the checkpoint records the damage"
 
 
 async def let_round_end(world: World) -> None:
-    """Let the round under way come to its end."""
+    """Wait for the end of the round under way."""
     for _ in range(10_000):
         if world.told("scrub_round_ended"):
             return
@@ -68,7 +68,7 @@ async def let_round_end(world: World) -> None:
     pytest.fail("the round does not end")
 
 
-async def test_what_surrounds_batches_is_mended(mock_clock: MockClock) -> None:
+async def test_scrubbing_repairs_headers_and_footers(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await fill(client)
@@ -95,7 +95,7 @@ async def test_what_surrounds_batches_is_mended(mock_clock: MockClock) -> None:
 
 
 @pytest.mark.parametrize("rate", [16 * KIB, 64 * KIB])
-async def test_a_round_keeps_to_its_rate(mock_clock: MockClock, rate: int) -> None:
+async def test_a_scrub_round_keeps_to_its_rate(mock_clock: MockClock, rate: int) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_max_bytes_per_second=rate) as broker, world.client() as client:
         await fill(client, count=100)
@@ -111,7 +111,7 @@ async def test_a_round_keeps_to_its_rate(mock_clock: MockClock, rate: int) -> No
         assert seconds < 1.5 * size_bytes / rate + 10
 
 
-async def test_a_broker_with_little_to_read_reads_it_once_a_day(mock_clock: MockClock) -> None:
+async def test_a_broker_with_few_records_scrubs_once_a_day(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await fill(client)
@@ -129,7 +129,7 @@ async def test_a_broker_with_little_to_read_reads_it_once_a_day(mock_clock: Mock
         assert len(world.told("scrub_round_ended")) == 2
 
 
-async def test_it_can_be_turned_off(mock_clock: MockClock) -> None:
+async def test_scrubbing_can_be_turned_off(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_max_bytes_per_second=0), world.client() as client:
         await fill(client)
@@ -141,7 +141,7 @@ async def test_it_can_be_turned_off(mock_clock: MockClock) -> None:
         assert world.told("scrub_round_ended") == []
 
 
-async def test_known_damage_is_not_told_again(mock_clock: MockClock) -> None:
+async def test_known_damage_is_not_reported_again(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_interval_ms=60_000), world.client() as client:
         await fill(client)
@@ -157,7 +157,7 @@ async def test_known_damage_is_not_told_again(mock_clock: MockClock) -> None:
 
 
 @pytest.mark.invariant("I13")
-async def test_a_spoiled_index_is_told_of_once_and_not_believed(mock_clock: MockClock) -> None:
+async def test_an_invalid_index_is_reported_once_and_not_used(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_interval_ms=60_000), world.client() as client:
         topic = await fill(client)
@@ -175,7 +175,7 @@ async def test_a_spoiled_index_is_told_of_once_and_not_believed(mock_clock: Mock
         assert len(await fetch_all(client, topic)) == 12
 
 
-async def test_of_power_cuts_the_indexes_stay_whole(mock_clock: MockClock) -> None:
+async def test_indexes_are_valid_after_power_cuts(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await fill(client)
@@ -191,7 +191,7 @@ async def test_of_power_cuts_the_indexes_stay_whole(mock_clock: MockClock) -> No
             assert world.told("scrub_found_spoiled") == []
 
 
-async def test_a_topic_that_is_deleted_meanwhile_is_left_alone(mock_clock: MockClock) -> None:
+async def test_scrubbing_skips_a_topic_that_is_deleted_meanwhile(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_max_bytes_per_second=KIB), world.client() as client:
         await fill(client, partitions=2)
@@ -207,7 +207,7 @@ async def test_a_topic_that_is_deleted_meanwhile_is_left_alone(mock_clock: MockC
         assert world.told("scrub_found_damage") == []
 
 
-async def test_a_disk_that_fails_is_told_as_by_a_reader(mock_clock: MockClock) -> None:
+async def test_a_disk_failure_found_by_scrubbing_is_reported(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await fill(client)
@@ -221,7 +221,9 @@ async def test_a_disk_that_fails_is_told_as_by_a_reader(mock_clock: MockClock) -
         assert str(change["reason"]).startswith("reading failed")
 
 
-async def test_without_descriptors_a_log_is_read_in_the_next_round(mock_clock: MockClock) -> None:
+async def test_a_log_without_file_descriptors_is_scrubbed_in_the_next_round(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await fill(client)
@@ -234,7 +236,7 @@ async def test_without_descriptors_a_log_is_read_in_the_next_round(mock_clock: M
         assert world.told("log_status_changed") == []
 
 
-async def test_a_broker_stops_cleanly_in_the_middle_of_a_round(mock_clock: MockClock) -> None:
+async def test_a_broker_stops_cleanly_during_a_scrub_round(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(scrub_max_bytes_per_second=KIB) as broker, world.client() as client:
         await fill(client)
