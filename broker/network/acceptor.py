@@ -1,4 +1,4 @@
-"""The clients of a broker, from when they connect to when they go.
+"""Acceptor: the connections of a broker's clients (Kafka: Acceptor of SocketServer).
 
 Shell: owns the listening socket and a task for each connection.
 """
@@ -20,12 +20,13 @@ _log = logging.getLogger("tidelog.broker")
 
 _ACCEPT_RETRY_S = 0.1
 _RESERVE_MAX = 64
-"""Connections beyond `max_connections`, for other nodes of the cluster: each has a few."""
+"""Number of connections beyond `max_connections`, for other nodes of the cluster: each has a
+few."""
 
 
 @final
 class Acceptor:
-    """Takes in connections and serves them."""
+    """Accepts connections and serves them."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Acceptor:
         dispatcher: Dispatcher,
         nursery: trio.Nursery,
     ) -> None:
-        """Serve whoever comes to `listener` with `dispatcher`; tasks run in `nursery`."""
+        """Serve connections of `listener` with `dispatcher`; tasks run in `nursery`."""
         self._env = env
         self._config = config
         self._listener = listener
@@ -44,21 +45,21 @@ class Acceptor:
         self._nursery = nursery
         self._accepting = trio.CancelScope()
         self.memory = MemoryBudget(config.queued_max_request_bytes)
-        """Lent to connections."""
+        """Memory lent to connections."""
         self.connections: dict[Connection, None] = {}
-        """Those that are open, in the order in which they came."""
+        """Open connections, in the order of their arrival."""
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port that are listened on."""
+        """Host and port at which the broker listens."""
         return self._listener.address
 
     def refuse_more(self) -> None:
-        """Take in nobody any more."""
+        """Accept no more connections."""
         self._accepting.cancel()
 
     async def run(self) -> None:
-        """Take in connections until `refuse_more` or cancelled; then close the socket."""
+        """Accept connections until `refuse_more` or cancelled; then close the socket."""
         try:
             with self._accepting:
                 while True:
@@ -67,7 +68,7 @@ class Acceptor:
             self._listener.close()
 
     async def finish(self) -> None:
-        """Wait until whoever is connected has all answers."""
+        """Wait until all connected clients have their replies."""
         for connection in list(self.connections):
             await connection.finish()
 
@@ -75,7 +76,7 @@ class Acceptor:
         try:
             stream = await self._listener.accept()
         except OSError as error:
-            # Usually no descriptors are left: those who are connected go on.
+            # Usually no file descriptors are left; open connections are still served.
             self._env.probe("accept_failed", severity="error", reason=str(error))
             await trio.sleep(_ACCEPT_RETRY_S)
             return
@@ -101,10 +102,10 @@ class Acceptor:
         self._nursery.start_soon(self._serve, connection)
 
     def _has_reserve(self) -> bool:
-        """Return whether one more is let in, which may be of another node of the cluster.
+        """Return whether one more connection is accepted, which may be of another node.
 
-        If need be, the oldest one goes of those that no node has used: else clients would keep out
-        the nodes of their own cluster.
+        If the reserve is full, the oldest of its connections that no node has used is closed:
+        otherwise clients would keep out the nodes of their own cluster.
         """
         if not self._config.peers:
             return False
@@ -113,7 +114,9 @@ class Acceptor:
             strangers = [each for each in reserve if not each.is_of_node]
             if not strangers:
                 return False
-            strangers[0].give_up("what is left of connections is for other nodes")
+            strangers[0].give_up(
+                "the remaining connections are reserved for other nodes of the cluster"
+            )
         return True
 
     async def _serve(self, connection: Connection) -> None:
@@ -128,7 +131,7 @@ class Acceptor:
                 self._move_up()
 
     def _move_up(self) -> None:
-        """Let the oldest connection of the reserve take a place that has become free."""
+        """Move the oldest connection of the reserve to the place that has become free."""
         for connection in self.connections:
             if connection.is_reserve:
                 connection.is_reserve = False
@@ -136,10 +139,10 @@ class Acceptor:
 
 
 async def listen(env: Env, config: BrokerConfig) -> Listener:
-    """Listen where the configuration says.
+    """Listen on the configured address.
 
     Raises:
-        ConfigError: It is not possible; one line says why and what to do.
+        ConfigError: The broker cannot listen there; one line says why and what to do.
     """
     host, port = parse_address(config.listen)
     try:

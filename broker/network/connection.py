@@ -1,7 +1,7 @@
-"""One client's connection.
+"""Connection of one client.
 
-Shell: owns one stream. Requests are parsed, carried out and answered in this task as far as
-they need not wait; nothing is copied between the socket and the log.
+Shell: owns one stream. This task parses, handles and answers requests as far as they need not wait;
+the bytes of records are not copied between the socket and the log.
 """
 
 from typing import final
@@ -18,19 +18,19 @@ from tidelog.wire.protocol.connection import RefusedRequest, Request, ServerConn
 from tidelog.wire.protocol.write_buffer import WriteBuffer
 
 _READ_AHEAD_BYTES = 128 << 10
-"""More than the frame under way needs, so that small frames come many at a time. It is also the
-most that a connection holds beyond what the memory budget counts."""
+"""Bytes read beyond the frame under way, so that many small frames arrive at once. It is also the
+most that a connection holds beyond the memory that the budget counts."""
 
 _FREE_AFTER_S = 5.0
-"""A buffer that was not needed for so long goes back to the operating system."""
+"""Time in seconds after which an unused buffer is returned to the operating system."""
 
 _FEW_BYTES = 7
-"""Less than any part of a frame has."""
+"""Fewer bytes than any part of a frame has."""
 
 
 @final
 class Connection:
-    """A client's stream, what was received of it, and what is to be sent.
+    """A client's stream, its received bytes, and its unsent replies.
 
     Invariant: `_open_count` requests were handed out and not yet answered, never more than
     `max_in_flight_requests_per_connection`.
@@ -46,7 +46,7 @@ class Connection:
         memory: MemoryBudget,
         is_reserve: bool = False,
     ) -> None:
-        """Serve `stream`; `run` does it."""
+        """Create a connection on `stream`; `run` serves it."""
         self._env = env
         self._config = config
         self._stream = stream
@@ -67,21 +67,21 @@ class Connection:
         self._is_handling = False
         self._has_ended = False
         self._changed: trio.Event | None = None
-        """Made by whoever waits for a change."""
+        """Created by a task that waits for a change."""
         self._is_reading = False
         self._is_new_frame = False
         self._quiet_since = trio.current_time()
-        """When there was nothing to receive for the last time, in seconds of trio's clock."""
+        """Time at which the receive buffer was last empty, in seconds of trio's clock."""
         self._frame_since = trio.current_time()
-        """When the frame under way began to hold memory, or soon after."""
+        """Time at which the frame under way began to hold memory, or soon after."""
 
     @property
     def local(self) -> tuple[str, int]:
-        """Where the client reached this broker."""
+        """Address at which the client reached this broker."""
         return self._stream.local
 
     async def run(self) -> None:
-        """Serve until the client goes, breaks the protocol, or this is cancelled."""
+        """Serve until the client disconnects or breaks the protocol, or until cancelled."""
         reason = "the client closed the connection"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.write_buffer.run)
@@ -100,13 +100,13 @@ class Connection:
         )
 
     async def finish(self) -> None:
-        """Wait until every request has its answer and every answer is sent, or the end."""
+        """Wait until every request is answered and every reply is sent, or the connection ends."""
         while self._open_count and not self._has_ended:
             await self._wait_changed()
         await self.write_buffer.wait_below(0)
 
     def tidy(self, *, now: float) -> None:
-        """Give back memory that is not needed; end a connection that keeps it too long.
+        """Return memory that is not needed; end a connection that keeps it too long.
 
         `now` is in seconds of trio's clock.
         """
@@ -117,9 +117,9 @@ class Connection:
                 self._memory.note_busy(self)
                 self._memory.release(self.give_back())
         elif self._is_reading and now - self._quiet_since >= limit_s:
-            self.give_up("half a frame came, and then nothing")
+            self.give_up("received half a frame, and then nothing")
         elif self._borrowed_bytes and self._memory.is_short and now - self._frame_since >= limit_s:
-            # Whether it sends too slowly or does not read its replies.
+            # The client may send too slowly, or not read its replies.
             self.give_up("a frame took too long while others waited for memory")
 
     def give_back(self) -> int:
@@ -157,7 +157,8 @@ class Connection:
             if self._is_new_frame:
                 self._begin_frame()
             if received < len(buffer) and decoder.buffered_bytes == 0:
-                # There is no more. To be told so would cost a call and a turn of the loop.
+                # No more bytes are available; a further call to learn that would cost a turn of the
+                # loop.
                 await self._wait_for_bytes()
             else:
                 await trio.lowlevel.checkpoint()
@@ -166,11 +167,11 @@ class Connection:
         self._is_new_frame = False
         self._frame_since = trio.current_time()
         if self._borrowed_bytes and self._memory.is_short:
-            # Behind those who wait already: a client that never pauses must not starve them.
+            # Queue behind the waiting connections: a client that never pauses must not starve them.
             self._memory.release(self.give_back())
 
     def _handle_received(self) -> bool:
-        """Carry out whole requests; return whether there may be more when there is room again."""
+        """Handle complete requests; return whether more may follow once there is room."""
         self._is_handling = True
         try:
             while self._has_room():
@@ -199,7 +200,7 @@ class Connection:
         self.answered()
 
     def _has_room(self) -> bool:
-        """Return whether this client has so little unanswered and unread that it may ask more."""
+        """Return whether the unanswered requests and unread replies of this client allow more."""
         return (
             self._open_count < self._config.max_in_flight_requests_per_connection
             and self.write_buffer.pending_bytes <= self._config.max_queued_response_bytes
@@ -213,7 +214,7 @@ class Connection:
             await self._wait_changed()
         await self.write_buffer.wait_below(self._config.max_queued_response_bytes)
         if self._has_ended:
-            raise ConnectionLostError("the connection was given up")
+            raise ConnectionLostError("the broker closed the connection")
 
     async def _wait_for_bytes(self) -> None:
         is_idle = self._core.decoder.buffered_bytes == 0
@@ -230,19 +231,19 @@ class Connection:
             self._frame_since = trio.current_time()
 
     async def _borrow(self, count: int) -> None:
-        # Whoever waits holds nothing: two that both hold and want more would wait for ever.
+        # A waiting connection holds nothing: two that hold memory and want more would deadlock.
         self._memory.release(self.give_back())
         await self._memory.acquire(count)
         self._borrowed_bytes = count
         self._frame_since = trio.current_time()
 
     def give_up(self, reason: str) -> None:
-        """End the connection, and tell the operator why."""
+        """End the connection, and log the reason for the operator."""
         self._report_refused(reason)
         self._end()
 
     def _end(self) -> None:
-        """Close the stream and let go of everything; what is still answered goes nowhere."""
+        """Close the stream and release all resources; later replies are dropped."""
         self._has_ended = True
         self.write_buffer.close()
         for request in list(self.delayed):

@@ -1,4 +1,4 @@
-"""Who comes is served, as long as there is room; who is served is not cut off."""
+"""Tests of the acceptor: it serves connections up to its limits, and never closes served ones."""
 
 import errno
 from collections.abc import AsyncGenerator
@@ -31,7 +31,7 @@ APIS = (api.HELLO, api.METADATA, api.PEER_STATUS)
 
 @asynccontextmanager
 async def accepting(world: World, **settings: object) -> AsyncGenerator[Acceptor]:
-    """Take in connections and say hello, until the end of the block."""
+    """Accept connections and answer HELLO, until the end of the block."""
     async with trio.open_nursery() as nursery:
         acceptor = await an_acceptor(world, config(**settings), nursery)
         nursery.start_soon(acceptor.run)
@@ -53,7 +53,7 @@ async def an_acceptor(world: World, settings: BrokerConfig, nursery: trio.Nurser
     )
 
 
-async def test_whoever_connects_is_served_and_known(mock_clock: MockClock) -> None:
+async def test_a_connection_is_accepted_and_served(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with accepting(world) as acceptor:
         assert acceptor.address == ADDRESS
@@ -67,7 +67,7 @@ async def test_whoever_connects_is_served_and_known(mock_clock: MockClock) -> No
         assert acceptor.memory.used_bytes == 0
 
 
-async def test_when_there_are_enough_the_next_one_is_turned_away_and_told_of(
+async def test_connections_beyond_max_connections_are_closed_and_reported(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -81,7 +81,7 @@ async def test_when_there_are_enough_the_next_one_is_turned_away_and_told_of(
         await client.ask(api.HELLO, HelloRequest("again", "0"))
 
 
-async def test_clients_do_not_keep_out_the_nodes_of_the_cluster(
+async def test_clients_do_not_use_the_connections_reserved_for_nodes(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tidelog.broker.network.acceptor, "_RESERVE_MAX", 1)
@@ -98,7 +98,7 @@ async def test_clients_do_not_keep_out_the_nodes_of_the_cluster(
                 with pytest.raises(BrokerNotReadyError, match="reading its metadata"):
                     await node.ask(api.PEER_STATUS, PeerStatusRequest(2))
                 await settle()
-                assert stranger.is_lost, "it was in the way of a node"
+                assert stranger.is_lost, "it took the place of a node"
 
                 with pytest.raises(ConnectionLostError):
                     async with world.client():
@@ -106,7 +106,7 @@ async def test_clients_do_not_keep_out_the_nodes_of_the_cluster(
                 assert len(acceptor.connections) == 2
 
 
-async def test_who_came_into_the_reserve_is_served_when_there_is_room(
+async def test_a_reserve_connection_is_served_when_there_is_room(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -126,7 +126,7 @@ async def test_who_came_into_the_reserve_is_served_when_there_is_room(
             await late.ask(api.METADATA, MetadataRequest(None))
 
 
-async def test_without_descriptors_it_waits_and_goes_on(mock_clock: MockClock) -> None:
+async def test_without_file_descriptors_accept_waits_and_continues(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with accepting(world):
         world.network.listeners[ADDRESS].fail_accept(errno.EMFILE)
@@ -139,7 +139,7 @@ async def test_without_descriptors_it_waits_and_goes_on(mock_clock: MockClock) -
             pass
 
 
-async def test_after_the_last_one_nobody_comes_in_and_those_inside_get_their_answers(
+async def test_after_the_last_accept_open_connections_get_their_replies(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -152,10 +152,10 @@ async def test_after_the_last_one_nobody_comes_in_and_those_inside_get_their_ans
                 pass
         assert (await client.ask(api.HELLO, HelloRequest("again", "0"))).node_id == 1
         with trio.fail_after(0):
-            await acceptor.finish()  # All of them are there.
+            await acceptor.finish()  # All replies have arrived.
 
 
-async def test_a_cancelled_acceptor_lets_others_have_the_address(mock_clock: MockClock) -> None:
+async def test_a_cancelled_acceptor_frees_its_address(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with accepting(world):
         pass
@@ -163,7 +163,7 @@ async def test_a_cancelled_acceptor_lets_others_have_the_address(mock_clock: Moc
     assert world.network.listeners == {}
 
 
-async def test_a_defect_of_one_connection_harms_no_other(
+async def test_a_defect_of_one_connection_does_not_affect_others(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     world = World(mock_clock)
@@ -178,7 +178,7 @@ async def test_a_defect_of_one_connection_harms_no_other(
         await client.ask(api.HELLO, HelloRequest("again", "0"))
 
 
-async def test_an_address_in_use_is_said_with_what_to_do(mock_clock: MockClock) -> None:
+async def test_an_address_in_use_is_reported_with_advice(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     await listen(world.env, config())
 

@@ -1,4 +1,4 @@
-"""Tests of one connection: bad input, bad timing, and what is left when it ends."""
+"""Tests of one connection: bad input, bad timing, and the state after its end."""
 
 import struct
 
@@ -30,7 +30,7 @@ METADATA = api.METADATA.encode_request(MetadataRequest(None), version=1, correla
 
 
 def frame(**fields: int) -> bytes:
-    """Return a frame of an API, version or kind of which nobody has heard, rightly sealed."""
+    """Return a frame of an unknown API, version or kind, with right checksums."""
     return encode_frame(
         FrameKind(fields.get("kind", FrameKind.REQUEST)),
         api_key=fields.get("api_key", 1),
@@ -41,7 +41,7 @@ def frame(**fields: int) -> bytes:
 
 
 def is_empty(broker: Broker) -> bool:
-    """Return whether nothing is held for anybody."""
+    """Return whether a broker holds nothing for clients."""
     held = broker.statistics()
     return (
         held.connection_count
@@ -64,7 +64,7 @@ def is_empty(broker: Broker) -> bool:
         (HELLO[:-1] + b"\x00", "does not match its CRC-32C"),
     ],
 )
-async def test_who_does_not_speak_the_protocol_is_turned_away_and_nobody_else_is_harmed(
+async def test_a_client_that_breaks_the_protocol_is_disconnected_and_others_are_served(
     data: bytes, reason: str, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -84,7 +84,7 @@ async def test_who_does_not_speak_the_protocol_is_turned_away_and_nobody_else_is
         assert is_empty(broker)
 
 
-async def test_every_cut_of_a_request_leaves_nothing_behind(mock_clock: MockClock) -> None:
+async def test_every_truncation_of_a_request_leaves_no_state(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker:
         async with world.client() as helper:
@@ -106,7 +106,7 @@ async def test_every_cut_of_a_request_leaves_nothing_behind(mock_clock: MockCloc
             assert await fetch_all(reader, topic) == []
 
 
-async def test_a_request_that_is_all_there_is_costs_one_call(mock_clock: MockClock) -> None:
+async def test_a_single_request_costs_one_receive_call(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker():
         client = await world.raw_client()
@@ -120,7 +120,7 @@ async def test_a_request_that_is_all_there_is_costs_one_call(mock_clock: MockClo
         assert client.stream.peer_receive_count == before + 1
 
 
-async def test_a_request_may_come_byte_by_byte(mock_clock: MockClock) -> None:
+async def test_a_request_may_arrive_byte_by_byte(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as helper:
         topic = await create_topic(helper)
@@ -135,7 +135,7 @@ async def test_a_request_may_come_byte_by_byte(mock_clock: MockClock) -> None:
         assert (await fetch(helper, topic)).values == [b"a"]
 
 
-async def test_replies_may_be_taken_byte_by_byte(mock_clock: MockClock) -> None:
+async def test_replies_may_be_read_byte_by_byte(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     world.network.buffer_bytes = 1
     async with world.broker(), world.client() as client:
@@ -145,13 +145,15 @@ async def test_replies_may_be_taken_byte_by_byte(mock_clock: MockClock) -> None:
         assert (await fetch(client, topic)).values == [b"a" * 100]
 
 
-async def test_an_unknown_api_is_refused_and_the_connection_goes_on(mock_clock: MockClock) -> None:
+async def test_an_unknown_api_is_refused_and_the_connection_continues(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker():
         client = await world.raw_client()
         await client.introduce()
 
-        # The answers come as errors to requests that this client did not send; so look at bytes.
+        # The replies are errors for requests that this client did not send, so compare bytes.
         await client.send(frame(api_key=99) + frame(api_version=9))
         await settle()
         answers = bytearray(4096)
@@ -165,7 +167,7 @@ async def test_an_unknown_api_is_refused_and_the_connection_goes_on(mock_clock: 
         assert len(world.told("request_refused")) == 2
 
 
-async def test_a_message_of_another_shape_is_refused_and_the_connection_goes_on(
+async def test_a_malformed_message_is_refused_and_the_connection_continues(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -212,10 +214,10 @@ async def test_half_a_frame_and_then_silence_ends_the_connection(mock_clock: Moc
         assert broker.statistics().queued_max_request_bytes == 0
         assert broker.statistics().connection_count == 1
         (refused,) = world.told("connection_refused")
-        assert refused["reason"] == "half a frame came, and then nothing"
+        assert refused["reason"] == "received half a frame, and then nothing"
 
 
-async def test_a_connection_that_is_merely_idle_stays(mock_clock: MockClock) -> None:
+async def test_an_idle_connection_stays_open(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(stalled_request_timeout_ms=1000) as broker, world.client() as client:
         topic = await create_topic(client)
@@ -246,7 +248,7 @@ async def test_a_jump_of_the_wall_clock_ends_no_connection(mock_clock: MockClock
         await client.replies(1)
 
 
-async def test_a_client_that_must_wait_for_the_broker_does_not_count_as_stalled(
+async def test_a_client_that_waits_for_the_broker_is_not_stalled(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -271,7 +273,7 @@ async def test_a_client_that_must_wait_for_the_broker_does_not_count_as_stalled(
         assert len(await client.replies(2)) == 2
 
 
-async def test_no_more_requests_are_under_way_than_allowed(mock_clock: MockClock) -> None:
+async def test_requests_in_flight_of_a_connection_are_limited(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with (
         world.broker(max_in_flight_requests_per_connection=5) as broker,
@@ -294,7 +296,9 @@ async def test_no_more_requests_are_under_way_than_allowed(mock_clock: MockClock
         assert len(client.replies_nowait()) == 7
 
 
-async def test_a_thousand_long_polls_of_one_client_hold_up_nothing(mock_clock: MockClock) -> None:
+async def test_a_thousand_long_polls_of_one_client_do_not_block_others(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as helper:
         topic = await create_topic(helper)
@@ -309,7 +313,9 @@ async def test_a_thousand_long_polls_of_one_client_hold_up_nothing(mock_clock: M
         assert broker.statistics().waiting_count == 1000
 
 
-async def test_a_client_that_does_not_read_is_not_read_from(mock_clock: MockClock) -> None:
+async def test_requests_of_a_client_that_reads_no_replies_are_not_read(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with (
         world.broker(max_queued_response_bytes=1 << 16) as broker,
@@ -325,13 +331,13 @@ async def test_a_client_that_does_not_read_is_not_read_from(mock_clock: MockCloc
         await deaf.send(b"".join(deaf.request(api.FETCH, request) for _ in range(50)))
         await settle()
 
-        # Others are served; and everything comes when it reads again.
+        # Other clients are served; and all replies arrive when this one reads again.
         assert len((await fetch(bystander, topic)).records) == 1
         assert broker.statistics().connection_count == 2
         assert len(await deaf.replies(50)) == 50
 
 
-async def test_a_client_that_vanishes_leaves_nothing_behind(mock_clock: MockClock) -> None:
+async def test_a_lost_client_leaves_no_state(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as helper:
         topic = await create_topic(helper, partitions=2, max_message_bytes="4MiB")
@@ -357,11 +363,11 @@ async def test_a_client_that_vanishes_leaves_nothing_behind(mock_clock: MockCloc
         world.work.let_all_sync()
         await settle()
         assert broker.statistics() == before
-        # What was received whole was appended, whoever is there to hear of it.
+        # Requests that were received completely were carried out, although the client is gone.
         assert [record.value for record in await fetch_all(helper, topic)] == [b"a", b"a"]
 
 
-async def test_a_client_that_vanishes_while_it_is_answered_leaves_nothing_behind(
+async def test_a_client_lost_during_its_reply_leaves_no_state(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -382,7 +388,7 @@ async def test_a_client_that_vanishes_while_it_is_answered_leaves_nothing_behind
             assert broker.statistics().connection_count == 1
 
 
-async def test_a_defect_is_answered_logged_and_harms_nobody(
+async def test_a_defect_is_answered_logged_and_affects_no_other_client(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     world = World(mock_clock)
