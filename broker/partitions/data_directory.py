@@ -1,13 +1,13 @@
-"""The data directory: whose it is, who uses it, and how it was left.
+"""Data directory of a broker: its owner, its lock, and the mark of a clean stop.
 
-lock                        held while a broker runs
+lock                        locked while a broker runs
 node                        node id, cluster id, disk id
-replicas                    which logs were made here, see `broker.partitions.replica_manifest`
-clean-shutdown              there only between a clean stop and the next start
-metadata/                   what this node knows of its cluster, see `coordinator.raft_node.storage`
-metadata.damaged/           what was there when it turned out to be damaged, if it ever did
+replicas                    the replicas created here, see `broker.partitions.replica_manifest`
+clean-shutdown              exists only between a clean stop and the next start
+metadata/                   metadata of the cluster, see `coordinator.raft_node.storage`
+metadata.damaged/           earlier metadata that was found to be damaged, if ever
 topics/NAME.ID/PARTITION/   the logs; NAME is cut to what fits, ID is the topic id in hex
-deleted/                    topics on their way out
+deleted/                    deleted topics whose files are being removed
 """
 
 import re
@@ -32,18 +32,18 @@ _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class NodeIdentity(msgspec.Struct, frozen=True, array_like=True):
-    """Who a data directory belongs to."""
+    """Owner of a data directory."""
 
     node_id: int
     cluster_id: str
-    """Empty as long as it belongs to none."""
+    """Empty before the node has joined a cluster."""
     disk_id: str
-    """Tells a wiped and remade directory from the old one."""
+    """Random id, which differs in a directory that was wiped and created again."""
     metadata_disk_id: str = ""
     """The same for the metadata alone, which can be lost while the rest is not. Empty: written by a
-    version that knew no clusters."""
+    version without clusters."""
     keeps_manifest: bool = False
-    """Whether there must be a manifest of its replicas; versions before that had none."""
+    """Whether a manifest of the replicas must exist; earlier versions had none."""
 
 
 class DiskIds(NamedTuple):
@@ -59,11 +59,11 @@ class DiskIds(NamedTuple):
 
 
 class CleanShutdown(msgspec.Struct, frozen=True, array_like=True):
-    """Left behind by a clean stop."""
+    """Mark of a clean stop."""
 
     at_ms: int
     broker_epoch: int | None = None
-    """Of the process that stopped."""
+    """Broker epoch of the process that stopped."""
 
 
 @final
@@ -88,40 +88,40 @@ class DataDirectory:
         self.clean_stop_epoch = clean_stop_epoch
         """Broker epoch of the last broker here, if it stopped cleanly and had one."""
 
-    # Whose metadata this is; see `coordinator.bootstrap.open_node.Home`.
+    # Owner of the metadata; see `coordinator.bootstrap.open_node.Home`.
 
     @property
     def peer(self) -> Peer:
-        """This node, with the metadata that it has or will have."""
+        """This node as a peer, with the id of its present or future metadata."""
         identity = self.identity
         disk_id = identity.metadata_disk_id or identity.disk_id
         return Peer(identity.node_id, bytes.fromhex(disk_id))
 
     @property
     def cluster_id(self) -> str:
-        """The cluster that it belongs to; empty as long as it belongs to none."""
+        """Cluster of this directory; empty before the node has joined one."""
         return self.identity.cluster_id
 
     @property
     def has_old_catalog(self) -> bool:
-        """Whether the metadata was written by a version that knew no clusters."""
+        """Whether a version without clusters wrote the metadata."""
         return not self.identity.metadata_disk_id
 
     def settle(self, cluster_id: str) -> None:
-        """Belong to a cluster from now on, durably; blocks."""
+        """Record the cluster of this directory, durably; blocks."""
         self._identify(cluster_id, self.identity.metadata_disk_id or self.identity.disk_id)
 
     @property
     def keeps_manifest(self) -> bool:
-        """Whether all replicas that were made here are in the manifest."""
+        """Whether the manifest lists all replicas that were created here."""
         return self.identity.keeps_manifest
 
     def note_manifest(self) -> None:
-        """Take note, durably, that there is a manifest from now on; blocks."""
+        """Record, durably, that a manifest exists from now on; blocks."""
         self._write_identity(msgspec.structs.replace(self.identity, keeps_manifest=True))
 
     def renew_peer(self, disk_id: bytes) -> None:
-        """Be another peer from now on, durably; blocks."""
+        """Record another disk id for the metadata, durably: the node is a new peer; blocks."""
         self._identify(self.cluster_id, disk_id.hex())
 
     def _identify(self, cluster_id: str, metadata_disk_id: str) -> None:
@@ -137,15 +137,15 @@ class DataDirectory:
             self.identity = identity
 
     def topic_directory(self, name: str, topic_id: bytes) -> str:
-        """Return where a topic's partitions are; the id keeps namesakes apart."""
+        """Return the directory of a topic; the id distinguishes topics of one name."""
         return f"{_TOPICS}/{name[:_NAME_CHARACTERS_MAX]}.{topic_id.hex()}"
 
     def partition_directory(self, name: str, topic_id: bytes, partition: int) -> str:
-        """Return where a partition's log is."""
+        """Return the directory of a partition's log."""
         return f"{self.topic_directory(name, topic_id)}/{partition}"
 
     def set_aside(self, name: str, topic_id: bytes) -> None:
-        """Move a deleted topic's files out of the way, durably; `remove_deleted` does the rest."""
+        """Move a deleted topic's files aside, durably; `remove_deleted` removes them."""
         source = self.topic_directory(name, topic_id)
         if self.disk.exists(source):
             self.disk.make_directory(_DELETED)
@@ -154,12 +154,12 @@ class DataDirectory:
             self.disk.sync_directory(_DELETED)
 
     def set_aside_partition(self, name: str, topic_id: bytes, partition: int) -> None:
-        """Move a partition that others have now out of the way, durably; see `set_aside`."""
+        """Move a partition that was reassigned aside, durably; see `set_aside`."""
         source = self.partition_directory(name, topic_id, partition)
         if self.disk.exists(source):
             self.disk.make_directory(_DELETED)
             target = f"{_DELETED}/{topic_id.hex()}-{partition}"
-            self.disk.remove_directory(target)  # Of an earlier time here.
+            self.disk.remove_directory(target)  # Left by an earlier replica of it.
             self.disk.rename(source, target)
             self.disk.sync_directory(self.topic_directory(name, topic_id))
             self.disk.sync_directory(_DELETED)
@@ -174,7 +174,7 @@ class DataDirectory:
         self.disk.remove_directory(_DELETED)
 
     def stored_topics(self) -> list[tuple[str, bytes]]:
-        """Return (name as far as it fits, topic id) of all topic directories."""
+        """Return names, cut to what fits, and ids of all topic directories."""
         found: list[tuple[str, bytes]] = []
         for entry in self.disk.list_directory(_TOPICS):
             name, _, topic_id = entry.rpartition(".")
@@ -183,11 +183,11 @@ class DataDirectory:
         return found
 
     def mark_clean(self, *, now_ms: int, broker_epoch: int | None) -> None:
-        """Say that everything is on disk; the last thing a broker does here."""
+        """Record that everything is synced; the last action of a broker here."""
         write_small_file(self.disk, CLEAN_SHUTDOWN_NAME, CleanShutdown(now_ms, broker_epoch))
 
     def release(self) -> None:
-        """Let others use the directory."""
+        """Release the lock of the directory."""
         self._lock.release()
 
 
@@ -200,14 +200,14 @@ def open_data_directory(disk: Disk, *, node_id: int, disk_ids: DiskIds) -> DataD
         disk_ids: Those of a new directory.
 
     Raises:
-        DataDirectoryError: It is in use, of another node, or cannot be read.
+        DataDirectoryError: The directory is in use, belongs to another node, or cannot be read.
         OSError: The disk failed.
     """
     lock = disk.lock(LOCK_NAME)
     try:
         identity, is_new = _identify(disk, NodeIdentity(node_id, "", *disk_ids))
         clean = _read_clean(disk)
-        # Gone, durably, before anything is appended (KIP-966).
+        # Removed, durably, before the first append (KIP-966).
         disk.remove(CLEAN_SHUTDOWN_NAME)
         disk.sync_directory("")
     except DamagedFileError as error:
@@ -226,7 +226,7 @@ def open_data_directory(disk: Disk, *, node_id: int, disk_ids: DiskIds) -> DataD
 
 
 def _read_clean(disk: Disk) -> CleanShutdown | None:
-    """Return the mark of a clean stop; one that cannot be read is none."""
+    """Return the mark of a clean stop; an unreadable mark counts as none."""
     try:
         return read_small_file(disk, CLEAN_SHUTDOWN_NAME, CleanShutdown)
     except DamagedFileError:
@@ -234,12 +234,12 @@ def _read_clean(disk: Disk) -> CleanShutdown | None:
 
 
 def _identify(disk: Disk, own: NodeIdentity) -> tuple[NodeIdentity, bool]:
-    """Return whose directory this is, and whether it is a new one."""
+    """Return the owner of the directory, and whether the directory is new."""
     found = read_small_file(disk, NODE_NAME, NodeIdentity)
     if found is None:
         if disk.exists(_TOPICS) or disk.exists(METADATA_DIRECTORY):
             raise DataDirectoryError(
-                f"{disk.root} has data, but not the file {NODE_NAME!r} that says whose it is;"
+                f"{disk.root} has data, but not the file {NODE_NAME!r} with the id of its node;"
                 " restore it from a backup"
             )
         write_small_file(disk, NODE_NAME, own)

@@ -1,6 +1,6 @@
-"""Reading pieces of logs for clients: what is in memory at once, what is not in a thread.
+"""Reader of log slices for clients: at once from the page cache, in a thread from the disk.
 
-Shell: bounds how many reads from the disk are under way.
+Shell: limits the number of reads from the disk under way.
 """
 
 import errno
@@ -15,29 +15,31 @@ from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.protocol.write_buffer import FileRegion
 
 _COPY_BELOW_BYTES: Final = 32 << 10
-"""Smaller pieces are read and sent together with the reply's header, in one system call."""
+"""Size in bytes below which a slice is read and sent with the reply's header, in one system
+call."""
 _COLD_READS_MAX: Final = 16
-"""Reads from the disk under way at a time; more would keep syncs waiting for a thread."""
+"""Maximum number of reads from the disk at a time; more would make syncs wait for a thread."""
 
 
 @final
 class SliceReader:
-    """Reads slices of partitions, and tells the partitions what is wrong with them."""
+    """Reads slices of partitions, and reports damage and failures to the partitions."""
 
     def __init__(self, env: Env) -> None:
-        """Read in threads of `env` what is not in memory."""
+        """Read slices that are not in the page cache in threads of `env`."""
         self._env = env
         self._cold_reads = trio.CapacityLimiter(_COLD_READS_MAX)
 
     def is_cold(self, part: LogSlice) -> bool:
-        """Return whether it has to be loaded before it can be sent."""
+        """Return whether a slice must be loaded before it can be sent."""
         return not part.is_ready() or self._env.buggify("cold fetch")
 
     async def load(self, partition: Partition, part: LogSlice) -> LogSlice:
-        """Read a slice from the disk and check it; return what is good of it.
+        """Read a slice from the disk and check it; return its valid part.
 
         Raises:
-            CorruptRecordError: The batch with the offset asked for is damaged; that is noted.
+            CorruptRecordError: The batch with the requested offset is damaged; the partition
+                records it.
             LogOfflineError: The disk failed.
         """
         try:
@@ -50,15 +52,15 @@ class SliceReader:
             raise partition.reading_failed(error) from error
 
     def piece(self, partition: Partition, part: LogSlice, room_bytes: int) -> bytes | FileRegion:
-        """Return what is sent of a slice that is not cold: its bytes if they are few.
+        """Return the piece to send for a slice that is not cold: its bytes if they are few.
 
         Args:
-            partition: Whose slice it is.
+            partition: Partition of the slice.
             part: The slice.
-            room_bytes: No more than that is copied.
+            room_bytes: Maximum number of bytes to copy.
 
         Raises:
-            LogOfflineError: It cannot be read.
+            LogOfflineError: The slice cannot be read.
         """
         is_large = part.length >= min(_COPY_BELOW_BYTES, room_bytes)
         if is_large or self._env.buggify("small piece from its file"):

@@ -1,4 +1,4 @@
-"""Which producers of a log are those by which queues move messages.
+"""Producer ids under which queues move messages.
 
 Pure: no clock, no I/O.
 """
@@ -12,34 +12,35 @@ from tidelog.wire.messages.produce import BROKER_PRODUCER_IDS_FROM, STAGED_PRODU
 
 
 def producer_id_of(queue_id: bytes, partition: int) -> int:
-    """Return the identity under which one partition of a queue moves messages, always the same."""
+    """Return the producer id of one partition of a queue for its moves, always the same."""
     drawn = blake2b(queue_id + partition.to_bytes(4, "little"), digest_size=8).digest()
     return BROKER_PRODUCER_IDS_FROM | int.from_bytes(drawn, "little") >> 2
 
 
 def may_be_mover(producer_id: int) -> bool:
-    """Return whether it may be an identity under which messages of queues are moved."""
+    """Return whether a producer id may be that of a mover."""
     return producer_id >= BROKER_PRODUCER_IDS_FROM
 
 
 @final
 class MoverIds:
-    """The producers of all queues that there are.
+    """The mover ids of all existing queues.
 
-    No log forgets them, however long they are silent: whoever goes on with a move that was under
-    way, after whatever time, asks the target for them to know whether the message is there.
+    Logs never expire these producers, however long they are silent: a broker that resumes an
+    interrupted move, after any time, asks the target for them to learn whether the message is
+    there.
     """
 
     def __init__(self, catalog: Callable[[], Catalog]) -> None:
-        """Know of queues what `catalog` returns."""
+        """Take the queues from `catalog`."""
         self._catalog = catalog
         self._queues: dict[int, bytes] = {}
-        """Ids of queues by their producers, also of queues that are gone."""
+        """Queue ids by producer id, also of deleted queues."""
 
     def is_one(self, producer_id: int) -> bool:
-        """Return whether a queue that is there moves messages under this identity.
+        """Return whether an existing queue moves messages under this id.
 
-        Or whether staged records are appended under it.
+        The id under which staged records are appended counts, too.
         """
         if producer_id == STAGED_PRODUCER_ID:
             return True

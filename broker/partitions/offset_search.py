@@ -26,8 +26,9 @@ Found = TypeVar("Found")
 _UNCOMPRESSED_BYTES_MAX = 32 << 20
 _TIMES = ColumnDecoder(["timestamp_deltas"])
 _RECORDS_MAX = 1 << 20
-"""Batches are looked into, one at a time, as far as that takes some ten megabytes of memory: what
-is small on the wire may unpack to a thousand times as much."""
+"""Maximum number of records in a batch that is decoded. Batches are decoded one at a time, as far
+as that takes some ten megabytes of memory: a batch that is small on the wire may unpack to a
+thousand times its size."""
 
 
 class FoundRecord(NamedTuple):
@@ -41,7 +42,7 @@ _NOTHING: Final = FoundRecord(None)
 
 
 def partition_offsets(partition: Partition, found: FoundRecord = _NOTHING) -> PartitionOffsets:
-    """Return how far a partition goes now, and what a search in it found."""
+    """Return the offsets of a partition now, and the result of a search in it."""
     leader, log = partition.leader, partition.log
     return PartitionOffsets(
         log.log_start_offset,
@@ -63,10 +64,10 @@ class OffsetSearch:
         self._decoding = trio.Lock()
 
     async def offsets_of(self, partition: Partition, query: OffsetQuery) -> PartitionOffsets:
-        """Return how far a partition goes, and the record that is searched for.
+        """Return the offsets of a partition, and the record of a search.
 
         Raises:
-            InvalidRequestError: Two records are searched for.
+            InvalidRequestError: The query searches for two records.
             CorruptRecordError: The record at a time is damaged.
             LogOfflineError: The disk failed.
         """
@@ -75,7 +76,8 @@ class OffsetSearch:
         if at_offset is not None:
             if at_timestamp_ms is not None:
                 raise InvalidRequestError("at_offset and at_timestamp_ms exclude each other")
-            with suppress(CorruptRecordError):  # It is noted at the partition, whose ends are told.
+            # The partition records the damage, and its offsets are still returned.
+            with suppress(CorruptRecordError):
                 found = FoundRecord(None, await self.time_at(partition, at_offset))
         elif at_timestamp_ms is not None:
             found = await self.find_time(partition, at_timestamp_ms)
@@ -85,7 +87,7 @@ class OffsetSearch:
         """Return the first readable record at or after a time.
 
         Raises:
-            CorruptRecordError: It is damaged.
+            CorruptRecordError: The record is damaged.
             LogOfflineError: The disk failed.
         """
         log = partition.log
@@ -108,7 +110,7 @@ class OffsetSearch:
         """Return the timestamp of the first readable record at or after an offset, if any.
 
         Raises:
-            CorruptRecordError: It is damaged.
+            CorruptRecordError: The record is damaged.
             LogOfflineError: The disk failed.
         """
         log = partition.log
@@ -138,7 +140,7 @@ class OffsetSearch:
 def find_first_at_or_after(
     header: BatchHeader, data: bytes, timestamp_ms: int, *, log_start_offset: int
 ) -> FoundRecord:
-    """Return the first record at or after a time in a batch whose header says that it has one."""
+    """Return the first record at or after a time in a batch whose header announces one."""
     if header.is_sparse:
         return _find_among_left(header, data, timestamp_ms, log_start_offset=log_start_offset)
     first = max(log_start_offset - header.base_offset, 0)
@@ -148,7 +150,7 @@ def find_first_at_or_after(
     highest = list(accumulate(deltas[first:], max))
     number = first + bisect_left(highest, timestamp_ms - header.first_timestamp_ms)
     if number == len(deltas):
-        # The header was wrong, or the record it speaks of was deleted: rather too early.
+        # The header is wrong, or the record was deleted: an earlier record is the safe result.
         number = first
     return FoundRecord(header.base_offset + number, header.first_timestamp_ms + deltas[number])
 
@@ -169,15 +171,15 @@ def _find_among_left(
 ) -> FoundRecord:
     first = max(log_start_offset, header.base_offset)
     left = list(_left_from(header, data, first))
-    # The header may speak of a record that was deleted: rather too early.
+    # The header may count a record that was deleted: an earlier record is the safe result.
     earliest = left[0] if left else (first, header.first_timestamp_ms)
     return FoundRecord(*next((each for each in left if each[1] >= timestamp_ms), earliest))
 
 
 def _left_from(header: BatchHeader, data: bytes, offset: int) -> Iterator[tuple[int, int]]:
-    """Yield the offsets and timestamps of what compaction left of a batch, from an offset on.
+    """Yield offsets and timestamps of a compacted batch's records, from an offset on.
 
-    Nothing of a payload that nobody can read.
+    An unreadable payload yields nothing.
     """
     try:
         columns = _TIMES.decode(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
@@ -193,22 +195,22 @@ def _left_from(header: BatchHeader, data: bytes, offset: int) -> Iterator[tuple[
 def _load_and_tell(part: LogSlice, offset: int) -> int:
     data = part.load().read()
     header = parse_header(data)
-    assert header is not None, "checked by load"
+    assert header is not None, "`load` has checked it"
     return time_of(header, data[: header.size], offset)
 
 
 def _load_and_find(part: LogSlice, timestamp_ms: int, log_start_offset: int) -> FoundRecord:
     data = part.load().read()
     header = parse_header(data)
-    assert header is not None, "checked by load"
+    assert header is not None, "`load` has checked it"
     return find_first_at_or_after(header, data, timestamp_ms, log_start_offset=log_start_offset)
 
 
 def _timestamp_deltas(header: BatchHeader, data: bytes) -> Sequence[int] | None:
-    """Return the timestamps of the records, `None` when all are the same or cannot be read.
+    """Return the timestamps of the records, `None` when all are equal or cannot be read.
 
-    The start of a payload that nobody can read, or that unpacks to too much, is still a place to
-    begin: at most one batch too early.
+    If the payload cannot be read, or unpacks to too much, a search still begins at its batch: at
+    most one batch too early.
     """
     if header.record_count > _RECORDS_MAX:
         return None

@@ -1,6 +1,6 @@
-"""One partition of which this broker has a replica: its log, what is committed, who waits for it.
+"""Partition of which this broker has a replica: its log, its high watermark, its waiters.
 
-Plain calls only: nothing here awaits, so nothing comes between a decision and its effect.
+Plain calls only: no method awaits, so no other task runs between a decision and its effect.
 """
 
 import heapq
@@ -29,14 +29,14 @@ from tidelog.wire.errors import (
 from tidelog.wire.messages.produce import AckLevel, Acks
 
 _PASSING = (CorruptRecordError, DiskFullError, LogOfflineError)
-"""Errors of one replica, which another one in sync does not have."""
+"""Errors of one replica that another replica in the ISR does not have."""
 
 
 class AckWaiter(Protocol):
-    """A produce that waits for records to be acknowledged."""
+    """A produce request that waits for acknowledgements."""
 
     def acknowledged(self, index: int, level: AckLevel) -> None:
-        """`level` is true of the batch at `index` of the request."""
+        """The batch at `index` of the request has reached `level`."""
         ...
 
     def failed(self, index: int, error: BrokerError) -> None:
@@ -53,10 +53,10 @@ class DataWaiter(Protocol):
 
 
 class Watcher(Protocol):
-    """Somebody who follows what happens to a replica, for as long as it is there."""
+    """An observer of the changes of a replica, for as long as the replica exists."""
 
     def changed(self, partition: "Partition") -> None:
-        """There is more in the log, on the disk or committed, or somebody else leads."""
+        """The log, its durable end or the high watermark advanced, or the leader changed."""
         ...
 
 
@@ -76,46 +76,47 @@ class _AckEntry(NamedTuple):
 class Partition:
     """A partition and its waiters.
 
-    Invariant: every waiter below what is acknowledged has been told.
+    Invariant: every waiter below the acknowledged offset has been called.
     """
 
     def __init__(
         self, topic_id: bytes, number: int, log: PartitionLog, *, config: TopicConfig, probe: Probe
     ) -> None:
-        """Have a replica whose log is `log`; tell `probe` of changes of its status."""
+        """Create a replica with `log`; report changes of its status to `probe`."""
         self._probe = probe
         self.topic_id = topic_id
         self.number = number
         self.log = log
         self.config = config
-        """Of its topic, as it is now."""
+        """Current settings of the topic."""
         self.queue_name = ""
-        """The queue of which it is the journal, which clients do not touch; empty for others."""
+        """Name of the queue of which it is the journal, which clients do not read or write; else
+        empty."""
         self.is_staging = False
-        """Whether it is a staging log, which clients touch only by staging."""
+        """Whether it is a staging log, which clients only use by staging."""
         self.leader: PartitionLeader | None = None
-        """What this broker knows as the leader; `None` while another one leads, or nobody."""
+        """State as the leader; `None` while another broker leads, or while there is no leader."""
         self.follower: PartitionFollower | None = None
-        """What this broker knows as a follower; `None` while it leads."""
+        """State as a follower; `None` while this broker leads."""
         self.watchers: dict[Watcher, None] = {}
-        """Told of whatever happens; they take themselves out again."""
+        """Observers that are called for every change; they remove themselves."""
         self.is_held = False
-        """Whether the log is being truncated or begun anew: nobody may touch it, and this broker
-        does not take another role before that is done."""
+        """Whether the log is being truncated or recreated: no task may use it, and the broker takes
+        no other role before that is done."""
         self.is_stalled = False
-        """Whether its disk has not answered for too long."""
+        """Whether the disk has not answered for too long."""
         self.status_changed: Callable[[Partition], None] | None = None
-        """Called when the status of the log is another one."""
+        """Called when the status of the log has changed."""
         self._high_watermark = log.high_watermark
-        """As far as it was known when this broker took its role."""
+        """The high watermark that was known when this broker took its role."""
         self.is_flushing = False
         """Whether a flush task is under way."""
         self.is_checkpointing = False
-        """Whether a checkpoint is being written that a flush has left."""
+        """Whether a checkpoint is being written that a flush deferred."""
         self.is_flush_wanted = False
-        """Whether a flush must begin after the one that is under way."""
+        """Whether another flush must follow the one under way."""
         self.is_removing = False
-        """Whether segments that retention has taken out of the log are being removed."""
+        """Whether segments are being removed that retention has taken out of the log."""
         self.flushes_begun = 0
         self.flushes_ended = 0
         self._ticket = count()
@@ -133,7 +134,7 @@ class Partition:
 
     @property
     def durability(self) -> Durability:
-        """What an acknowledgement means."""
+        """What an acknowledgement guarantees."""
         return self.config.durability
 
     @property
@@ -145,18 +146,18 @@ class Partition:
 
     @property
     def is_whole(self) -> bool:
-        """Whether this replica can be counted on: it may be in sync."""
+        """Whether this replica may be in the ISR."""
         return self.log.status is LogStatus.ONLINE and not self.is_stalled
 
     @property
     def waiter_count(self) -> int:
-        """How many batches and fetches wait here."""
+        """Number of batches and fetches that wait here."""
         return len(self._data_waiters) + sum(map(len, self._ack_waiters.values()))
 
     def lead(self, leader_epoch: int, followers: Followers | None = None) -> None:
         """Lead from now on, in this leader epoch; without `followers`, alone."""
-        self.resign(NotLeaderError("this broker leads the partition anew, in a later epoch"))
-        assert not self.is_held, "the log is not in order"
+        self.resign(NotLeaderError("this broker leads the partition again, in a later epoch"))
+        assert not self.is_held, "the log is held for a repair"
         log = self.log
         self.leader = PartitionLeader(
             leader_epoch=leader_epoch,
@@ -168,15 +169,17 @@ class Partition:
         )
 
     def follow(self, leader_id: int | None, leader_epoch: int) -> None:
-        """Follow another broker from now on, or nobody, in this leader epoch."""
-        leader = "nobody" if leader_id is None else f"broker {leader_id}"
-        self.resign(NotLeaderError(f"{leader} leads the partition now"))
+        """Follow another broker from now on, or no leader, in this leader epoch."""
+        reason = "the partition has no leader now"
+        if leader_id is not None:
+            reason = f"broker {leader_id} leads the partition now"
+        self.resign(NotLeaderError(reason))
         self.follower = PartitionFollower(
             leader_id=leader_id, leader_epoch=leader_epoch, high_watermark=self._high_watermark
         )
 
     def resign(self, error: BrokerError) -> None:
-        """Neither lead nor follow any more; whoever waits for a leader here is told why."""
+        """Stop leading or following; waiting requests get `error`."""
         self._high_watermark = self.high_watermark
         was_leader = self.leader is not None
         self.leader = self.follower = None
@@ -186,17 +189,18 @@ class Partition:
             self._wake_fetches()
 
     def close(self, error: BrokerError) -> None:
-        """Be no replica any more; whoever waits here is told why, and nobody does anything new.
+        """Close the replica; waiting requests get `error`, and no task begins anything new.
 
-        What somebody holds at the moment, or flushes, is over when he is done.
+        Holds and flushes under way still end.
         """
         self.log.close()
-        self._known_status = self.log.status  # It was meant to be, so it is no news.
+        # The close is intended, so its status is not reported.
+        self._known_status = self.log.status
         self.resign(error)
         self.failed(error)
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Let other settings be in force from now on."""
+        """Apply new settings."""
         self.log.config = config.log
         self.config = config
         if self.leader is not None:
@@ -209,15 +213,15 @@ class Partition:
         heapq.heappush(self._ack_waiters[acks], entry)
 
     def wait_for_data(self, waiter: DataWaiter) -> None:
-        """Tell `waiter` when more is committed."""
+        """Call `waiter` when the high watermark advances."""
         self._data_waiters[waiter] = None
 
     def stop_waiting(self, waiter: DataWaiter) -> None:
-        """Forget a fetch that waits no more."""
+        """Remove a fetch that no longer waits."""
         self._data_waiters.pop(waiter, None)
 
     def progressed(self) -> None:
-        """Look at how far the log is, and tell those who waited for it."""
+        """Advance the high watermark by the state of the log, and call the waiters."""
         log, leader = self.log, self.leader
         if leader is None:
             before = log.high_watermark
@@ -226,14 +230,16 @@ class Partition:
                 self._wake_fetches()
             self._tell_watchers()
             return
-        before = log.high_watermark  # Reports of followers move that of the leader at once.
+        # Reports of followers move the leader's high watermark at once.
+        before = log.high_watermark
         leader.progressed(
             log_end_offset=log.log_end_offset, durable_end_offset=log.durable_end_offset
         )
         log.high_watermark = leader.high_watermark
         for acks, waiters in self._ack_waiters.items():
             if waiters:
-                # As it is now: it may have been another one when they began to wait.
+                # The current durability: it may have been another one when the waiters began to
+                # wait.
                 level = ack_level(acks, leader.durability)
                 acknowledged = leader.acknowledged_offset(acks)
                 while waiters and waiters[0].offset <= acknowledged:
@@ -245,12 +251,12 @@ class Partition:
             self._tell_watchers()
 
     def replicas_changed(self, replicas: ReplicaSet, *, now_ms: int) -> None:
-        """Lead on with other replicas, others in sync, or another minimum.
+        """Keep leading with a changed assignment, ISR, or minimum.
 
-        Who waits for all of them, while too few are in sync, is told so: that may take for ever.
+        Requests with acks=all fail while the ISR is too small: their wait might never end.
         """
         leader = self.leader
-        assert leader is not None, "it is led here"
+        assert leader is not None, "only the leader calls this"
         leader.replicas_changed(replicas, now_ms=now_ms)
         self.progressed()
         error = leader.why_not_to_wait(Acks.ALL)
@@ -258,14 +264,14 @@ class Partition:
             self._fail_acks(self._ack_waiters[Acks.ALL], error)
 
     def damage_found(self, error: CorruptRecordError) -> None:
-        """Take note of damage that a reader came upon."""
+        """Record damage that a reader found."""
         self.log.note_damage(error)
         self.note_status(str(error))
 
     def reading_failed(self, error: OSError) -> BrokerError:
-        """Take the log offline, for it cannot be read; return what to tell the reader.
+        """Take the log offline, for it cannot be read; return the error for the reader.
 
-        Not if only no more files can be open for now: that passes.
+        If only file descriptors are lacking, the log stays online: that passes.
         """
         if error.errno in NO_DESCRIPTOR_ERRNOS:
             return no_descriptor(self.log.directory)
@@ -275,29 +281,29 @@ class Partition:
         return LogOfflineError(f"{self.log.directory} is offline: {reason}")
 
     def passing(self, error: BrokerError) -> BrokerError:
-        """Return what to tell a client of an error: to ask another replica, if one is better."""
+        """Return the error for a client: one that names another replica, if that is better."""
         if self.follower is not None and isinstance(error, _PASSING):
             return NotLeaderError(f"{error}; the leader may have it")
         if self._has_others and isinstance(error, _PASSING):
             return LeaderNotAvailableError(
-                f"{error}; another replica is to lead partition {self.number}"
+                f"{error}; another replica will take over partition {self.number}"
             )
         return error
 
     def require_disk(self) -> None:
-        """Check that the disk answers, if there are others who could lead meanwhile.
+        """Raise if the disk does not answer and other replicas could lead meanwhile.
 
         Raises:
-            LeaderNotAvailableError: It does not, and has not for a while.
+            LeaderNotAvailableError: The disk has not answered for a while.
         """
         if self.is_stalled and self._has_others:
             raise LeaderNotAvailableError(
-                f"the disk under {self.log.directory} does not answer; another replica is to lead"
-                f" partition {self.number}"
+                f"the disk under {self.log.directory} does not answer; another replica will take"
+                f" over partition {self.number}"
             )
 
     def stalled(self) -> None:
-        """Take note that the disk does not answer; nobody waits for it if others could lead."""
+        """Mark the disk as stalled; waiting requests fail if other replicas could lead."""
         self.is_stalled = True
         try:
             self.require_disk()
@@ -310,9 +316,9 @@ class Partition:
         return leader is not None and len(leader.replicas.in_sync_replicas) > 1
 
     def note_status(self, reason: str) -> None:
-        """Tell the operator, and whoever waits in vain, if the status of the log is another one.
+        """Report a changed status of the log to the operator, and to requests that wait in vain.
 
-        `reason` is of the last thing that happened to it.
+        `reason` describes the last event of the log.
         """
         status = self.log.status
         if status is self._known_status:
@@ -327,15 +333,15 @@ class Partition:
         )
         if status is LogStatus.OFFLINE:
             error = LogOfflineError(
-                f"{self.log.directory} is offline: {reason}; restart the broker once the disk is in"
-                " order"
+                f"{self.log.directory} is offline: {reason}; restart the broker once the disk"
+                " works again"
             )
             self.failed(self.passing(error))
         if self.status_changed is not None:
             self.status_changed(self)
 
     def failed(self, error: BrokerError) -> None:
-        """Tell everybody that waits that it is in vain."""
+        """Fail all waiting acknowledgements, and wake fetches and watchers."""
         for waiters in self._ack_waiters.values():
             self._fail_acks(waiters, error)
         self._wake_fetches()

@@ -1,6 +1,6 @@
-"""All partitions of which this broker has a replica, from directories to open logs.
+"""Replica manager of a broker, from directories to open logs (Kafka: ReplicaManager).
 
-Shell: opens, makes and removes logs on the disk.
+Shell: opens, creates and removes logs on the disk.
 """
 
 import errno
@@ -37,12 +37,12 @@ from tidelog.wire.errors import (
 )
 
 _READING_S: Final = 5.0
-"""Whoever has read at a follower so recently is taken to read on."""
+"""Time in seconds for which a client counts as a reader after a read from a follower."""
 
 
 @final
 class ReplicaManager:
-    """Open partitions by topic id and number."""
+    """Open partitions, by topic id and number."""
 
     def __init__(
         self,
@@ -56,10 +56,10 @@ class ReplicaManager:
         """Keep partitions in `directory`.
 
         Args:
-            env: The world.
-            directory: Where the logs are.
+            env: The environment.
+            directory: Directory of the logs.
             files: The open files.
-            state: Returns the metadata as this broker knows it.
+            state: Returns the metadata that this broker has.
             may_lead: Returns whether this broker may act as a leader at the moment.
         """
         self._env = env
@@ -68,17 +68,17 @@ class ReplicaManager:
         self._state = state
         self._may_lead = may_lead
         self.listeners: list[Callable[[Partition], None]] = []
-        """Told of each partition that this broker begins to lead in a leader epoch."""
+        """Called for each partition that this broker begins to lead in a leader epoch."""
         self.movers = MoverIds(lambda: state().catalog)
-        """Producers whose place no log forgets."""
+        """Producers that no log expires."""
         self._manifest = ReplicaManifest(env, directory.disk)
         self._open: dict[Key, Partition] = {}
         self._read_at = -math.inf
-        """When somebody last read what is followed here, in seconds of trio's clock."""
+        """Time of the last read from a follower here, in seconds of trio's clock."""
 
     @property
     def disk(self) -> Disk:
-        """Where the logs are."""
+        """Disk of the logs."""
         return self._files.disk
 
     def all(self) -> list[Partition]:
@@ -86,19 +86,19 @@ class ReplicaManager:
         return list(self._open.values())
 
     def replica(self, topic_id: bytes, number: int) -> Partition | None:
-        """Return an open partition, led here or not."""
+        """Return an open partition, whether or not this broker leads it."""
         return self._open.get((topic_id, number))
 
     @property
     def may_lead(self) -> bool:
-        """Whether this broker may act as the leader of what it leads."""
+        """Whether this broker may act as a leader."""
         return self._may_lead()
 
     def find(self, topic_id: bytes, number: int) -> Partition:
-        """Return a partition that this broker leads, and clients may use.
+        """Return a partition that this broker leads, and that clients may use.
 
         Raises:
-            InvalidTopicError: It is of the journal of a queue, or of a staging log.
+            InvalidTopicError: The partition is a queue journal or a staging log.
             BrokerError: As for `led`.
         """
         partition = self.led(topic_id, number)
@@ -109,7 +109,7 @@ class ReplicaManager:
         """Return the journal of a partition of a queue, if this broker leads it.
 
         Raises:
-            UnknownQueueError: It is the id of something else.
+            UnknownQueueError: The id is not that of a queue.
             BrokerError: As for `led`.
         """
         partition = self.led(queue_id, number)
@@ -121,10 +121,10 @@ class ReplicaManager:
         """Return a partition that this broker leads.
 
         Raises:
-            UnknownTopicIdError: No topic has this id, any more or yet.
+            UnknownTopicIdError: The topic was deleted, or is not known here yet.
             UnknownPartitionError: The topic has fewer partitions.
-            NotLeaderError: Another broker leads it.
-            LeaderNotAvailableError: Nobody does at the moment.
+            NotLeaderError: Another broker leads the partition.
+            LeaderNotAvailableError: The partition has no leader at the moment.
         """
         partition = self._open.get((topic_id, number))
         if partition is not None and partition.leader is not None and self._may_lead():
@@ -132,10 +132,10 @@ class ReplicaManager:
         raise self._why_not(topic_id, number)
 
     def readable(self, topic_id: bytes, number: int) -> Partition:
-        """Return a partition that this broker leads, or follows with a log that is in order.
+        """Return a partition that this broker leads, or follows with a usable log.
 
-        Whoever follows has what is committed as far as it knows. One that has lost touch with its
-        cluster could be behind for ever, and nobody would notice.
+        A follower has the committed records that it knows of. A follower without contact to its
+        cluster would serve stale data without end, so it serves none.
 
         Raises:
             BrokerError: As for `find`.
@@ -154,7 +154,7 @@ class ReplicaManager:
 
     @property
     def has_readers(self) -> bool:
-        """Whether somebody reads what this broker only follows, or did so a moment ago."""
+        """Whether a client reads from a follower here, or did so a moment ago."""
         return trio.current_time() - self._read_at < _READING_S
 
     def _why_not(self, topic_id: bytes, number: int) -> BrokerError:
@@ -162,7 +162,7 @@ class ReplicaManager:
         partition = state.partition(topic_id, number)
         if partition is None and not state.partitions(topic_id):
             return UnknownTopicIdError(
-                f"no topic has the id {topic_id.hex()}; it was deleted, or never was here"
+                f"no topic has the id {topic_id.hex()}; it was deleted, or never existed here"
             )
         if partition is None:
             return UnknownPartitionError(
@@ -170,19 +170,21 @@ class ReplicaManager:
                 f" {len(state.partitions(topic_id)) - 1}"
             )
         if partition.leader is None:
-            return LeaderNotAvailableError(f"nobody leads partition {number} at the moment")
+            return LeaderNotAvailableError(f"partition {number} has no leader at the moment")
         if partition.leader != own_id:
             return NotLeaderError(
                 f"broker {partition.leader} leads partition {number}, not this one"
             )
         if (topic_id, number) in self._open:
             return LeaderNotAvailableError(
-                f"broker {own_id} leads partition {number}, and has not heard of its cluster lately"
+                f"broker {own_id} leads partition {number}, and has lost contact with its cluster"
             )
-        return LeaderNotAvailableError(f"partition {number} is being opened, or there was no room")
+        return LeaderNotAvailableError(
+            f"partition {number} is being opened, or its disk has no room"
+        )
 
     async def settle_left_overs(self, catalog: Catalog) -> None:
-        """Remove what deleted topics left behind; the start of a broker.
+        """Remove the files of deleted topics; called at the start of a broker.
 
         Raises:
             OSError: The disk failed.
@@ -191,15 +193,15 @@ class ReplicaManager:
 
     @property
     def suspects(self) -> Mapping[Key, SuspectReplica]:
-        """Replicas that have lost files, until the cluster has been told of it."""
+        """Replicas that have lost files, until the cluster has recorded that."""
         return self._manifest.suspects
 
     async def take_stock(self, replicas: Sequence[tuple[Topic, int]]) -> None:
-        """Look, before anything is opened, which of the replicas have lost their files.
+        """Find the replicas that have lost their files, before any log is opened.
 
         Raises:
             OSError: The disk failed.
-            DataDirectoryError: A file was written by a newer version.
+            DataDirectoryError: A newer version wrote a file.
         """
         manifest, directory = self._manifest, self._directory
         await manifest.load(is_expected=directory.keeps_manifest)
@@ -226,7 +228,7 @@ class ReplicaManager:
                 )
 
     async def settle_suspects(self) -> None:
-        """Take note that nothing more is counted on of what was lost; all replicas are open.
+        """Record that no suspect replica is in the ISR any more; all replicas are open.
 
         Raises:
             OSError: The disk is full or failed.
@@ -236,17 +238,17 @@ class ReplicaManager:
             await self._env.run_in_thread(self._directory.note_manifest)
 
     async def open(self, topic: Topic, number: int) -> Partition:
-        """Open the log of a replica, or make it, and enter it in the manifest.
+        """Open or create the log of a replica, and add it to the manifest.
 
         Raises:
             OSError: The disk is full or failed.
-            DataDirectoryError: A file belongs elsewhere, or to a newer version.
+            DataDirectoryError: A file belongs to another broker, or to a newer version.
         """
         partition = await self._open_log(topic, number)
         try:
             await self._manifest.add(partition.key)
         except OSError as error:
-            # What was written by a version before the manifest is served without room for one.
+            # Logs of versions before the manifest are served even if the disk has no room for one.
             if error.errno not in DISK_FULL_ERRNOS or not partition.log.log_end_offset:
                 partition.log.close()
                 raise
@@ -256,10 +258,10 @@ class ReplicaManager:
         return partition
 
     async def restart(self, partition: Partition, offset: int) -> None:
-        """Begin the log of a replica anew at an offset; nobody else may touch it meanwhile.
+        """Recreate the log of a replica at an offset; no other task may use it meanwhile.
 
         Raises:
-            DiskFullError: There is no room; the log may have lost its end.
+            DiskFullError: The disk is full; the log may have lost its end.
             LogOfflineError: The disk failed.
         """
 
@@ -271,26 +273,26 @@ class ReplicaManager:
                     partition.log, offset, owner, files=self._files, now_ms=now_ms
                 )
             except OSError as error:
-                raise LogOfflineError(f"the log could not be begun anew: {error}") from error
+                raise LogOfflineError(f"the log could not be recreated: {error}") from error
 
         partition.log = await self._env.run_in_thread(restart_it)
 
     def drop_files(self) -> None:
-        """Keep no file open and no index in memory; whoever needs them loads them again."""
+        """Close all files and drop all indexes in memory; readers load them again."""
         self._files.clear()
 
     def close(self, key: Key, error: BrokerError) -> Partition | None:
-        """Close the log of a partition, tell everybody who waits there why, and return it."""
+        """Close the log of a partition, fail its waiting requests with `error`, and return it."""
         partition = self._open.pop(key, None)
         if partition is not None:
             partition.close(error)
         return partition
 
     async def remove_replica(self, name: str, topic_id: bytes, number: int) -> None:
-        """Remove the files of a partition that others have now; its log is closed.
+        """Remove the files of a reassigned partition; its log is closed.
 
         Raises:
-            OSError: Some are still there; the next start removes them.
+            OSError: Some files are left; the next start removes them.
         """
         await self._manifest.remove([(topic_id, number)])
         await self._env.run_in_thread(
@@ -299,10 +301,10 @@ class ReplicaManager:
         await self._env.run_in_thread(self._directory.remove_deleted)
 
     async def remove_files(self, name: str, topic_id: bytes) -> None:
-        """Remove the files of a deleted topic whose logs are closed, and that nobody flushes.
+        """Remove the files of a deleted topic; its logs are closed, and no flush uses them.
 
         Raises:
-            OSError: Some are still there; the next start removes them.
+            OSError: Some files are left; the next start removes them.
         """
         await self._manifest.remove_topic(topic_id)
         await self._env.run_in_thread(lambda: self._directory.set_aside(name, topic_id))
@@ -382,7 +384,7 @@ class ReplicaManager:
             if catalog.was_deleted(topic_id):
                 self._directory.set_aside(name, topic_id)
             else:
-                # Never deleted as far as anybody knows: refuse rather than guess.
+                # The metadata has no deletion of this topic: keep the files rather than guess.
                 self._env.probe(
                     "topic_without_metadata",
                     severity="warning",
@@ -391,7 +393,7 @@ class ReplicaManager:
         self._directory.remove_deleted()
 
     def _settle_replicas(self, topic: Topic) -> None:
-        """Set aside partitions of which the cluster says that others have them now."""
+        """Set aside the partitions that the metadata assigns to other brokers."""
         own_id = self._directory.identity.node_id
         for number in self._directory.stored_partitions(topic.name, topic.topic_id):
             known = self._state().partition(topic.topic_id, number)
@@ -400,7 +402,7 @@ class ReplicaManager:
 
 
 def _write_checkpoint(log: PartitionLog) -> None:
-    """Have a checkpoint on the disk, so that it is missed when it is gone; blocks.
+    """Write a checkpoint, so that its loss can be detected; blocks.
 
     Raises:
         OSError: The disk failed, or has no room for the first checkpoint of an empty log.
@@ -413,7 +415,7 @@ def _write_checkpoint(log: PartitionLog) -> None:
     if not log.log_end_offset:
         if flush.had_no_room:
             raise OSError(errno.ENOSPC, f"no room for the checkpoint of {log.directory}")
-        # With the first records another one is written: it bears witness of them.
+        # With the first records another checkpoint is written: it is the evidence of them.
         log.request_checkpoint(is_due=True)
 
 

@@ -1,11 +1,13 @@
-"""Which replicas were made in this data directory, so that none is lost unnoticed.
+"""Manifest of the replicas that were created in this data directory, to detect lost ones.
 
-Shell: owns the file `replicas`. A replica is entered, durably, when its log is on the disk with a
-checkpoint, and before it takes a role. So one that is entered and has no files has lost them; one
-that is not, and has none, never had any, and nobody has counted a record of it.
+Shell: owns the file `replicas`. A replica is added, durably, when its log is on the disk with a
+checkpoint, and before it takes a role. So a replica in the manifest without files has lost them. A
+replica outside the manifest without files never had any, and no acknowledgement rests on its
+records.
 
-A replica that has lost its files is *in doubt* until the cluster counts on it no more. That is kept
-here as well: opening its log makes files, and the next start would find nothing amiss.
+A replica that has lost its files is *suspect* until it is neither in the ISR nor eligible. The
+manifest records that as well: opening its log creates files, and the next start would not see the
+loss.
 """
 
 from bisect import bisect_left, insort
@@ -29,11 +31,11 @@ class SuspectReplica(msgspec.Struct, frozen=True, array_like=True):
     topic_id: bytes
     partition: int
     is_empty: bool
-    """Whether nothing is left of it."""
+    """Whether no files are left."""
 
 
 class ManifestContent(msgspec.Struct, frozen=True, array_like=True):
-    """What is in the file."""
+    """Contents of the file."""
 
     replicas: list[tuple[bytes, list[int]]]
     """Topic ids, with numbers of partitions."""
@@ -44,39 +46,40 @@ class ManifestContent(msgspec.Struct, frozen=True, array_like=True):
 class ReplicaManifest:
     """The replicas of one data directory.
 
-    Invariant: what `has` says is on the disk, unless the manifest was lost.
+    Invariant: every replica for which `has` returns true is in the file, unless the manifest was
+    lost.
     """
 
     def __init__(self, env: Env, disk: Disk) -> None:
-        """Know of no replica before `load`."""
+        """Start without replicas, before `load`."""
         self._env = env
         self._disk = disk
         self._saving = trio.Lock()
         self._replicas: dict[bytes, tuple[bytes, list[int]]] = {}
-        """As it shall be, by topic; numbers in order. In the form in which it is written, for it is
-        written again and again while many replicas are made, and to make twenty thousand tuples
-        each time has the garbage collector look at all that there is."""
+        """Desired contents, by topic; numbers in order. They are kept in the form of the file,
+        which is written again and again while many replicas are created. Making twenty thousand
+        tuples each time would have the garbage collector scan all objects."""
         self._unsaved: set[Key] = set()
-        """Those of them that may not be on the disk."""
+        """Replicas that may not be in the file yet."""
         self._suspects: dict[Key, SuspectReplica] = {}
         self.is_lost = False
-        """Whether it was there once and cannot be read: any replica may have been entered."""
+        """Whether the file existed once and cannot be read: any replica may have been in it."""
 
     @property
     def suspects(self) -> Mapping[Key, SuspectReplica]:
-        """Replicas that may have lost records, and of which the cluster has not been told yet."""
+        """Replicas that may have lost records, which the cluster has not recorded yet."""
         return self._suspects
 
     def has(self, key: Key) -> bool:
-        """Return whether a replica was made here."""
+        """Return whether a replica was created here."""
         return self._is_wanted(key) and key not in self._unsaved
 
     async def load(self, *, is_expected: bool) -> None:
-        """Read what an earlier process has written; `is_expected` if one has.
+        """Read the file of an earlier process; `is_expected` if one has written it.
 
         Raises:
             OSError: The disk failed.
-            DataDirectoryError: A newer version has written it.
+            DataDirectoryError: A newer version wrote the file.
         """
         try:
             content = await self._env.run_in_thread(
@@ -100,12 +103,12 @@ class ReplicaManifest:
     async def begin(
         self, replicas: Collection[Key], suspects: Iterable[SuspectReplica], *, is_new: bool
     ) -> None:
-        """Have no others than these, of which some are found to be in doubt; durably.
+        """Reduce the manifest to these replicas, and add suspects; durably.
 
         Args:
-            replicas: Those that this broker is to have; some of them may not be made yet.
-            suspects: Those that have lost files since the last start.
-            is_new: Whether there must be a manifest although nothing is in it.
+            replicas: Replicas assigned to this broker; some may not be created yet.
+            suspects: Replicas that have lost files since the last start.
+            is_new: Whether a manifest must be written even if it is empty.
 
         Raises:
             OSError: The disk is full or failed.
@@ -124,15 +127,15 @@ class ReplicaManifest:
         self.is_lost = False
 
     async def add(self, key: Key) -> None:
-        """Enter a replica, durably; many at a time cost hardly more than one.
+        """Add a replica, durably; many at a time cost hardly more than one.
 
         Raises:
-            OSError: The disk is full or failed; it is not entered.
+            OSError: The disk is full or failed; the replica is not added.
         """
         self._enter(key)
         async with self._saving:
             if key not in self._unsaved:
-                return  # Another one has written it, or it was removed meanwhile.
+                return  # Another call has written it, or it was removed meanwhile.
             try:
                 await self._write()
             except OSError:
@@ -140,10 +143,10 @@ class ReplicaManifest:
                 raise
 
     async def remove(self, keys: Iterable[Key]) -> None:
-        """Forget replicas, durably, before their files are removed.
+        """Remove replicas, durably, before their files are removed.
 
         Raises:
-            OSError: The disk is full or failed; the next start knows that they are not to be here.
+            OSError: The disk is full or failed; the next start removes them by the metadata.
         """
         gone = [key for key in keys if self._is_wanted(key)]
         for key in gone:
@@ -153,11 +156,11 @@ class ReplicaManifest:
             await self._save()
 
     async def remove_topic(self, topic_id: bytes) -> None:
-        """Forget all replicas of a topic; as `remove`."""
+        """Remove all replicas of a topic; as `remove`."""
         await self.remove([(topic_id, number) for number in self._numbers(topic_id)])
 
     async def settle(self) -> None:
-        """Take note that the cluster counts on none of those in doubt any more, durably.
+        """Record that no suspect replica is in the ISR or eligible any more, durably.
 
         Raises:
             OSError: The disk is full or failed.
@@ -201,7 +204,7 @@ class ReplicaManifest:
     async def _write(self) -> None:
         entering = set(self._unsaved)
         content = ManifestContent(list(self._replicas.values()), list(self._suspects.values()))
-        # Encoded here, for it may change while a thread writes it.
+        # Encoded here, since the contents may change while a thread writes them.
         encoded = msgspec.Raw(msgspec.msgpack.encode(content))
         await self._env.run_in_thread(lambda: write_small_file(self._disk, MANIFEST_NAME, encoded))
         self._unsaved -= entering

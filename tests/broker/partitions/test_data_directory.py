@@ -1,4 +1,4 @@
-"""Tests of whose a data directory is, who uses it, and how it was left."""
+"""Tests of the data directory: owner, lock, and mark of a clean stop."""
 
 from collections.abc import Callable
 from random import Random
@@ -23,14 +23,14 @@ _OWN_IDS = DiskIds("d1", "d2")
 
 @final
 class ProcessEndedError(BaseException):
-    """The process ends here."""
+    """End of the process at this call."""
 
 
 def opened(disk: FaultyDisk, *, node_id: int = 1, disk_ids: DiskIds = _OWN_IDS) -> DataDirectory:
     return open_data_directory(disk, node_id=node_id, disk_ids=disk_ids)
 
 
-def test_a_new_directory_gets_an_identity_and_keeps_it() -> None:
+def test_a_new_data_directory_gets_a_lasting_identity() -> None:
     disk = FaultyDisk()
 
     first = opened(disk, disk_ids=DiskIds("a1", "a2"))
@@ -43,7 +43,7 @@ def test_a_new_directory_gets_an_identity_and_keeps_it() -> None:
     assert not again.has_old_catalog
 
 
-def test_the_identity_survives_a_power_cut_right_after_the_start() -> None:
+def test_the_node_identity_survives_a_power_cut_right_after_the_start() -> None:
     for seed in range(10):
         disk = FaultyDisk()
         opened(disk, disk_ids=DiskIds("a1", "a2"))
@@ -54,7 +54,7 @@ def test_the_identity_survives_a_power_cut_right_after_the_start() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_cluster_of_a_directory_is_known_for_ever(seed: int) -> None:
+def test_the_cluster_id_of_a_data_directory_is_lasting(seed: int) -> None:
     disk = FaultyDisk()
     directory = opened(disk)
     assert directory.cluster_id == ""
@@ -67,11 +67,11 @@ def test_the_cluster_of_a_directory_is_known_for_ever(seed: int) -> None:
     assert again.identity == NodeIdentity(1, "a cluster", "d1", "d2")
     changes = len(disk.changes)
     again.settle("a cluster")
-    assert len(disk.changes) == changes, "nothing is written that is there"
+    assert len(disk.changes) == changes, "an unchanged identity is not written"
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_metadata_may_become_that_of_somebody_else_while_the_logs_stay(seed: int) -> None:
+def test_the_metadata_may_get_another_peer_id_while_the_logs_stay(seed: int) -> None:
     disk = FaultyDisk()
     directory = opened(disk)
     directory.settle("a cluster")
@@ -84,7 +84,7 @@ def test_metadata_may_become_that_of_somebody_else_while_the_logs_stay(seed: int
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_directory_from_before_there_were_clusters_keeps_what_it_is(seed: int) -> None:
+def test_a_data_directory_from_before_clusters_keeps_its_identity(seed: int) -> None:
     disk = FaultyDisk()
     write_small_file(disk, "node", [1, "its cluster", "d0"])
 
@@ -92,14 +92,14 @@ def test_a_directory_from_before_there_were_clusters_keeps_what_it_is(seed: int)
 
     assert directory.has_old_catalog
     assert directory.cluster_id == "its cluster"
-    assert directory.peer == Peer(1, b"\xd0"), "of the disk, for it has no other"
+    assert directory.peer == Peer(1, b"\xd0"), "the id of the disk, since there is no other"
     directory.settle("its cluster")
     again = opened(disk.power_cut(Random(seed)))
     assert not again.has_old_catalog
     assert again.identity == NodeIdentity(1, "its cluster", "d0", "d0")
 
 
-def test_a_directory_in_use_is_refused_with_a_word_about_by_whom() -> None:
+def test_a_directory_in_use_is_refused_with_the_process_id() -> None:
     disk = FaultyDisk()
     holder = opened(disk)
 
@@ -110,7 +110,7 @@ def test_a_directory_in_use_is_refused_with_a_word_about_by_whom() -> None:
     opened(disk)
 
 
-def test_the_directory_of_another_node_is_refused_with_what_would_be_right() -> None:
+def test_the_directory_of_another_node_is_refused_with_its_node_id() -> None:
     disk = FaultyDisk()
     opened(disk, node_id=3).release()
 
@@ -121,7 +121,7 @@ def test_the_directory_of_another_node_is_refused_with_what_would_be_right() -> 
 
 
 @pytest.mark.parametrize("data", ["topics", "metadata"])
-def test_data_without_a_word_about_whose_it_is_is_not_taken_over(data: str) -> None:
+def test_data_without_a_node_identity_is_refused(data: str) -> None:
     disk = FaultyDisk()
     disk.make_directory(data)
 
@@ -131,7 +131,7 @@ def test_data_without_a_word_about_whose_it_is_is_not_taken_over(data: str) -> N
     assert disk.locked_paths == set()
 
 
-def test_a_damaged_identity_is_refused_rather_than_replaced() -> None:
+def test_a_damaged_node_identity_is_refused_rather_than_replaced() -> None:
     disk = FaultyDisk()
     opened(disk).release()
     disk.flip_bit("node", 20, 1)
@@ -142,7 +142,7 @@ def test_a_damaged_identity_is_refused_rather_than_replaced() -> None:
     assert disk.locked_paths == set()
 
 
-def test_the_mark_of_a_clean_stop_is_seen_once() -> None:
+def test_the_mark_of_a_clean_stop_is_used_once() -> None:
     disk = FaultyDisk()
     directory = opened(disk)
     directory.mark_clean(now_ms=5, broker_epoch=7)
@@ -156,7 +156,7 @@ def test_the_mark_of_a_clean_stop_is_seen_once() -> None:
     assert (second.clean_stop_epoch, third.clean_stop_epoch) == (7, None)
 
 
-def test_a_mark_from_before_there_were_broker_epochs_has_none() -> None:
+def test_a_mark_from_before_broker_epochs_has_none() -> None:
     disk = FaultyDisk()
     opened(disk).release()
     write_small_file(disk, "clean-shutdown", [5])
@@ -167,7 +167,7 @@ def test_a_mark_from_before_there_were_broker_epochs_has_none() -> None:
     assert directory.clean_stop_epoch is None
 
 
-def test_a_mark_that_cannot_be_read_is_none() -> None:
+def test_an_unreadable_mark_of_a_clean_stop_is_ignored() -> None:
     disk = FaultyDisk()
     directory = opened(disk)
     directory.mark_clean(now_ms=5, broker_epoch=7)
@@ -177,7 +177,7 @@ def test_a_mark_that_cannot_be_read_is_none() -> None:
     assert not opened(disk).was_clean
 
 
-def test_the_mark_of_a_clean_stop_does_not_come_back_with_a_power_cut() -> None:
+def test_the_mark_of_a_clean_stop_does_not_return_with_a_power_cut() -> None:
     for seed in range(10):
         disk = FaultyDisk()
         directory = opened(disk)
@@ -188,7 +188,7 @@ def test_the_mark_of_a_clean_stop_does_not_come_back_with_a_power_cut() -> None:
         assert not opened(disk.power_cut(Random(seed))).was_clean
 
 
-def test_a_stop_is_clean_only_when_its_mark_is_surely_on_the_disk() -> None:
+def test_a_stop_is_clean_only_when_its_mark_is_synced() -> None:
     for seed in range(10):
         disk = FaultyDisk()
         directory = opened(disk)
@@ -197,7 +197,7 @@ def test_a_stop_is_clean_only_when_its_mark_is_surely_on_the_disk() -> None:
         assert opened(disk.power_cut(Random(seed))).was_clean
 
 
-def test_a_crash_at_any_disk_call_of_a_start_leaves_a_directory_that_can_be_used() -> None:
+def test_a_crash_at_any_disk_call_of_a_start_leaves_a_usable_directory() -> None:
     complete = FaultyDisk()
     opened(complete)
     for last in range(len(complete.changes)):
@@ -210,7 +210,7 @@ def test_a_crash_at_any_disk_call_of_a_start_leaves_a_directory_that_can_be_used
             assert (found.disk_id, found.metadata_disk_id) in {("a1", "a2"), ("b1", "b2")}
 
 
-def test_a_disk_that_fails_is_not_left_locked() -> None:
+def test_a_failed_disk_is_not_left_locked() -> None:
     disk = FaultyDisk()
     disk.fail("sync")
 
@@ -221,7 +221,7 @@ def test_a_disk_that_fails_is_not_left_locked() -> None:
     opened(disk)
 
 
-def test_topics_of_one_name_have_directories_of_their_own() -> None:
+def test_topics_of_one_name_have_separate_directories() -> None:
     directory = opened(FaultyDisk())
 
     assert directory.partition_directory("orders", ID, 3) == (
@@ -238,7 +238,7 @@ def test_the_longest_names_fit_into_a_directory_name() -> None:
     assert directory.topic_directory(longest, ID) != directory.topic_directory(other, bytes(16))
 
 
-def test_stored_topics_are_those_with_an_id_behind_their_name() -> None:
+def test_stored_topics_are_directories_with_an_id() -> None:
     disk = FaultyDisk()
     directory = opened(disk)
     for name in ("orders." + ID.hex(), "a.b-c_d." + bytes(16).hex()):
@@ -249,14 +249,14 @@ def test_stored_topics_are_those_with_an_id_behind_their_name() -> None:
     assert directory.stored_topics() == [("a.b-c_d", bytes(16)), ("orders", ID)]
 
 
-def test_what_is_set_aside_is_gone_from_the_topics_and_can_be_removed_later() -> None:
+def test_a_topic_that_is_set_aside_is_no_longer_stored_and_removed_later() -> None:
     disk = FaultyDisk()
     directory = opened(disk)
     disk.make_directory(directory.partition_directory("orders", ID, 0))
     write_small_file(disk, directory.partition_directory("orders", ID, 0) + "/checkpoint", 1)
 
     directory.set_aside("orders", ID)
-    directory.set_aside("orders", ID)  # A second start after a crash does it again.
+    directory.set_aside("orders", ID)  # A second start after a crash repeats it.
 
     assert directory.stored_topics() == []
     assert disk.exists(f"deleted/{ID.hex()}/0/checkpoint")
@@ -266,7 +266,7 @@ def test_what_is_set_aside_is_gone_from_the_topics_and_can_be_removed_later() ->
 
 
 def end_process_after(disk: FaultyDisk, count: int) -> Callable[[str, str], None]:
-    """Return a hook that ends the process after so many calls that change something."""
+    """Return a hook that ends the process after so many changing calls."""
 
     def end(operation: str, path: str) -> None:
         del operation

@@ -1,4 +1,4 @@
-"""Tests of finding offsets by place and by time."""
+"""Tests of the search for offsets by place and by time."""
 
 import struct
 
@@ -48,13 +48,13 @@ def batch_at(*times_ms: int, codec: Codec = Codec.NONE) -> bytearray:
 
 
 def left_of(batch: bytearray, *places: int) -> bytes:
-    """Return what compaction leaves of a batch."""
+    """Return the compacted form of a batch with records at some places."""
     header = parse_header(batch)
     assert header is not None
     return bytes(encode_sparse(header, decoded(batch), places))
 
 
-async def test_the_ends_of_a_partition_are_told(mock_clock: MockClock) -> None:
+async def test_the_offsets_of_a_partition_are_returned(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -103,7 +103,7 @@ async def test_the_first_record_at_or_after_a_time_is_found(
     deleted_count=st.integers(0, 19),
 )
 @settings(max_examples=300)
-def test_a_search_in_a_batch_agrees_with_looking_at_every_record(
+def test_a_search_by_time_agrees_with_a_linear_search(
     times: list[int], at_ms: int, deleted_count: int
 ) -> None:
     deleted_count %= len(times)
@@ -131,7 +131,7 @@ def test_a_search_in_a_batch_agrees_with_looking_at_every_record(
         (400, 4, (4, 200)),
     ],
 )
-def test_of_a_batch_with_gaps_a_record_that_is_left_is_found(
+def test_a_search_in_a_sparse_batch_finds_a_remaining_record(
     at_ms: int, log_start_offset: int, found: tuple[int, int]
 ) -> None:
     data = left_of(batch_at(200, 300, 100, 400, 250), 1, 3)
@@ -143,7 +143,7 @@ def test_of_a_batch_with_gaps_a_record_that_is_left_is_found(
     assert (answer.offset, answer.timestamp_ms) == found
 
 
-def test_the_time_of_an_offset_that_is_gone_is_that_of_the_next_record() -> None:
+def test_the_time_of_a_removed_offset_is_that_of_the_next_record() -> None:
     data = left_of(batch_at(200, 300, 100, 400, 250), 1, 3)
     header = parse_header(data)
     assert header is not None
@@ -151,7 +151,7 @@ def test_the_time_of_an_offset_that_is_gone_is_that_of_the_next_record() -> None
     assert [time_of(header, data, offset) for offset in range(5)] == [300, 300, 400, 400, 400]
 
 
-async def test_deleted_records_are_not_found(mock_clock: MockClock) -> None:
+async def test_deleted_records_are_not_found_by_time(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -163,7 +163,7 @@ async def test_deleted_records_are_not_found(mock_clock: MockClock) -> None:
         assert (answer.offset, answer.timestamp_ms) == (1, 200)
 
 
-async def test_what_is_not_committed_is_not_found(mock_clock: MockClock) -> None:
+async def test_uncommitted_records_are_not_found_by_time(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -178,7 +178,7 @@ async def test_what_is_not_committed_is_not_found(mock_clock: MockClock) -> None
         world.work.let_all_sync()
 
 
-async def test_each_question_is_answered_on_its_own(mock_clock: MockClock) -> None:
+async def test_each_offset_query_is_answered_on_its_own(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -205,7 +205,7 @@ async def test_each_question_is_answered_on_its_own(mock_clock: MockClock) -> No
 
 
 def bomb(codec: Codec, count: int, *, record_count: int) -> bytearray:
-    """Return a small batch that unpacks to `count` timestamps, and their like in every column."""
+    """Return a small batch that unpacks to `count` timestamps, and to as much in every column."""
     zeros = struct.pack(">BI", 0xDD, count) + bytes(count)
     payload = b"\x95" + zeros * 5
     packed = bytes(compress(codec, payload))
@@ -222,7 +222,7 @@ def bomb(codec: Codec, count: int, *, record_count: int) -> bytearray:
 
 @pytest.mark.parametrize("codec", [Codec.LZ4, Codec.ZSTD])
 @pytest.mark.parametrize(("count", "record_count"), [(6 << 20, 6 << 20), (6 << 20, 10)])
-async def test_a_decompression_bomb_does_not_go_off_in_a_search_by_time(
+async def test_a_decompression_bomb_is_not_unpacked_in_a_search_by_time(
     codec: Codec, count: int, record_count: int, *, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -233,7 +233,7 @@ async def test_a_decompression_bomb_does_not_go_off_in_a_search_by_time(
         with at_most_allocated(96 << 20):
             answer = await list_offset(client, topic, 5)
 
-        # Where the batch begins is still a place to begin.
+        # The start of the batch is still a valid result.
         assert (answer.offset, answer.timestamp_ms) == (0, START_MS)
 
 
@@ -249,7 +249,7 @@ async def test_a_decompression_bomb_does_not_go_off_in_a_search_by_time(
         msgpack.packb([[0, 9_999_999_999], None, [None] * 2, None, None]),
     ],
 )
-async def test_a_payload_that_nobody_can_read_is_still_a_place_to_begin(
+async def test_a_search_by_time_returns_the_start_of_an_unreadable_batch(
     payload: bytes, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -264,7 +264,7 @@ async def test_a_payload_that_nobody_can_read_is_still_a_place_to_begin(
         assert (answer.offset, answer.timestamp_ms) == (0, START_MS)
 
 
-async def test_a_header_that_promises_younger_records_than_there_are_leads_to_its_batch(
+async def test_a_search_by_time_returns_the_batch_of_a_wrong_max_timestamp(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -277,7 +277,7 @@ async def test_a_header_that_promises_younger_records_than_there_are_leads_to_it
         assert (answer.offset, answer.timestamp_ms) == (0, 100)
 
 
-async def test_damage_on_the_way_of_a_search_is_told_and_remembered(mock_clock: MockClock) -> None:
+async def test_damage_found_by_a_search_is_reported_and_recorded(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client)
@@ -295,14 +295,14 @@ async def test_damage_on_the_way_of_a_search_is_told_and_remembered(mock_clock: 
         assert (await list_offset(client, topic, 250)).offset == 4
 
 
-async def test_a_disk_that_fails_under_a_search_takes_its_partition_offline(
+async def test_a_disk_that_fails_during_a_search_takes_the_partition_offline(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         topic = await create_topic(client, partitions=2)
         await produce(client, topic, batch_at(100, 200))
-        world.disk.fail("read_at", nth=2, count=1 << 30)  # The first one finds the batch.
+        world.disk.fail("read_at", nth=2, count=1 << 30)  # The first read finds the batch.
 
         with pytest.raises(LogOfflineError):
             await list_offset(client, topic, 150)

@@ -1,4 +1,4 @@
-"""Tests of one partition and of those who wait at it."""
+"""Tests of one partition and its waiters."""
 
 import errno
 from typing import final
@@ -25,7 +25,7 @@ from tidelog.wire.messages.produce import AckLevel, Acks
 
 @final
 class Told:
-    """Waits for acknowledgements and for data, and writes down what it was told."""
+    """A waiter for acknowledgements and data that records its calls."""
 
     def __init__(self) -> None:
         self.acknowledgements: list[tuple[int, AckLevel]] = []
@@ -43,7 +43,7 @@ class Told:
 
 
 def unheard(event: str, **fields: object) -> None:
-    """Be told, and do nothing."""
+    """Ignore an event."""
 
 
 def new_partition(
@@ -61,7 +61,7 @@ def new_partition(
     return partition
 
 
-def test_acknowledgements_come_in_the_order_of_offsets_up_to_what_is_durable() -> None:
+def test_acknowledgements_come_in_offset_order_up_to_the_durable_end_offset() -> None:
     partition, told = new_partition(), Told()
     for index in (0, 1, 2):
         end = append(partition.log, b"a")
@@ -79,7 +79,7 @@ def test_acknowledgements_come_in_the_order_of_offsets_up_to_what_is_durable() -
     assert partition.waiter_count == 1
 
 
-def test_fetches_are_woken_when_the_high_watermark_moves_and_only_then() -> None:
+def test_fetches_are_woken_when_the_high_watermark_advances_and_only_then() -> None:
     partition, told = new_partition(), Told()
     partition.wait_for_data(told)
     append(partition.log, b"a")
@@ -125,7 +125,7 @@ def test_a_fetch_may_wait_again_while_it_is_woken() -> None:
     assert waiter.wake_count == 3
 
 
-def test_when_the_disk_fails_everybody_is_told_once() -> None:
+def test_a_failed_disk_fails_every_waiter_once() -> None:
     events: list[tuple[str, dict[str, object]]] = []
     partition, told = new_partition(events=events), Told()
     partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
@@ -145,7 +145,7 @@ def test_when_the_disk_fails_everybody_is_told_once() -> None:
     ]
 
 
-def test_damage_that_a_reader_finds_is_told_once() -> None:
+def test_damage_found_by_a_reader_is_reported_once() -> None:
     events: list[tuple[str, dict[str, object]]] = []
     partition = new_partition(events=events)
 
@@ -155,7 +155,7 @@ def test_damage_that_a_reader_finds_is_told_once() -> None:
     assert [fields["status"] for _, fields in events] == ["damaged"]
 
 
-def test_a_change_of_durability_acknowledges_what_need_not_wait_any_more() -> None:
+def test_lowered_durability_acknowledges_waiting_records() -> None:
     partition, told = new_partition("fsync"), Told()
     partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
     partition.wait_for_data(told)
@@ -167,7 +167,7 @@ def test_a_change_of_durability_acknowledges_what_need_not_wait_any_more() -> No
     assert partition.high_watermark == 1
 
 
-def test_a_replica_that_nobody_leads_here_says_nothing_of_what_is_committed() -> None:
+def test_a_leaderless_replica_keeps_its_high_watermark() -> None:
     log = open_partition_log(FaultyDisk(), config_of("fsync"))
     partition, told = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard), Told()
     partition.wait_for_data(told)
@@ -181,7 +181,7 @@ def test_a_replica_that_nobody_leads_here_says_nothing_of_what_is_committed() ->
     assert told.wake_count == 0
 
 
-def test_whoever_leads_knows_at_once_what_the_log_has() -> None:
+def test_a_new_leader_starts_with_the_offsets_of_its_log() -> None:
     log = open_partition_log(FaultyDisk(), config_of("fsync"))
     append(log, b"a")
     flush(log)
@@ -196,7 +196,7 @@ def test_whoever_leads_knows_at_once_what_the_log_has() -> None:
 
 
 @pytest.mark.invariant("I46")
-def test_when_another_one_leads_everybody_is_told_and_what_was_committed_stays_known() -> None:
+def test_a_new_leader_elsewhere_fails_waiters_and_keeps_the_high_watermark() -> None:
     partition, told = new_partition(), Told()
     append(partition.log, b"a")
     flush(partition.log)
@@ -219,7 +219,7 @@ def test_when_another_one_leads_everybody_is_told_and_what_was_committed_stays_k
     assert partition.high_watermark == 1
 
 
-def test_a_later_epoch_of_the_same_leader_acknowledges_nothing_of_the_one_before() -> None:
+def test_a_later_leader_epoch_acknowledges_nothing_of_the_earlier_one() -> None:
     partition, told = new_partition(), Told()
     partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
 
@@ -234,7 +234,7 @@ def test_a_later_epoch_of_the_same_leader_acknowledges_nothing_of_the_one_before
     assert partition.high_watermark == 1
 
 
-def test_a_change_of_settings_holds_for_whoever_leads_next() -> None:
+def test_changed_settings_hold_for_the_next_leadership() -> None:
     log = open_partition_log(FaultyDisk(), config_of("fsync"))
     partition = Partition(TOPIC_ID, 0, log, config=config_of("fsync"), probe=unheard)
 
@@ -252,7 +252,7 @@ def no_facts(node_id: int) -> BrokerStatus | None:
 
 
 class Watching:
-    """Is told of changes."""
+    """Records changes of a partition."""
 
     def __init__(self) -> None:
         self.ends: list[tuple[int, int]] = []
@@ -261,7 +261,7 @@ class Watching:
         self.ends.append((partition.log.log_end_offset, partition.high_watermark))
 
 
-def test_a_follower_knows_what_was_committed_when_it_led_and_leads_on_from_there() -> None:
+def test_a_follower_keeps_the_high_watermark_of_its_leadership() -> None:
     partition = new_partition()
     append(partition.log, b"a")
     flush(partition.log)
@@ -280,12 +280,12 @@ def test_a_follower_knows_what_was_committed_when_it_led_and_leads_on_from_there
     partition.lead(5, followers)
 
     assert partition.follower is None
-    assert partition.high_watermark == 1, "the other one may lack what came then"
+    assert partition.high_watermark == 1, "the other replica may lack those records"
 
 
 @pytest.mark.invariant("I36")
-def test_who_waits_for_all_is_told_when_too_few_are_left_in_sync() -> None:
-    """I36: appended, and perhaps kept; whoever sends it again will know."""
+def test_waiting_acks_all_requests_fail_when_the_isr_is_too_small() -> None:
+    """I36: appended, and perhaps kept; a retry tells."""
     partition, told = new_partition(), Told()
     three = ReplicaSet((1, 2, 3), (1, 2), 0, 2)
     view = BrokerView(1, no_facts)
@@ -313,7 +313,7 @@ def test_who_waits_for_all_is_told_when_too_few_are_left_in_sync() -> None:
     assert partition.high_watermark == 0
 
 
-def test_what_all_have_is_acknowledged_though_too_few_are_left_in_sync() -> None:
+def test_records_on_all_replicas_are_acknowledged_though_the_isr_is_too_small() -> None:
     partition, told = new_partition(), Told()
     alone = ReplicaSet((1, 2, 3), (1,), 0, 1)
     followers = Followers(alone, BrokerView(1, no_facts), epoch_start_offset=0, now_ms=0)
@@ -337,7 +337,7 @@ def led_with(*in_sync: int) -> Partition:
     return partition
 
 
-def test_fetches_are_woken_when_followers_have_what_they_wait_for() -> None:
+def test_fetches_are_woken_when_followers_report_their_records() -> None:
     partition, told = led_with(1, 2), Told()
     append(partition.log, b"a")
     flush(partition.log)
@@ -355,25 +355,27 @@ DAMAGE = CorruptRecordError("damaged", offset=0, next_offset=1)
 
 
 @pytest.mark.parametrize("error", [DAMAGE, LogOfflineError("offline"), DiskFullError("full")])
-def test_what_only_this_replica_lacks_is_to_be_had_from_the_next_leader(error: BrokerError) -> None:
+def test_records_damaged_at_the_leader_are_retriable_with_other_isr_members(
+    error: BrokerError,
+) -> None:
     assert isinstance(led_with(1, 2).passing(error), LeaderNotAvailableError)
-    assert led_with(1).passing(error) is error, "nobody else has more"
+    assert led_with(1).passing(error) is error, "no other replica has more"
 
 
-def test_what_a_follower_lacks_is_to_be_had_from_the_leader() -> None:
+def test_records_damaged_at_a_follower_are_referred_to_the_leader() -> None:
     partition = led_with(1, 2)
     partition.follow(2, 6)
 
     assert isinstance(partition.passing(DAMAGE), NotLeaderError)
 
 
-def test_what_is_the_same_at_every_replica_is_told_as_it_is() -> None:
-    error = NotLeaderError("another one leads")
+def test_an_error_common_to_all_replicas_is_returned_unchanged() -> None:
+    error = NotLeaderError("another broker leads")
 
     assert led_with(1, 2).passing(error) is error
 
 
-def test_nobody_waits_for_a_disk_that_does_not_answer_if_others_could_lead() -> None:
+def test_waiters_fail_on_a_stalled_disk_if_other_replicas_could_lead() -> None:
     partition, told = led_with(1, 2), Told()
     partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
 
@@ -385,7 +387,7 @@ def test_nobody_waits_for_a_disk_that_does_not_answer_if_others_could_lead() -> 
         partition.require_disk()
 
 
-def test_whoever_leads_alone_goes_on_with_a_disk_that_does_not_answer() -> None:
+def test_a_sole_leader_goes_on_with_a_stalled_disk() -> None:
     partition, told = led_with(1), Told()
     partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
 
@@ -395,7 +397,7 @@ def test_whoever_leads_alone_goes_on_with_a_disk_that_does_not_answer() -> None:
     partition.require_disk()
 
 
-def test_whoever_watches_is_told_of_all_that_happens() -> None:
+def test_watchers_are_called_for_every_change() -> None:
     partition, watching = new_partition(), Watching()
     partition.watchers[watching] = None
 
@@ -414,13 +416,13 @@ def test_the_role_does_not_change_while_the_log_is_held() -> None:
     partition.follow(2, 4)
     partition.is_held = True
 
-    with pytest.raises(AssertionError, match="not in order"):
+    with pytest.raises(AssertionError, match="held for a repair"):
         partition.lead(5)
 
 
-def test_whoever_closes_a_replica_lets_nobody_lead_follow_or_wait_and_it_is_no_news() -> None:
+def test_a_closed_replica_has_no_role_and_no_waiters_and_reports_no_status() -> None:
     events: list[tuple[str, dict[str, object]]] = []
-    gone = NotLeaderError("this broker has no replica of it any more")
+    gone = NotLeaderError("this broker no longer has a replica of the partition")
     for is_leader in (True, False):
         partition, told = new_partition(events=events), Told()
         partition.wait_for_ack(Acks.ALL, append(partition.log, b"a"), told, index=0)
@@ -429,7 +431,7 @@ def test_whoever_closes_a_replica_lets_nobody_lead_follow_or_wait_and_it_is_no_n
         partition.wait_for_data(told)
 
         partition.close(gone)
-        partition.note_status("whoever was about to do something with it could not")
+        partition.note_status("a task that was about to use the log got an error")
 
         assert (partition.leader, partition.follower) == (None, None)
         assert told.failures[0][1] is gone or not is_leader

@@ -1,7 +1,7 @@
-"""Tests of finding partitions, or why they are not to be found, and of their files."""
+"""Tests of the replica manager: finding partitions, refusals, and their files."""
 
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 import pytest
@@ -40,13 +40,13 @@ async def opened(kept: AppliedMetadata, name: str = "orders") -> list[Partition]
 
 
 def refusal(kept: AppliedMetadata, topic_id: bytes, number: int) -> str:
-    """Return why a partition is not to be found, as the kind of the error and its line."""
+    """Return the refusal of `find`, as the kind of the error and its line."""
     with pytest.raises(BrokerError) as caught:
         kept.partitions.find(topic_id, number)
     return f"{type(caught.value).__name__}: {caught.value}"
 
 
-async def test_what_is_led_here_is_found(mock_clock: MockClock) -> None:
+async def test_a_partition_led_here_is_found(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     topic_id = cluster.create("orders", [1], [1])
     async with keeping(world, cluster) as kept:
@@ -61,7 +61,7 @@ async def test_what_is_led_here_is_found(mock_clock: MockClock) -> None:
 
 
 @pytest.mark.invariant("I47")
-async def test_what_is_not_led_here_is_refused_with_what_helps(mock_clock: MockClock) -> None:
+async def test_a_partition_not_led_here_is_refused_with_its_leader(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2, 3)
     topic_id = cluster.create("orders", [1, 2], [2, 1], [3, 2])
     cluster.in_sync(3, number=2)
@@ -75,17 +75,18 @@ async def test_what_is_not_led_here_is_refused_with_what_helps(mock_clock: MockC
             " to 2"
         )
         assert refusal(kept, topic_id, 0) == (
-            f"{LeaderNotAvailableError.__name__}: partition 0 is being opened, or there was no room"
+            f"{LeaderNotAvailableError.__name__}: partition 0 is being opened,"
+            " or its disk has no room"
         )
         assert refusal(kept, topic_id, 1) == (
             f"{NotLeaderError.__name__}: broker 2 leads partition 1, not this one"
         )
         assert refusal(kept, topic_id, 2) == (
-            f"{LeaderNotAvailableError.__name__}: nobody leads partition 2 at the moment"
+            f"{LeaderNotAvailableError.__name__}: partition 2 has no leader at the moment"
         )
 
 
-async def test_a_leader_that_hears_nothing_from_the_cluster_does_not_lead(
+async def test_a_leader_without_contact_to_the_cluster_does_not_lead(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -97,15 +98,15 @@ async def test_a_leader_that_hears_nothing_from_the_cluster_does_not_lead(
         kept.is_heard_of = False
 
         assert refusal(kept, topic_id, 0) == (
-            f"{LeaderNotAvailableError.__name__}: broker 1 leads partition 0, and has not heard"
-            " of its cluster lately"
+            f"{LeaderNotAvailableError.__name__}: broker 1 leads partition 0, and has lost"
+            " contact with its cluster"
         )
         assert kept.partitions.replica(topic_id, 0) is partition
         kept.is_heard_of = True
         assert kept.partitions.find(topic_id, 0) is partition
 
 
-async def test_a_replica_that_is_not_led_here_is_no_answer_to_clients(
+async def test_a_replica_not_led_here_is_refused_to_clients(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
@@ -116,7 +117,7 @@ async def test_a_replica_that_is_not_led_here_is_no_answer_to_clients(
         assert "broker 2 leads partition 0" in refusal(kept, topic_id, 0)
 
 
-async def test_a_log_that_cannot_be_made_is_not_there_and_can_be_made_later(
+async def test_a_log_that_cannot_be_created_can_be_created_later(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -134,7 +135,7 @@ async def test_a_log_that_cannot_be_made_is_not_there_and_can_be_made_later(
         assert [partition.number for partition in kept.partitions.all()] == [0, 1]
 
 
-async def test_closing_ends_a_log_and_removing_the_files_of_a_topic_leaves_nothing(
+async def test_closing_a_log_and_removing_a_topic_leaves_no_files(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -156,7 +157,7 @@ async def test_closing_ends_a_log_and_removing_the_files_of_a_topic_leaves_nothi
         assert all(topic_id.hex() in path for path in gone)
 
 
-async def test_at_a_start_the_files_of_deleted_topics_are_removed(mock_clock: MockClock) -> None:
+async def test_a_start_removes_the_files_of_deleted_topics(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     cluster.create("orders", [1])
     cluster.create("gone", [1])
@@ -174,7 +175,7 @@ async def test_at_a_start_the_files_of_deleted_topics_are_removed(mock_clock: Mo
 
 
 @pytest.mark.invariant("I65")
-async def test_files_of_a_topic_that_nobody_knows_are_left_alone_and_told_of(
+async def test_files_of_an_unknown_topic_are_kept_and_reported(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -193,7 +194,7 @@ async def test_files_of_a_topic_that_nobody_knows_are_left_alone_and_told_of(
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_what_was_flushed_is_there_when_a_log_is_opened_again(
+async def test_flushed_records_are_there_when_a_log_is_opened_again(
     mock_clock: MockClock, seed: int
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -209,7 +210,7 @@ async def test_what_was_flushed_is_there_when_a_log_is_opened_again(
     assert (again.topic_id, again.number, again.log.log_end_offset) == (topic_id, 0, 1)
 
 
-async def test_what_recovery_found_is_told(mock_clock: MockClock) -> None:
+async def test_damage_found_by_recovery_is_reported(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     cluster.create("orders", [1])
     async with keeping(world, cluster) as kept:
@@ -235,7 +236,7 @@ async def test_what_recovery_found_is_told(mock_clock: MockClock) -> None:
     assert again.log.status.value == "damaged"
 
 
-async def test_a_producer_of_a_queue_is_one_as_long_as_the_queue_is_there(
+async def test_a_mover_id_is_valid_as_long_as_its_queue_exists(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,4 +1,4 @@
-"""Which replicas were made in a data directory is known for as long as their files matter."""
+"""Tests of the manifest: created replicas are recorded as long as their files matter."""
 
 import errno
 from random import Random
@@ -40,7 +40,7 @@ async def with_replicas(world: World, *keys: Key) -> ReplicaManifest:
     return manifest
 
 
-async def test_what_was_entered_is_there_after_a_power_cut(world: World) -> None:
+async def test_an_added_replica_survives_a_power_cut(world: World) -> None:
     await with_replicas(world, A, B)
 
     again = await loaded(world, world.disk.power_cut(Random(1)))
@@ -49,7 +49,7 @@ async def test_what_was_entered_is_there_after_a_power_cut(world: World) -> None
     assert not again.is_lost
 
 
-async def test_what_was_removed_is_not_there_after_a_power_cut(world: World) -> None:
+async def test_a_removed_replica_stays_removed_after_a_power_cut(world: World) -> None:
     manifest = await with_replicas(world, A, B, C)
 
     await manifest.remove([A])
@@ -59,7 +59,7 @@ async def test_what_was_removed_is_not_there_after_a_power_cut(world: World) -> 
     assert (again.has(A), again.has(B), again.has(C)) == (False, False, True)
 
 
-async def test_many_replicas_at_a_time_are_entered_in_a_few_writes(world: World) -> None:
+async def test_concurrent_additions_take_few_writes(world: World) -> None:
     manifest = await with_replicas(world)
     before = len(world.disk.changes)
 
@@ -73,7 +73,7 @@ async def test_many_replicas_at_a_time_are_entered_in_a_few_writes(world: World)
     assert len(writes) <= 2
 
 
-async def test_a_replica_that_is_removed_while_it_is_entered_is_not_there(world: World) -> None:
+async def test_a_replica_that_is_removed_while_it_is_added_is_not_listed(world: World) -> None:
     manifest = await with_replicas(world, A)
 
     async with trio.open_nursery() as nursery:
@@ -89,7 +89,7 @@ async def test_a_replica_that_is_removed_while_it_is_entered_is_not_there(world:
     assert not (await loaded(world, world.disk.power_cut(Random(1)))).has(B)
 
 
-async def test_a_replica_that_is_removed_and_comes_back_while_it_is_entered_is_there(
+async def test_a_replica_that_is_removed_and_returns_while_it_is_added_is_listed(
     world: World,
 ) -> None:
     manifest = await with_replicas(world, A)
@@ -108,7 +108,7 @@ async def test_a_replica_that_is_removed_and_comes_back_while_it_is_entered_is_t
     assert (await loaded(world, world.disk.power_cut(Random(1)))).has(B)
 
 
-async def test_a_replica_in_doubt_is_in_doubt_until_that_is_settled(world: World) -> None:
+async def test_a_suspect_replica_stays_suspect_until_it_is_settled(world: World) -> None:
     await with_replicas(world, A, B)
     manifest = await loaded(world, world.disk)
 
@@ -123,7 +123,7 @@ async def test_a_replica_in_doubt_is_in_doubt_until_that_is_settled(world: World
     assert (await loaded(world, disk.power_cut(Random(1)))).suspects == {}
 
 
-async def test_replicas_that_are_not_to_be_here_any_more_are_forgotten(world: World) -> None:
+async def test_replicas_that_are_no_longer_assigned_are_removed(world: World) -> None:
     await with_replicas(world, A, B)
     manifest = await loaded(world, world.disk)
 
@@ -135,7 +135,7 @@ async def test_replicas_that_are_not_to_be_here_any_more_are_forgotten(world: Wo
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-async def test_a_manifest_that_is_gone_or_damaged_is_known_to_be_lost_and_made_anew(
+async def test_a_missing_or_damaged_manifest_is_lost_and_recreated(
     world: World, *, is_gone: bool
 ) -> None:
     await with_replicas(world, A, B)
@@ -154,13 +154,13 @@ async def test_a_manifest_that_is_gone_or_damaged_is_known_to_be_lost_and_made_a
     assert again.has(B)
 
 
-async def test_where_there_never_was_a_manifest_none_is_missed(world: World) -> None:
+async def test_a_directory_that_never_had_a_manifest_lacks_none(world: World) -> None:
     manifest = await loaded(world, world.disk, is_expected=False)
 
     assert not manifest.is_lost
 
 
-async def test_nothing_is_written_if_there_is_nothing_new(world: World) -> None:
+async def test_an_unchanged_manifest_is_not_written(world: World) -> None:
     await with_replicas(world, A)
     manifest = await loaded(world, world.disk)
     before = len(world.disk.changes)
@@ -173,7 +173,7 @@ async def test_nothing_is_written_if_there_is_nothing_new(world: World) -> None:
     assert len(world.disk.changes) == before
 
 
-async def test_a_replica_for_which_there_is_no_room_is_not_entered(world: World) -> None:
+async def test_a_replica_without_room_is_not_added(world: World) -> None:
     manifest = await with_replicas(world, A)
     world.disk.capacity_bytes = 1
 
