@@ -1,1 +1,1 @@
-"""Replicas of partitions: what a broker does as a leader for its followers, and as a follower."""
+"""Replication of partitions: the leader's side for its followers, and the follower's side."""

@@ -1,4 +1,4 @@
-"""What all parts of replication on one broker share."""
+"""Shared context of all parts of replication on one broker."""
 
 from dataclasses import dataclass
 
@@ -18,11 +18,11 @@ from tidelog.wire.messages.replication import ReplicaIdentity
 
 @dataclass(frozen=True, slots=True)
 class ReplicationContext:
-    """A broker, as far as its replicas are concerned."""
+    """The parts of a broker that replication uses."""
 
     env: Env
     nursery: trio.Nursery
-    """For tasks that live as long as the broker."""
+    """For tasks that run as long as the broker."""
     cluster: ClusterNode
     lifecycle: BrokerLifecycle
     partitions: ReplicaManager
@@ -31,25 +31,25 @@ class ReplicationContext:
 
     @property
     def node_id(self) -> int:
-        """This broker."""
+        """Node id of this broker."""
         return self.cluster.node_id
 
     @property
     def state(self) -> ClusterState:
-        """The metadata, as far as it is known here."""
+        """The metadata that this broker has."""
         return self.cluster.metadata.state
 
     def is_open(self, partition: Partition) -> bool:
-        """Return whether a replica is still there, and not closed, or another one in its place."""
+        """Return whether a replica is still open, and was not closed or replaced."""
         return self.partitions.replica(*partition.key) is partition
 
     def status_of(self, node_id: int) -> BrokerStatus | None:
-        """Return what is known of a broker; see `isr.replica_set.BrokerView`."""
+        """Return the status of a broker; see `isr.replica_set.BrokerView`."""
         broker = self.state.brokers.get(node_id)
         return None if broker is None else BrokerStatus(broker.broker_epoch, broker.can_lead)
 
     def own_identity(self) -> ReplicaIdentity | None:
-        """Return what this broker says of itself to leaders; `None` before it is registered."""
+        """Return the identity of this broker for leaders; `None` before it is registered."""
         broker = self.state.brokers.get(self.node_id)
         epoch = self.lifecycle.broker_epoch
         if broker is None or epoch is None or broker.broker_epoch != epoch:
@@ -59,11 +59,11 @@ class ReplicationContext:
         )
 
     def check_identity(self, identity: ReplicaIdentity) -> None:
-        """Check that a follower is the process that the metadata knows (I63).
+        """Raise unless a follower is the process that the metadata has (I63).
 
         Raises:
-            InvalidRequestError: It is of another cluster.
-            StaleBrokerEpochError: It is another process, or not known here yet.
+            InvalidRequestError: The follower belongs to another cluster.
+            StaleBrokerEpochError: The follower is another process, or is not known here yet.
         """
         if identity.cluster_id != self.cluster.raft.cluster_id:
             raise InvalidRequestError(
@@ -74,11 +74,11 @@ class ReplicationContext:
         known = None if broker is None else (broker.broker_epoch, broker.incarnation_id)
         if known != (identity.broker_epoch, identity.incarnation_id):
             raise StaleBrokerEpochError(
-                f"broker {identity.node_id} is not known here as that process; it was started anew"
-                " since, or this broker has not heard of it yet"
+                f"broker {identity.node_id} has another process in the metadata; it was restarted"
+                " since, or this broker does not know of it yet"
             )
 
 
 def now_ms() -> int:
-    """Return monotonic time."""
+    """Return monotonic time in milliseconds."""
     return int(trio.current_time() * 1000)

@@ -1,9 +1,8 @@
-"""Replicas for which this broker cannot vouch: having others counted on instead.
+"""Failed replicas of this broker, and their removal from the ISR.
 
-Shell around `coordinator.metadata.replica_removal`: owns the task that looks after them. It goes
-by how
-things are, not by what has happened: as long as a replica here is not whole and the metadata counts
-on it, it is given up, a command at a time for all of them.
+Shell around `coordinator.metadata.replica_removal`: owns the task that watches failed replicas. It
+acts on the present state, not on events. While a replica is not whole and is in the ISR or
+eligible, the task submits its removal, with one command at a time for all of them.
 """
 
 from typing import Final, final
@@ -26,13 +25,14 @@ from tidelog.wire.errors import (
 )
 
 _LOOK_S: Final = 0.25
-"""How late it may be seen that a disk does not answer, or that somebody else could lead now."""
+"""Maximum delay in seconds in detecting that a disk does not answer, or that another replica could
+lead."""
 _RETRY_S: Final = 0.5
 _SUBMIT_TIMEOUT_S: Final = 5.0
 _OTHERS_S: Final = 3.0
-"""For so long a start waits for somebody who is counted on as well, and is not there yet."""
+"""Time in seconds that a start waits for another eligible replica whose broker is not up yet."""
 _LATE_S: Final = 1.0
-"""A look that comes so much too late: this process stood still, not its disk."""
+"""Delay of a check in seconds above which this process was suspended, and not its disk."""
 _AT_ONCE_MAX: Final = 1000
 
 
@@ -40,44 +40,45 @@ _AT_ONCE_MAX: Final = 1000
 class FailedReplicas:
     """The replicas of this broker that are not whole.
 
-    Invariant: every open replica whose log is not in order is among them.
+    Invariant: every open replica whose log is damaged or offline is among them.
     """
 
     def __init__(self, context: ReplicationContext) -> None:
-        """Know of none yet; `run` must run in a task."""
+        """Start without replicas; `run` must run in a task."""
         self._context = context
         self._failed_replicas: dict[Partition, None] = {}
         self._stalled_at: dict[Partition, float] = {}
-        """When a disk was seen last not to answer, of those that are or were stalled lately."""
+        """Time at which a disk was last seen not to answer, for disks that are or were stalled
+        lately."""
         self._unopened: dict[Key, bool] = {}
         """Replicas without an open log, and whether they may lack committed records."""
         self._has_news = trio.Event()
 
     def look_at(self, partition: Partition) -> None:
-        """Take note of how a replica is; whoever follows with it says so."""
+        """Add a replica if it is not whole; a follower reports that to its leader."""
         if not partition.is_whole and partition not in self._failed_replicas:
             self._failed_replicas[partition] = None
             partition.progressed()
             self._has_news.set()
 
     def not_opened(self, key: Key, error: BrokerError) -> None:
-        """Take note that the log of a replica could not be made, or not be opened, for now.
+        """Add a replica whose log could not be created or opened for now.
 
-        Where only room or a descriptor was missing, nothing that it may have had is suspect.
+        If only disk space or a file descriptor was missing, its records are not suspect.
         """
         self._unopened[key] = not isinstance(error, DiskFullError | OverloadedError)
         self._has_news.set()
 
     async def remove_damaged_from_isr(self) -> None:
-        """Have nobody count on what was found to be damaged; the start of a broker.
+        """Remove damaged replicas from the ISR; called at the start of a broker.
 
-        Returns when the cluster has agreed, or when nobody can stand in.
+        Return when the cluster has committed that, or when no other replica can take over.
         """
         deadline = trio.current_time() + _OTHERS_S
         while True:
             due = self._due()
             if due:
-                await self._give_up(due)
+                await self._remove_from_isr(due)
             elif trio.current_time() < deadline and self._waits_for_others():
                 await trio.sleep(_LOOK_S)
             else:
@@ -95,13 +96,13 @@ class FailedReplicas:
             self._look()
             due = self._due()
             if due:
-                await self._give_up(due)
+                await self._remove_from_isr(due)
 
     def _look_for_stalled(self) -> None:
-        """See which disks do not answer. One that has just answered is not trusted at once."""
+        """Find disks that do not answer. A disk that has just answered is not trusted at once."""
         now, lag_max_s = trio.current_time(), self._context.replica_lag_time_max_ms / 1000
         for partition in self._context.group_commit.stalled(lag_max_s):
-            # What is only to be in memory is acknowledged all the same.
+            # Records that only need to be in memory are still acknowledged.
             if partition.durability is Durability.FSYNC:
                 self._stalled_at[partition] = now
         for partition, at in list(self._stalled_at.items()):
@@ -133,7 +134,7 @@ class FailedReplicas:
                 del self._unopened[key]
 
     def _due(self) -> list[FailedReplica]:
-        """Return what is counted on, and need not be."""
+        """Return the replicas that are in the ISR or eligible, and can be removed."""
         context = self._context
         state = context.state
         due = self._due_of_lost() + self._due_of_unopened()
@@ -151,9 +152,9 @@ class FailedReplicas:
         return due[:_AT_ONCE_MAX]
 
     def _due_of_lost(self) -> list[FailedReplica]:
-        """Return what has lost its files and is counted on.
+        """Return replicas that have lost files and are in the ISR or eligible.
 
-        If it is the only replica, and something is left of it, nobody has more.
+        A sole replica with some files left stays: no other replica has more.
         """
         context = self._context
         state, own_id = context.state, context.node_id
@@ -168,7 +169,10 @@ class FailedReplicas:
         return due
 
     def _due_of_unopened(self) -> list[FailedReplica]:
-        """Return what has no log here for now and is counted on; it cannot lead, nor follow."""
+        """Return replicas without an open log that are in the ISR or eligible.
+
+        They can neither lead nor follow.
+        """
         context = self._context
         state, own_id = context.state, context.node_id
         due: list[FailedReplica] = []
@@ -183,7 +187,7 @@ class FailedReplicas:
         return due
 
     def _waits_for_others(self) -> bool:
-        """Return whether somebody is counted on like a damaged replica here, and not there yet."""
+        """Return whether another eligible replica of a damaged partition is not up yet."""
         own_id = self._context.node_id
         for partition in self._failed_replicas:
             known = self._context.state.partition(*partition.key)
@@ -193,7 +197,7 @@ class FailedReplicas:
                     return True
         return False
 
-    async def _give_up(self, due: list[FailedReplica]) -> None:
+    async def _remove_from_isr(self, due: list[FailedReplica]) -> None:
         context = self._context
         epoch = context.lifecycle.broker_epoch
         if epoch is None:
@@ -227,9 +231,9 @@ class FailedReplicas:
 
 
 def _may_lack_records(partition: Partition) -> bool:
-    """Return whether committed records may be damaged, or not on the disk.
+    """Return whether committed records may be damaged, or missing on the disk.
 
-    What is committed under `fsync` was durable before. Whether that was in force all the time
-    since it was committed, the cluster knows.
+    Records committed under `fsync` were durable before. Only the cluster knows whether that setting
+    was in force ever since they were committed.
     """
     return not partition.log.durable_intact

@@ -1,6 +1,6 @@
-"""A leader's side of replication: what followers report, and what they are sent.
+"""Leader's side of replication: reports of followers, and the batches sent to them.
 
-Shell: owns the sessions of followers, and the task that answers those who waited for data.
+Shell: owns the sessions of followers, and the task that answers waiting fetches.
 """
 
 from typing import Final, final
@@ -47,14 +47,14 @@ _MAX_WAIT_MS_MAX: Final = 10_000
 _PARTITION_BYTES_MAX: Final = 1 << 20
 _BYTES_MAX: Final = 8 << 20
 _COPY_BELOW_BYTES: Final = 32 << 10
-"""Smaller pieces are read and sent together with the reply's header."""
+"""Size in bytes below which a slice is read and sent with the reply's header."""
 
 
 class ReplicaBatches(msgspec.Struct):
-    """What there is to say of one partition."""
+    """Reply for one partition."""
 
     number: int
-    """In the session."""
+    """Number of the partition in the session."""
     high_watermark: int = 0
     log_start_offset: int = 0
     part: LogSlice | None = None
@@ -62,26 +62,26 @@ class ReplicaBatches(msgspec.Struct):
     error: BrokerError | None = None
     partition: Partition | None = None
     is_counted: bool = False
-    """Whether what is sent counts against the allowance of replicas that are being added."""
+    """Whether the sent bytes count against the allowance of replicas that are being added."""
     is_held_up: bool = False
-    """Whether there is something to send, but nothing left of that allowance."""
+    """Whether there are batches to send, but that allowance is used up."""
     is_awaited: bool = False
-    """Whether more is committed than the follower knows, and it has readers."""
+    """Whether the high watermark is above the follower's, and the follower has readers."""
 
     @property
     def awaits_report(self) -> bool:
-        """Whether the follower will say where its log ends when it has heard of it."""
+        """Whether the follower reports its log end offset after this reply."""
         return self.part is not None or self.diverging is not None or self.error is not None
 
     @property
     def is_urgent(self) -> bool:
-        """Whether the follower waits for it."""
+        """Whether the follower waits for this reply."""
         return self.awaits_report or self.is_awaited
 
 
 @final
 class _Watch:
-    """Tells a session of what happens to one partition."""
+    """An observer that passes changes of one partition to a session."""
 
     __slots__ = ("_number", "_session", "partition")
 
@@ -103,19 +103,19 @@ class ReplicaSession:
     """
 
     def __init__(self, server: "FetchServer", connection: RequestContext, node_id: int) -> None:
-        """Begin with nothing followed; end with the connection, or with a newer session."""
+        """Start without partitions; end with the connection, or with a newer session."""
         self._server = server
         self._connection = connection
         self.node_id = node_id
         self.core = LeaderSession()
         self.watches: dict[int, _Watch] = {}
         self.is_held_up = False
-        """Whether something was not sent for the sake of others."""
+        """Whether batches were held back by the throttle."""
         self._waiting: tuple[ReplicaFetchRequest, ResponseHandle] | None = None
         connection.delayed[self] = None
 
     def wait(self, request: ReplicaFetchRequest, response: ResponseHandle) -> None:
-        """Answer when there is something, or when time is over."""
+        """Answer when there is something to send, or when time is over."""
         self._waiting = (request, response)
         max_wait_ms = min(request.max_wait_ms, _MAX_WAIT_MS_MAX)
         if self.is_held_up:
@@ -123,7 +123,7 @@ class ReplicaSession:
         self._server.purgatory.add(self, trio.current_time() + max_wait_ms / 1000)
 
     def touched(self, number: int, partition: Partition) -> None:
-        """Take note that something happened to a partition."""
+        """Mark a partition as changed."""
         self.core.touch(number)
         if self._waiting is None:
             return
@@ -142,7 +142,7 @@ class ReplicaSession:
             self._server.wake(self)
 
     def look_again(self, *, is_last: bool) -> None:
-        """Answer the fetch that waits, if there is something to say or `is_last`."""
+        """Answer the waiting fetch, if there is something to send or `is_last`."""
         if self._waiting is None:
             return
         request, response = self._waiting
@@ -152,14 +152,14 @@ class ReplicaSession:
                 self._end_wait()
                 self._server.answer(self, found, response)
             return
-        self._end_wait()  # A defect, which was answered.
+        self._end_wait()  # A defect raised an error, which was sent as the reply.
 
     def expire(self) -> None:
         """See `broker.requests.purgatory.Waiter`."""
         self.look_again(is_last=True)
 
     def close(self) -> None:
-        """See `broker.requests.purgatory.Waiter`: whoever follows on asks again."""
+        """See `broker.requests.purgatory.Waiter`: a live follower asks again."""
         self.look_again(is_last=True)
 
     def drop(self) -> None:
@@ -189,14 +189,14 @@ class ReplicaSession:
         self._server.forget(self, self._connection)
 
     def unwatch(self, numbers: list[int]) -> None:
-        """Hear no more of partitions."""
+        """Stop observing partitions."""
         for number in numbers:
             watch = self.watches.pop(number, None)
             if watch is not None:
                 watch.partition.watchers.pop(watch, None)
 
     def watch(self, number: int, partition: Partition) -> None:
-        """Hear of what happens to a partition."""
+        """Observe a partition."""
         known = self.watches.get(number)
         if known is None or known.partition is not partition:
             self.unwatch([number])
@@ -210,12 +210,12 @@ class ReplicaSession:
 
 @final
 class FetchServer:
-    """Serves followers with what this broker leads."""
+    """Serves followers of the partitions that this broker leads."""
 
     def __init__(
         self, context: ReplicationContext, in_sync: IsrUpdater, purgatory: Purgatory
     ) -> None:
-        """Tell `in_sync` of followers that are not in sync; `run` must run in a task."""
+        """Report followers outside the ISR to `in_sync`; `run` must run in a task."""
         self._context = context
         self._in_sync = in_sync
         self.purgatory = purgatory
@@ -223,13 +223,13 @@ class FetchServer:
         self.reader = RepairReader(context, self.led)
         self._sessions: dict[RequestContext, ReplicaSession] = {}
         self._newest: dict[int, ReplicaSession] = {}
-        """By node id: the only session of a follower. A request that the network delayed would
-        report an old position, and an idle follower never corrects it."""
+        """The newest session of each follower, by node id; it is the only valid one. A request that
+        the network delayed would report an old position, and an idle follower never corrects it."""
         self._woken: dict[ReplicaSession, None] = {}
         self._has_woken = trio.Event()
 
     async def run(self) -> None:
-        """Answer those whose waiting has an end, all that came in one go at once."""
+        """Answer woken sessions, all that were woken together at once."""
         while True:
             await self._has_woken.wait()
             self._has_woken = trio.Event()
@@ -238,7 +238,7 @@ class FetchServer:
                 session.look_again(is_last=False)
 
     def wake(self, session: ReplicaSession) -> None:
-        """Let a session look again, soon."""
+        """Schedule another check of a session."""
         self._woken[session] = None
         self._has_woken.set()
 
@@ -249,7 +249,7 @@ class FetchServer:
             del self._newest[session.node_id]
 
     def fetch(self, request: ReplicaFetchRequest, response: ResponseHandle) -> None:
-        """Take note of what a follower reports, and reply now or when there is something.
+        """Process a follower's report, and reply now or when there is something to send.
 
         Raises:
             BrokerError: The request as a whole is refused.
@@ -278,7 +278,7 @@ class FetchServer:
         return session
 
     def durable(self, request: ReplicaDurableRequest, response: ResponseHandle) -> None:
-        """Take note of what is on a follower's disk.
+        """Process the durable end offsets of a follower.
 
         Raises:
             BrokerError: The request as a whole is refused.
@@ -304,7 +304,7 @@ class FetchServer:
     def collect(
         self, session: ReplicaSession, request: ReplicaFetchRequest
     ) -> list[ReplicaBatches]:
-        """Look at all of which there may be something to say."""
+        """Collect replies for all partitions that may have one."""
         core = session.core
         for number in list(core.due):
             entry = core.partitions[number]
@@ -321,14 +321,15 @@ class FetchServer:
             item.is_awaited = request.has_readers and is_news
             if item.part is not None:
                 if not is_first and item.part.length > remaining:
-                    break  # It is full. What is still due comes first the next time.
+                    # The reply is full. Partitions that are still due come first in the next one.
+                    break
                 remaining -= item.part.length
                 is_first = False
                 if item.is_counted:
                     self.throttle.sent(item.part.length)
             elif item.is_held_up:
                 session.is_held_up = True
-                continue  # Still due.
+                continue  # The partition stays due.
             elif not item.is_urgent and core.is_told(
                 number,
                 high_watermark=item.high_watermark,
@@ -342,7 +343,7 @@ class FetchServer:
     def answer(
         self, session: ReplicaSession, found: list[ReplicaBatches], response: ResponseHandle
     ) -> None:
-        """Send what was found; what must come from the disk is read in a task first."""
+        """Send the batches; a task first reads those that must come from the disk."""
         for item in found:
             session.core.told(
                 item.number,
@@ -356,14 +357,14 @@ class FetchServer:
             self._reply(found, response)
 
     def led(self, followed: FollowedPartition, node_id: int) -> tuple[Partition, PartitionLeader]:
-        """Return a partition that is led here, as its follower believes.
+        """Return a partition that this broker leads in the follower's leader epoch.
 
         Raises:
-            BrokerError: It is not, or not for this follower.
+            BrokerError: This broker does not lead it, or not for this follower.
         """
         partition = self._context.partitions.led(followed.topic_id, followed.partition)
         leader = partition.leader
-        assert leader is not None, "it was found, so it is led here"
+        assert leader is not None, "`led` returns only partitions that are led here"
         if followed.leader_epoch < leader.leader_epoch:
             raise FencedLeaderEpochError(
                 f"partition {followed.partition} has leader epoch {leader.leader_epoch}, later than"
@@ -372,12 +373,12 @@ class FetchServer:
         if followed.leader_epoch > leader.leader_epoch:
             raise NotLeaderError(
                 f"this broker leads partition {followed.partition} in leader epoch"
-                f" {leader.leader_epoch}, and has not heard of {followed.leader_epoch} yet"
+                f" {leader.leader_epoch}, and does not know epoch {followed.leader_epoch} yet"
             )
         if node_id not in leader.replicas.assigned_replicas:
             raise IneligibleReplicaError(
-                f"broker {node_id} has no replica of partition {followed.partition}, as far as is"
-                " known here"
+                f"broker {node_id} has no replica of partition {followed.partition} in the"
+                " metadata of this broker"
             )
         return partition, leader
 
@@ -389,7 +390,7 @@ class FetchServer:
         *,
         identity: ReplicaIdentity,
     ) -> None:
-        """Compare a follower's log with this one, and take note of how far it is."""
+        """Compare a follower's log with this one, and record its position."""
         position = entry.position
         if position is None:
             raise InvalidRequestError(f"partition {number} of the session has no position")
@@ -398,7 +399,7 @@ class FetchServer:
             if self._divergence(partition, entry) is not None:
                 return
         except BrokerError:
-            return  # It is said when the partition is looked at.
+            return  # `_look` reports the error.
         entry.is_compared = True
         session.watch(number, partition)
         entry.is_reported = True

@@ -1,7 +1,7 @@
-"""Following what one other broker leads: one connection, one session, one fetch under way.
+"""Fetcher of the partitions of one leader: one connection, one session, one fetch at a time.
 
-Shell: owns the connection. What comes is checked and written to the logs straight from the
-connection's buffer, in plain calls; what must wait for the disk is done in tasks of its own.
+Shell: owns the connection. Batches are checked and written to the logs straight from the
+connection's buffer, in plain calls; steps that must wait for the disk run in tasks of their own.
 """
 
 from collections.abc import Callable
@@ -43,24 +43,25 @@ from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 _CONNECT_TIMEOUT_S: Final = 1.0
 _RETRY_S: Final = 0.1
 _LATER_S: Final = 0.1
-"""A partition of which the leader has said an error is asked for again after this time."""
+"""Time in seconds after which a partition is fetched again for which the leader returned an
+error."""
 _MUCH_LATER_S: Final = 1.0
-"""The same after an error that does not go away by itself so soon."""
+"""The same after an error that lasts longer."""
 _MAX_WAIT_MS: Final = 500
 _SILENCE_S: Final = 2.0
-"""A leader that does not answer for so long beyond `_MAX_WAIT_MS` is taken for unreachable."""
+"""Time in seconds beyond `_MAX_WAIT_MS` after which a silent leader counts as unreachable."""
 _BYTES_MAX: Final = 8 << 20
 _EPOCHS_MAX: Final = 1000
-"""So many leader epochs of a log are compared with those of the leader."""
+"""Maximum number of leader epochs of a log that are compared with those of the leader."""
 _NO_APPEND: Final = (DiskFullError, LogOfflineError, OverloadedError)
-"""Why a log takes nothing, for good or for now."""
+"""Reasons for which a log accepts no appends, for good or for now."""
 
 
 @final
 class ReplicaFetcher:
     """Follows one broker.
 
-    Invariant: a partition is in the session only while its log is in order and may be appended to.
+    Invariant: a partition is in the session only while its log accepts appends.
     """
 
     def __init__(
@@ -71,8 +72,8 @@ class ReplicaFetcher:
     ) -> None:
         """Follow broker `leader_id`; `run` must run in a task.
 
-        `released` is called when a log that had to be truncated is in order again; whoever is
-        called decides anew whom to follow.
+        `released` is called when a log that had to be truncated is usable again; it then chooses
+        the leader to follow.
         """
         self._context = context
         self._leader_id = leader_id
@@ -80,13 +81,13 @@ class ReplicaFetcher:
         self._session = FollowerSession()
         self._partitions: dict[Key, Partition] = {}
         self._durable: dict[Key, int] = {}
-        """What the leader knows to be on this broker's disk."""
+        """Durable end offsets that the leader knows."""
         self._told_whole: dict[Key, bool] = {}
         """Whether the leader knows a replica to be whole."""
         self._doubtful: dict[Key, None] = {}
-        """Partitions of which the last batches that came were damaged."""
+        """Partitions whose last received batches were damaged."""
         self._later: dict[Key, float] = {}
-        """Partitions that are to be asked for again, and when (seconds of trio's clock)."""
+        """Partitions to fetch again, with the time (seconds of trio's clock)."""
         self._connection: RpcConnection | None = None
         self._identity: ReplicaIdentity | None = None
         self._is_waiting = False
@@ -103,7 +104,7 @@ class ReplicaFetcher:
             self._report([], ends_wait=True)
 
     def unfollow(self, key: Key) -> None:
-        """Follow a partition no more."""
+        """Stop following a partition."""
         partition = self._partitions.pop(key, None)
         if partition is not None:
             partition.watchers.pop(self, None)
@@ -114,7 +115,7 @@ class ReplicaFetcher:
             self._later.pop(key, None)
 
     def changed(self, partition: Partition) -> None:
-        """See `broker.partitions.partition.Watcher`: tell the leader what is on the disk here."""
+        """See `broker.partitions.partition.Watcher`: report the durable end to the leader."""
         key = partition.key
         number = self._session.number_of(key)
         durable = partition.log.durable_end_offset
@@ -153,13 +154,13 @@ class ReplicaFetcher:
                     connecting.deadline = float("inf")
                     assert connection.hello is not None
                     if connection.hello.node_id != self._leader_id:
-                        return f"node {connection.hello.node_id} is at its address"
+                        return f"another node, {connection.hello.node_id}, is at its address"
                     await self._fetch_over(connection, identity)
         except (ConnectionLostError, WireFormatError, BrokerError) as error:
             return str(error)
         finally:
             self._connection = None
-        return "no answer" if connecting.cancelled_caught else "nothing is followed any more"
+        return "no answer" if connecting.cancelled_caught else "no partition is followed any more"
 
     async def _fetch_over(self, connection: RpcConnection, identity: ReplicaIdentity) -> None:
         self._connection, self._identity = connection, identity
@@ -191,7 +192,7 @@ class ReplicaFetcher:
     def _position_of(self, key: Key) -> FollowerPosition:
         partition = self._partitions[key]
         follower = partition.follower
-        assert follower is not None, "it is followed"
+        assert follower is not None, "only followed partitions are in the session"
         durable = self._durable[key] = partition.log.durable_end_offset
         is_whole = self._told_whole[key] = partition.is_whole
         is_suspect = key in self._doubtful
@@ -199,7 +200,10 @@ class ReplicaFetcher:
         return FollowerPosition(follower.position(_shape(partition)), durable, is_whole, is_suspect)
 
     def _epochs_of(self, key: Key) -> list[tuple[int, int]]:
-        """Return by what the leader may find that this disk has gone back, if that may cost all."""
+        """Return the epochs by which the leader can detect that this disk went back.
+
+        None while this log must not be recreated: in the ISR, eligible, or damaged.
+        """
         log = self._partitions[key].log
         known = self._context.state.partition(*key)
         if known is None or self._context.node_id in known.in_sync_or_eligible or log.damage:
@@ -214,7 +218,7 @@ class ReplicaFetcher:
             connection.submit(api.REPLICA_DURABLE, request, _take_nothing if is_answered else None)
 
     def _wake_later(self) -> int:
-        """Ask again for what is to be asked for again now; return how long the next fetch waits."""
+        """Mark partitions that are due for another fetch; return the next fetch's wait time."""
         now = trio.current_time()
         for key in [key for key, at in self._later.items() if at <= now]:
             del self._later[key]
@@ -227,7 +231,7 @@ class ReplicaFetcher:
         for result in reply.results:
             end = position + result.batch_bytes
             if end > len(attachment):
-                raise WireFormatError("a reply announces more batches than it brings")
+                raise WireFormatError("a reply announces more batches than it carries")
             self._take_one(result, attachment[position:end])
             position = end
 
@@ -238,7 +242,7 @@ class ReplicaFetcher:
         key, leader_epoch, asked_at = asked
         partition = self._partitions[key]
         follower = partition.follower
-        assert follower is not None, "it is followed"
+        assert follower is not None, "only followed partitions are in the session"
         try:
             if result.error is not None:
                 error = from_wire(result.error)
@@ -297,7 +301,7 @@ class ReplicaFetcher:
         partition.progressed()
 
     def _refused(self, partition: Partition, detail: ErrorDetail) -> None:
-        """Ask again after a while; most likely the metadata is about to say something else."""
+        """Fetch again after a while; most likely newer metadata is about to arrive."""
         error = from_wire(detail)
         delay_s = _LATER_S if error.is_retriable else _MUCH_LATER_S
         self._later[partition.key] = trio.current_time() + delay_s
@@ -310,7 +314,7 @@ class ReplicaFetcher:
         )
 
     def _failed(self, partition: Partition, error: BrokerError) -> None:
-        """Do without what came; a disk that failed is not asked again."""
+        """Drop the received batches; stop following if the disk failed."""
         partition.note_status(str(error))
         self._context.env.probe(
             "replica_append_failed",
@@ -332,9 +336,9 @@ class ReplicaFetcher:
         self._context.nursery.start_soon(self._repair, partition, step)
 
     async def _repair(self, partition: Partition, step: Truncate | Restart) -> None:
-        """Truncate a log, or begin it anew; then let it be followed again.
+        """Truncate or recreate a log; then release it to be followed again.
 
-        When the replica is closed before or meanwhile, nothing comes of it.
+        If the replica is closed before or meanwhile, nothing is changed.
         """
         log = partition.log
         before = (log.log_end_offset, partition.high_watermark)
@@ -352,7 +356,7 @@ class ReplicaFetcher:
             leader_id=self._leader_id,
             offset=step.offset,
             log_end_offset=before[0],
-            reason=str(error or "the leader's log is another one from there on"),
+            reason=str(error or "the leader's log differs from there on"),
         )
         if error is not None:
             partition.note_status(str(error))
@@ -364,7 +368,7 @@ class ReplicaFetcher:
     async def _carry_out(
         self, partition: Partition, step: Truncate | Restart
     ) -> BrokerError | None:
-        """Repair a log that nobody else touches; return why that was not possible."""
+        """Repair a held log; return the error if that was not possible."""
         try:
             if isinstance(step, Truncate):
                 await self._truncate(partition, step)
@@ -376,11 +380,11 @@ class ReplicaFetcher:
         return None
 
     async def _truncate(self, partition: Partition, step: Truncate) -> None:
-        """Truncate a log, or, if damage is in the way, begin it anew: others have all of it.
+        """Truncate a log, or recreate it if damage prevents that: others have all of it.
 
         Raises:
-            CorruptRecordError: Damage is in the way, and this replica is still counted on for what
-                is there. It is about to be given up.
+            CorruptRecordError: Damage prevents it, and this replica is still in the ISR or eligible
+                with the records there. Its removal is under way.
         """
         context, log = self._context, partition.log
         try:
@@ -404,9 +408,9 @@ def _note_repaired(partition: Partition, step: Truncate | Restart) -> None:
 
 
 def _bounds_in(error: BrokerError) -> tuple[int, int] | None:
-    """Return where the leader's log begins and ends, if an error says both.
+    """Return start and end of the leader's log, if an error has both.
 
-    Of one that does not say it nothing follows: a log is not truncated on a guess.
+    An error without them has no effect: a log is not truncated on a guess.
     """
     if not isinstance(error, OffsetOutOfRangeError):
         return None
@@ -420,4 +424,4 @@ def _shape(partition: Partition) -> LogShape:
 
 
 def _take_nothing(outcome: object) -> None:
-    """Take no note of an answer: what matters is asked for in the next fetch."""
+    """Ignore an answer: the next fetch reports the same positions."""

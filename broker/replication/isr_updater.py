@@ -1,7 +1,7 @@
-"""Proposes the ISR changes of leaders to the cluster (Kafka: AlterPartitionManager).
+"""ISR updater: proposes the ISR changes of leaders to the cluster (Kafka: AlterPartitionManager).
 
-Shell around `isr.followers`: owns the task that lets time pass for leaders with followers, and the
-one that submits their changes. Changes that come up while one command is decided go into the next.
+Shell around `isr.followers`: owns the task that advances time for leaders with followers, and the
+one that submits their changes. Changes that arise while a command is under way go into the next.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from tidelog.wire.errors import (
 )
 
 _TICK_S: Final = 0.2
-"""How late it may be seen that a follower is late."""
+"""Maximum delay in seconds in detecting that a follower lags."""
 _SUBMIT_TIMEOUT_S: Final = 5.0
 _REFUSALS: Final = (
     BrokerNotReadyError,
@@ -43,7 +43,7 @@ _REFUSALS: Final = (
 
 
 class _PendingChange(NamedTuple):
-    """A change that one leader proposes."""
+    """An ISR change that one leader proposes."""
 
     partition: Partition
     leader: PartitionLeader
@@ -52,13 +52,13 @@ class _PendingChange(NamedTuple):
 
 @final
 class IsrUpdater:
-    """Watches the partitions that this broker leads with followers."""
+    """Watches the partitions with followers that this broker leads."""
 
     def __init__(self, context: ReplicationContext) -> None:
-        """Watch nothing yet; `run` must run in a task."""
+        """Start without partitions; `run` must run in a task."""
         self._context = context
         self._active: dict[Partition, None] = {}
-        """Partitions of which something is to be decided as time passes."""
+        """Partitions whose ISR may change as time passes."""
         self._is_active = trio.Event()
         self._isr_changes: list[_PendingChange] = []
         self._has_changes = trio.Event()
@@ -70,7 +70,7 @@ class IsrUpdater:
             self._is_active.set()
 
     def reported(self, partition: Partition) -> None:
-        """Take note that a follower has reported: it may have to join at once."""
+        """Check the ISR after a report of a follower, which may have to join at once."""
         leader = partition.leader
         if leader is not None and not leader.is_all_in_sync and not self._look(partition):
             self.changed(partition)
@@ -85,14 +85,14 @@ class IsrUpdater:
                 for partition in list(self._active):
                     was_looked_at = self._look(partition)
                     leader = partition.leader
-                    # An idle follower does not report again: what it said is not to be forgotten.
+                    # An idle follower does not report again, so its report must not be lost.
                     if leader is None or (was_looked_at and leader.next_deadline_ms() is None):
                         self._active.pop(partition, None)
                 if not self._active:
                     self._is_active = trio.Event()
 
     def _look(self, partition: Partition) -> bool:
-        """Submit the next ISR change of a leader; return whether it could be asked for one."""
+        """Submit the next ISR change of a leader; return whether the leader could be asked."""
         leader = partition.leader
         if leader is None or not self._context.lifecycle.may_lead():
             return False
@@ -113,7 +113,7 @@ class IsrUpdater:
     async def _submit(self, changes: list[_PendingChange]) -> None:
         context = self._context
         epoch = context.lifecycle.broker_epoch
-        assert epoch is not None, "who leads is registered"
+        assert epoch is not None, "a leader is registered"
         command = AlterPartitions(
             context.node_id,
             epoch,
@@ -129,7 +129,7 @@ class IsrUpdater:
         )
         reasons: Sequence[str | None]
         try:
-            # Once only: a copy that is still on its way may be carried out after a refusal.
+            # Without a retry: a delayed copy could be carried out after a refusal.
             reply = await context.cluster.command_client.submit(
                 command, timeout_s=_SUBMIT_TIMEOUT_S, retry=False
             )
@@ -162,8 +162,8 @@ class IsrUpdater:
 
 
 def is_refusal(error: Exception) -> bool:
-    """Return whether a command that was given once will never be carried out.
+    """Return whether a command that was sent once will never be carried out.
 
-    Anything else may hide that it was: a lost answer, a disk that failed, a defect.
+    Any other error may hide that it was: a lost reply, a failed disk, a defect.
     """
     return isinstance(error, _REFUSALS)

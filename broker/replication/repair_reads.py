@@ -1,6 +1,6 @@
-"""A leader's side of repair: batches that a follower asks for again, and doubts of its own bytes.
+"""Leader's side of repair: rereads for a follower's repair, and checks of its own bytes.
 
-Shell: what is read here is read from the disk and checked, in a thread.
+Shell: a thread reads and checks the batches, from the disk.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,24 @@ from tidelog.wire.messages.replication import (
 
 _BYTES_MAX: Final = 4 << 20
 _DOUBTED_BYTES: Final = 1 << 20
-"""As much as a follower is sent of one partition at a time."""
+"""Maximum bytes of one partition that a follower is sent at a time."""
 
 Led = Callable[[FollowedPartition, int], tuple[Partition, PartitionLeader]]
 
 
 @final
 class RepairReader:
-    """Reads what this broker leads, for its followers."""
+    """Reads partitions that this broker leads, for its followers."""
 
     def __init__(self, context: ReplicationContext, led: Led) -> None:
-        """Read from partitions that `led` finds for a follower, or refuses."""
+        """Read from partitions that `led` returns for a follower, or refuses."""
         self._context = context
         self._led = led
         self._doubted: dict[Partition, None] = {}
-        """Partitions of which bytes are being looked at."""
+        """Partitions whose bytes are being checked."""
 
     def read(self, request: ReplicaReadRequest, response: ResponseHandle) -> None:
-        """Reply with batches, when they have been read.
+        """Reply with batches once they have been read.
 
         Raises:
             BrokerError: The request is refused.
@@ -46,7 +46,7 @@ class RepairReader:
         self._context.nursery.start_soon(self._read_and_reply, request, response)
 
     def doubt(self, partition: Partition, offset: int) -> None:
-        """Look at the bytes from an offset on: a follower got damaged ones."""
+        """Check the bytes from an offset on: a follower received damaged ones."""
         if partition not in self._doubted:
             self._doubted[partition] = None
             self._context.nursery.start_soon(self._look, partition, offset)
@@ -80,12 +80,12 @@ class RepairReader:
             remaining = _DOUBTED_BYTES
             while remaining > 0 and log.log_start_offset <= offset < log.log_end_offset:
                 data = await self._load(partition, offset, log.log_end_offset, max_bytes=remaining)
-                # What is read ends before damage: whoever begins with it hears of it.
+                # A read ends before damage; the next one begins at it and raises.
                 offset = check_repair(
                     memoryview(data), offset=offset, end_offset=offset + 1
                 ).end_offset
                 remaining -= len(data)
-            reason = "they are in order"
+            reason = "they are valid"
         except BrokerError as error:
             reason = str(error)
         finally:
@@ -102,18 +102,18 @@ class RepairReader:
     async def _load(
         self, partition: Partition, offset: int, end_offset: int, *, max_bytes: int
     ) -> bytes:
-        """Return batches that were checked a moment ago, the first of which has `offset`.
+        """Return freshly checked batches, the first of which has `offset`.
 
         Raises:
-            CorruptRecordError: It is damaged; that is noted.
+            CorruptRecordError: The batch is damaged; the partition records it.
             LogOfflineError: The disk failed.
         """
         log = partition.log
         part = log.read(offset, max_bytes=max_bytes, high_watermark=end_offset)
         if part is None:
-            # The batch goes on behind the end.
+            # The batch extends behind the end.
             part = log.read(offset, max_bytes=1, high_watermark=log.log_end_offset)
-        assert part is not None, "there is something below the end of the log"
+        assert part is not None, "the log has a batch below its end"
         found = part
 
         def load() -> bytes:

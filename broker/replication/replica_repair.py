@@ -1,8 +1,9 @@
-"""A follower's side of repair: what is damaged here is had again from the leader.
+"""Follower's side of repair: damaged ranges are replaced by batches of the leader.
 
-Shell: owns the task that asks for batches and puts them in the place of damage. A replica is only
-repaired while it follows, and after the leader has found its log to be a beginning of its own: then
-equal offsets are equal records. It is followed again after each piece, so it does not fall behind.
+Shell: owns the task that fetches batches and writes them over the damage. A replica is only
+repaired while it follows, and after the leader has found its log to be a prefix of its own: then
+equal offsets are equal records. The replica follows again after each piece, so it does not fall
+behind.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection, open_rpc
 
 _AGAIN_S: Final = 1.0
-"""What could not be mended is tried again after this time."""
+"""Time in seconds after which a failed repair is tried again."""
 _SOON_S: Final = 0.1
 _CONNECT_TIMEOUT_S: Final = 1.0
 _ANSWER_TIMEOUT_S: Final = 10.0
@@ -37,7 +38,7 @@ _PIECE_BYTES: Final = 4 << 20
 
 @final
 class ReplicaRepair:
-    """Mends the replicas of this broker, one after the other."""
+    """Repairs the replicas of this broker, one after the other."""
 
     def __init__(
         self,
@@ -45,12 +46,12 @@ class ReplicaRepair:
         leave: Callable[[tuple[bytes, int]], None],
         released: Callable[[Partition], None],
     ) -> None:
-        """Know of no damage yet; `run` must run in a task.
+        """Start without damaged replicas; `run` must run in a task.
 
         Args:
             context: This broker.
-            leave: Called before a log is held: nobody may follow with it.
-            released: Called when it is held no more, for it to take its role again.
+            leave: Called before a log is held: no fetcher may use it.
+            released: Called when the log is no longer held, for it to take its role again.
         """
         self._context = context
         self._leave = leave
@@ -59,7 +60,7 @@ class ReplicaRepair:
         self._has_work = trio.Event()
 
     def look_at(self, partition: Partition) -> None:
-        """Mend a replica if anything in it is known to be damaged."""
+        """Schedule the repair of a replica if its log has known damage."""
         if partition.log.damage and partition not in self._damaged:
             self._damaged[partition] = None
             self._has_work.set()
@@ -70,16 +71,16 @@ class ReplicaRepair:
             await self._has_work.wait()
             self._has_work = trio.Event()
             while self._damaged:
-                # A replica that has just begun to follow is asked about soon.
+                # A replica that has just begun to follow is retried soon.
                 await trio.sleep(_SOON_S)
                 is_stuck = False
                 for partition in list(self._damaged):
-                    is_stuck |= not await self._mend(partition)
+                    is_stuck |= not await self._repair(partition)
                 if is_stuck:
                     await trio.sleep(_AGAIN_S)
 
-    async def _mend(self, partition: Partition) -> bool:
-        """Repair one replica as far as possible; return whether nothing is left to be done."""
+    async def _repair(self, partition: Partition) -> bool:
+        """Repair one replica as far as possible; return whether it needs no retry."""
         if not self._context.is_open(partition) or not partition.log.damage:
             self._damaged.pop(partition, None)
             return True
@@ -88,7 +89,7 @@ class ReplicaRepair:
             return False
         before = partition.log.damage
         try:
-            await self._mend_from(partition, follower)
+            await self._repair_from(partition, follower)
         except TidelogError as error:
             self._context.env.probe(
                 "replica_not_repaired",
@@ -111,7 +112,7 @@ class ReplicaRepair:
 
     @staticmethod
     def _ready(partition: Partition) -> PartitionFollower | None:
-        """Return what is known of the leader, if the log may be repaired by it now."""
+        """Return the follower's state, if its leader may repair the log now."""
         follower = partition.follower
         if follower is None or not follower.is_beginning or follower.leader_id is None:
             return None
@@ -119,7 +120,7 @@ class ReplicaRepair:
             return None
         return follower
 
-    async def _mend_from(self, partition: Partition, follower: PartitionFollower) -> None:
+    async def _repair_from(self, partition: Partition, follower: PartitionFollower) -> None:
         context, leader_id = self._context, follower.leader_id
         assert leader_id is not None
         address = context.cluster.addresses.address_of(leader_id)
@@ -139,14 +140,14 @@ class ReplicaRepair:
     async def _repair_piece(
         self, connection: RpcConnection, partition: Partition, follower: PartitionFollower
     ) -> None:
-        """Repair as much of the lowest damage as comes in one answer.
+        """Repair as much of the lowest damage as one reply holds.
 
         Raises:
-            TidelogError: The leader cannot say what was there, or the disk does not keep it.
+            TidelogError: The leader does not have the records, or the disk failed.
         """
         log, (damaged, *_) = partition.log, partition.log.damage
         if damaged.offset < log.log_start_offset:
-            await self._begin_anew(partition)
+            await self._recreate(partition)
             return
         offset, end_offset = max(damaged.offset, log.log_start_offset), damaged.end_offset
         identity = self._context.own_identity()
@@ -157,9 +158,9 @@ class ReplicaRepair:
         )
         reply, batches = await _ask(connection, request)
         if self._ready(partition) is not follower:
-            return  # Somebody else leads now, and may have other records there.
+            return  # Another broker leads now, and may have other records there.
         if reply.log_start_offset > offset:
-            # The leader has deleted them; what is not there cannot be damaged.
+            # The leader has deleted these offsets; deleted records need no repair.
             start = min(reply.log_start_offset, log.log_end_offset)
             log.delete_records(start, high_watermark=log.log_end_offset)
             self._context.group_commit.request(partition)
@@ -171,24 +172,26 @@ class ReplicaRepair:
             is_sparse = any(header.is_sparse for header in checked.headers)
             if not (is_sparse or log.cleaner.clean_offset):
                 raise
-            # Both logs say the same of these offsets, but not in the same batches.
-            await self._begin_anew(partition)
+            # Both logs have the same records at these offsets, but not in the same batches.
+            await self._recreate(partition)
 
-    async def _begin_anew(self, partition: Partition) -> None:
-        """Give up a log into which nothing fits that anybody still has.
+    async def _recreate(self, partition: Partition) -> None:
+        """Recreate a log that no batch of another replica fits into.
 
-        Its damage begins with what is gone everywhere, so that nothing tells where in its file the
-        rest would have to be; or it was compacted, here or where the batches come from.
+        Its damage begins with records that are deleted everywhere, so that the position of the rest
+        in its file is unknown; or it was compacted, here or at the source of the batches.
 
         Raises:
-            BrokerError: It may be counted on still, or the disk failed.
+            BrokerError: The replica may still be in the ISR, or the disk failed.
         """
         context = self._context
-        # What is known here may be old: it may just have been let in, and not have heard of it.
+        # This broker's metadata may be old: the replica may have joined the ISR meanwhile.
         await context.cluster.command_client.catch_up(timeout_s=_CATCH_UP_TIMEOUT_S)
         known = context.state.partition(*partition.key)
         if known is None or context.node_id in known.in_sync_or_eligible:
-            raise BrokerNotReadyError("its log is to be begun anew, and the cluster counts on it")
+            raise BrokerNotReadyError(
+                "its log must be recreated, but it is still in the ISR or eligible"
+            )
         if not context.is_open(partition):
             return
         self._leave(partition.key)

@@ -1,7 +1,6 @@
-"""What this broker is to each of its replicas: leader or follower, as the metadata says.
+"""Roles of this broker's replicas: leader or follower, as in the metadata.
 
-Shell: owns the followers' fetchers, one for each broker that leads something of which a replica is
-here.
+Shell: owns the fetchers, one for each broker that leads a partition with a replica here.
 """
 
 from typing import final
@@ -27,13 +26,13 @@ from tidelog.wire.errors import ShuttingDownError
 
 @final
 class RoleTransitions:
-    """Leads and follows.
+    """Makes replicas leaders and followers.
 
-    Invariant: a partition is followed by one fetcher at most, and by none while it is led here.
+    Invariant: at most one fetcher follows a partition, and none while it is led here.
     """
 
     def __init__(self, context: ReplicationContext, purgatory: Purgatory) -> None:
-        """Have no replica yet; `run` must run in a task."""
+        """Start without replicas; `run` must run in a task."""
         self._context = context
         self._view = BrokerView(context.node_id, context.status_of, context.replica_lag_time_max_ms)
         self._config = context.state.config
@@ -47,7 +46,7 @@ class RoleTransitions:
 
     @property
     def node_id(self) -> int:
-        """This broker."""
+        """Node id of this broker."""
         return self._context.node_id
 
     async def run(self) -> None:
@@ -64,7 +63,7 @@ class RoleTransitions:
             partition.status_changed = self._status_changed
             self._status_changed(partition)
         if partition.is_held or self._has_stopped:
-            return  # It is asked again when the log is in order.
+            return  # The release of the log calls this again.
         known = self._context.state.partition(*partition.key)
         if known is None or self._context.node_id not in known.replicas:
             self.leave(partition.key)
@@ -74,18 +73,18 @@ class RoleTransitions:
             self._follow(partition, known)
 
     def stop(self) -> None:
-        """Lead and follow nothing any more: from now on nothing is appended to any log here."""
+        """Stop leading and following: from now on no log here gets appends."""
         self._has_stopped = True
         for partition in self._context.partitions.all():
             self.leave(partition.key)
             partition.resign(ShuttingDownError("this broker is shutting down"))
 
     def heard(self, delta: BrokerDelta) -> None:
-        """Take note of what changed besides the partitions themselves."""
+        """Process changes of brokers and of the dynamic config."""
         partitions = self._context.partitions
         if delta.has_changed_brokers:
             for partition in partitions.all():
-                # A replica may join now that could not before.
+                # A replica may now be able to join.
                 if partition.leader is not None and not partition.leader.is_all_in_sync:
                     self._in_sync.changed(partition)
         config = self._context.state.config
@@ -147,7 +146,7 @@ class RoleTransitions:
             fetcher.follow(partition, known.leader_epoch)
 
     def _released(self, partition: Partition) -> None:
-        """Let a log be followed with again, unless it is closed: another one may be there now."""
+        """Take a released log's role again, unless it is closed: another may have replaced it."""
         if self._context.is_open(partition):
             self._followed_by.pop(partition.key, None)
             self.take_role(partition)
@@ -161,7 +160,7 @@ class RoleTransitions:
     ) -> ReplicaSet:
         state = self._context.state
         topic = state.catalog.topic_by_id(partition.topic_id)
-        assert topic is not None, "it has partitions"
+        assert topic is not None, "a topic with partitions is in the catalog"
         return ReplicaSet(
             known.replicas,
             known.in_sync_replicas,

@@ -1,8 +1,8 @@
-"""Holding up replicas that are being added, so that moves leave room for everything else.
+"""Catch-up throttle of replicas that are being added, so that moves leave bandwidth to others.
 
-Shell around `isr.catch_up_budget`. Only who is on the way to be a replica is held up: one that is
-in sync would fall out, one that was a replica before is missed, and for one that is about to join
-what is committed waits.
+Shell around `isr.catch_up_budget`. Only replicas that are being added are throttled. An in-sync
+replica would leave the ISR, and a previous replica is needed back. The high watermark waits for a
+replica that is about to join.
 """
 
 from typing import Final, final
@@ -12,12 +12,12 @@ from tidelog.broker.replication.context import ReplicationContext, now_ms
 from tidelog.isr.catch_up_budget import CatchUpBudget
 
 _WAIT_MS_MAX: Final = 1000
-"""The rate may be another one then."""
+"""Maximum wait in milliseconds: the rate may have changed by then."""
 
 
 @final
 class CatchUpThrottle:
-    """What this broker may send to replicas that are being added, all of them together."""
+    """Bytes that this broker may send to replicas that are being added, all of them together."""
 
     def __init__(self, context: ReplicationContext) -> None:
         """Follow the cluster setting `reassignment_max_bytes_per_second` as it changes."""
@@ -32,11 +32,11 @@ class CatchUpThrottle:
         return self._budget.available(rate, now_ms=now_ms())
 
     def sent(self, count_bytes: int) -> None:
-        """Take note of bytes that were sent to somebody whose allowance was not `None`."""
+        """Count bytes sent to a follower whose allowance was not `None`."""
         self._budget.spend(count_bytes)
 
     def wait_ms(self) -> int:
-        """Return when those who are held up may be sent something, from now."""
+        """Return the time until throttled followers may be sent more."""
         return min(self._budget.wait_ms(self._bytes_per_s, now_ms=now_ms()), _WAIT_MS_MAX)
 
     @property

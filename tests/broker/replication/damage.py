@@ -1,4 +1,4 @@
-"""Damage on the disks of three brokers, and whoever finds it."""
+"""Damage on the disks of three brokers, and its discovery."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -19,7 +19,7 @@ async def make_topic(client: Client, durability: str = "fsync") -> None:
 
 
 async def produce(client: Client, count: int, *, start: int = 0) -> Acknowledged:
-    """Return what was acknowledged: large records, one in a batch."""
+    """Send large records, one in a batch; return the acknowledged ones."""
     acknowledged: Acknowledged = {}
     async with client.producer() as producer:
         for number in range(start, start + count):
@@ -49,14 +49,14 @@ def segments(brokers: ThreeBrokers, node_id: int) -> list[str]:
 
 
 def flip(brokers: ThreeBrokers, node_id: int, path: str, *, position: int | None = None) -> None:
-    """Flip a bit of a file, in its middle if it is not said where."""
+    """Flip a bit of a file, in its middle without a position."""
     disk = brokers.machines[node_id].disk
     middle = len(disk.durable_bytes(path)) // 2
     disk.flip_bit(path, middle if position is None else position, 3)
 
 
 def read_all(brokers: ThreeBrokers, node_id: int) -> int:
-    """Read all of a replica from its disk, and note what is damaged; return in how many places."""
+    """Read a whole replica from its disk; return the number of damaged places."""
     partition = brokers.partition(node_id)
     assert partition is not None
     log = partition.log
@@ -73,7 +73,7 @@ def read_all(brokers: ThreeBrokers, node_id: int) -> int:
 
 
 def knows_that_it_is_in_sync(brokers: ThreeBrokers, node_id: int) -> bool:
-    """Return whether a broker has heard that its replica is counted on."""
+    """Return whether a broker knows that its replica is in the ISR."""
     partition = brokers.partition(node_id)
     if partition is None:
         return False
@@ -82,7 +82,7 @@ def knows_that_it_is_in_sync(brokers: ThreeBrokers, node_id: int) -> bool:
 
 
 async def leave_and_come_back(brokers: ThreeBrokers, node_id: int) -> None:
-    """Wait until a replica that was found to be damaged has been mended."""
+    """Wait until a replica that was found to be damaged has left the ISR and is repaired."""
     await until(lambda: node_id not in brokers.in_sync(), 2)
     await until(lambda: brokers.in_sync() == set(NODES), 30)
     assert not is_damaged(brokers, node_id)
@@ -96,7 +96,7 @@ def is_damaged(brokers: ThreeBrokers, node_id: int) -> bool:
 async def with_records(
     brokers: ThreeBrokers, go_on: Callable[[Client, Acknowledged], Awaitable[None]]
 ) -> None:
-    """Go on when there are records in several segments on all replicas."""
+    """Run `go_on` with records in several segments on all replicas."""
 
     async def work(client: Client) -> None:
         await make_topic(client)

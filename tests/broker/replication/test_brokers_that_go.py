@@ -1,4 +1,4 @@
-"""Brokers are emptied, replaced and taken out while producers write, and nothing is lost."""
+"""Tests of drained, replaced and unregistered brokers: no acknowledged record is lost."""
 
 # pyright: reportPrivateUsage=false
 
@@ -21,12 +21,12 @@ PARTITIONS = 6
 
 
 def load_of(brokers: ThreeBrokers, node_id: int, *, asked: int) -> int:
-    """Return how many replicas a broker has, as another one knows."""
+    """Return the number of replicas of a broker, in the metadata of another one."""
     return brokers.state(asked).index.load(node_id).replica_count
 
 
 def is_whole(brokers: ThreeBrokers, asked: int) -> bool:
-    """Return whether nothing is being moved and everybody is in sync, as one broker knows."""
+    """Return whether no reassignment is under way and all replicas are in sync, for one broker."""
     state = brokers.state(asked)
     topic_id = state.catalog.topic(TOPIC).topic_id
     return all(
@@ -36,7 +36,7 @@ def is_whole(brokers: ThreeBrokers, asked: int) -> bool:
 
 
 async def write_to_all(client: Client, start: int) -> dict[int, Acknowledged]:
-    """Write to every partition; return what was acknowledged, by partition."""
+    """Write to every partition; return the acknowledged records, by partition."""
     return {
         number: await produce(client, 20, start=start + 100 * number, partition=number)
         for number in range(PARTITIONS)
@@ -44,7 +44,7 @@ async def write_to_all(client: Client, start: int) -> dict[int, Acknowledged]:
 
 
 def check(brokers: ThreeBrokers, node_ids: list[int], written: dict[int, Acknowledged]) -> None:
-    """Check that two of these brokers have all that was acknowledged, in each partition."""
+    """Check that two of these brokers have all acknowledged records of each partition."""
     for number, acknowledged in written.items():
         there = [node for node in node_ids if brokers.partition(node, number=number) is not None]
         assert len(there) == 2
@@ -54,7 +54,7 @@ def check(brokers: ThreeBrokers, node_ids: list[int], written: dict[int, Acknowl
 
 
 @pytest.mark.invariant("I62")
-def test_a_broker_is_emptied_while_it_serves_and_gets_nothing_new() -> None:
+def test_a_drained_broker_serves_while_it_is_emptied_and_gets_no_new_replicas() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
 
@@ -77,7 +77,7 @@ def test_a_broker_is_emptied_while_it_serves_and_gets_nothing_new() -> None:
             await client.admin.create_topic("later", 3)
             assert load_of(brokers, 3, asked=1) == 0
             await client.admin.end_drain(3)
-            # Another broker than the one that was told may be asked next.
+            # The next request may reach another broker than the drain did.
             await until(
                 lambda: not any(3 in brokers.state(node).drained_node_ids for node in (1, 2, 3))
             )
@@ -88,7 +88,7 @@ def test_a_broker_is_emptied_while_it_serves_and_gets_nothing_new() -> None:
     live(1, main)
 
 
-def test_what_a_lost_broker_had_is_given_to_another_one_and_the_lost_one_is_forgotten() -> None:
+def test_the_replicas_of_a_lost_broker_move_to_its_replacement_and_it_is_unregistered() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
 
@@ -114,7 +114,7 @@ def test_what_a_lost_broker_had_is_given_to_another_one_and_the_lost_one_is_forg
 
         await brokers.with_client(work)
 
-        # Who was taken out and comes back all the same is a new one.
+        # An unregistered broker that returns is a new one.
         brokers.start(2)
         await until(lambda: brokers.are_live(3), 60)
         assert load_of(brokers, 2, asked=1) == 0
@@ -124,7 +124,7 @@ def test_what_a_lost_broker_had_is_given_to_another_one_and_the_lost_one_is_forg
     live(2, main)
 
 
-def test_what_a_broker_that_stops_marks_as_clean_has_all_of_its_log_on_the_disk() -> None:
+def test_a_log_marked_as_clean_by_a_stop_is_completely_synced() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
         writer, behind, is_marked = Writer(), list[str](), False
@@ -160,7 +160,7 @@ def test_what_a_broker_that_stops_marks_as_clean_has_all_of_its_log_on_the_disk(
     live(4, main)
 
 
-def test_a_broker_may_join_while_it_is_not_fenced() -> None:
+def test_a_replica_may_join_the_isr_while_its_broker_is_not_fenced() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
         context = brokers.brokers[1]._context
@@ -177,7 +177,7 @@ def test_a_broker_may_join_while_it_is_not_fenced() -> None:
     live(1, main)
 
 
-def test_a_broker_names_itself_as_the_cluster_knows_it() -> None:
+def test_the_identity_of_a_replica_is_that_of_the_metadata() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         context = brokers.brokers[1]._context
         assert context is not None

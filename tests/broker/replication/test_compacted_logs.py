@@ -1,4 +1,4 @@
-"""Replicas that are compacted, each by itself, and whoever comes back after that."""
+"""Tests of replicas that are compacted independently, and of followers that return after that."""
 
 from tests.broker.replication.damage import (
     flip,
@@ -38,7 +38,7 @@ async def produce(producer: Producer, count: int, *, start: int = 0) -> None:
 
 
 async def leave_behind(brokers: ThreeBrokers, client: Client) -> int:
-    """Stop a follower, and have the rest compacted as if it had never been there; return which."""
+    """Stop a follower, and compact the rest as if it had never existed; return its node id."""
     await make_topic(client)
     async with client.producer() as producer:
         await produce(producer, BEFORE)
@@ -64,13 +64,13 @@ def log_of(brokers: ThreeBrokers, node_id: int) -> PartitionLog:
 
 
 def cleaned_to(brokers: ThreeBrokers, node_id: int) -> int:
-    """Return how far a replica is clean."""
+    """Return the clean offset of a replica."""
     partition = brokers.partition(node_id)
     return 0 if partition is None else partition.log.cleaner.clean_offset
 
 
 def batches_of(log: PartitionLog) -> list[tuple[int, int, int]]:
-    """Return where each batch begins and ends, and how many records are in it."""
+    """Return base offset, next offset and number of records of each batch."""
     found: list[tuple[int, int, int]] = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -88,7 +88,7 @@ def batches_of(log: PartitionLog) -> list[tuple[int, int, int]]:
 
 
 async def check_all(brokers: ThreeBrokers, count: int) -> None:
-    """Check that all replicas have the newest of each key, and nothing that was not sent."""
+    """Check that all replicas have the newest record of each key, and only sent ones."""
     await brokers.all_in_sync()
     for node_id in NODES:
         rows = rows_of(log_of(brokers, node_id))
@@ -122,7 +122,7 @@ def test_every_replica_is_compacted_by_itself_and_consumers_see_the_newest_of_ea
     live(1, main)
 
 
-def test_a_follower_whose_log_ends_where_its_leader_has_one_empty_batch_goes_on_there() -> None:
+def test_a_follower_continues_within_an_empty_batch_of_a_compacted_leader() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             victim = await leave_behind(brokers, client)
@@ -138,7 +138,7 @@ def test_a_follower_whose_log_ends_where_its_leader_has_one_empty_batch_goes_on_
     live(2, main)
 
 
-def test_a_replica_into_which_compacted_batches_do_not_fit_is_begun_anew() -> None:
+def test_a_replica_that_compacted_batches_do_not_fit_into_is_recreated() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             victim = await leave_behind(brokers, client)

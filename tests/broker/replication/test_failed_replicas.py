@@ -1,4 +1,4 @@
-"""A broker whose disk is full, fails or does not answer lets others lead, and comes back."""
+"""Tests of brokers with a full, failed or stalled disk: others lead, and the broker returns."""
 
 import contextlib
 import errno
@@ -22,7 +22,7 @@ LAG_MAX_MS = 2000
 async def longest_wait(
     brokers: ThreeBrokers, happen: Callable[[int], Awaitable[None]]
 ) -> tuple[Writer, float]:
-    """Let something happen to a leader while somebody writes; return how long he had to wait."""
+    """Cause a fault at a leader during writes; return the longest wait of the producer."""
     writer = Writer()
     longest = 0.0
 
@@ -50,15 +50,13 @@ async def longest_wait(
 
 
 async def write_more(brokers: ThreeBrokers, leader: int) -> None:
-    """Wait until another one leads, for a while."""
+    """Write until another broker leads, for a while."""
     await brokers.leads(other_than=leader)
     await trio.sleep(1)
 
 
 @pytest.mark.invariant("I25")
-def test_a_leader_with_a_full_disk_lets_another_one_lead_and_comes_back_when_there_is_room() -> (
-    None
-):
+def test_a_leader_with_a_full_disk_hands_over_and_rejoins_when_there_is_room() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(leader: int) -> None:
             brokers.machines[leader].disk.capacity_bytes = 1
@@ -75,7 +73,7 @@ def test_a_leader_with_a_full_disk_lets_another_one_lead_and_comes_back_when_the
     live(1, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
-def test_when_all_disks_are_full_nobody_is_made_leader_in_turn() -> None:
+def test_full_disks_everywhere_do_not_make_the_leadership_rotate() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(leader: int) -> None:
             del leader
@@ -100,7 +98,7 @@ def test_when_all_disks_are_full_nobody_is_made_leader_in_turn() -> None:
     live(2, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
-def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None:
+def test_a_leader_without_room_for_its_log_is_replaced() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         def refuse(operation: str, path: str) -> None:
             if operation == "create" and f"/{TOPIC}" in path:
@@ -126,14 +124,14 @@ def test_from_a_leader_without_room_for_its_log_another_one_takes_over() -> None
 
 
 @pytest.mark.invariant("I17")
-def test_a_leader_whose_disk_fails_lets_another_one_lead_at_once() -> None:
+def test_a_leader_whose_disk_fails_is_replaced_at_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(leader: int) -> None:
             (path,) = segments(brokers, leader)
             brokers.machines[leader].disk.fail("sync", path=path)
             await write_more(brokers, leader)
             assert leader not in brokers.in_sync()
-            # The log is offline until the next start has looked at the files.
+            # The log is offline until the next start has recovered it.
             brokers.kill(leader)
             brokers.start(leader)
             await until(lambda: brokers.in_sync() == set(NODES), 30)
@@ -145,7 +143,7 @@ def test_a_leader_whose_disk_fails_lets_another_one_lead_at_once() -> None:
     live(3, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
-def test_a_leader_whose_disk_failed_leads_again_when_the_one_that_took_over_is_lost() -> None:
+def test_a_leader_whose_disk_failed_leads_again_when_its_successor_is_lost() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             failed = await brokers.leads()
@@ -156,7 +154,8 @@ def test_a_leader_whose_disk_failed_leads_again_when_the_one_that_took_over_is_l
 
             brokers.machines[failed].disk.fail("sync", path=segments(brokers, failed)[-1])
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(produce, client, 1)  # Too few are left to acknowledge it.
+                # Too few replicas are left to acknowledge it.
+                nursery.start_soon(produce, client, 1)
                 await until(lambda: brokers.in_sync() == {replacement})
                 nursery.cancel_scope.cancel()
             brokers.kill(failed)
@@ -172,7 +171,7 @@ def test_a_leader_whose_disk_failed_leads_again_when_the_one_that_took_over_is_l
     live(7, main, replica_lag_time_max_ms=LAG_MAX_MS)
 
 
-def test_a_leader_whose_disk_does_not_answer_lets_another_one_lead_in_time() -> None:
+def test_a_leader_with_a_stalled_disk_is_replaced_in_time() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(leader: int) -> None:
             brokers.machines[leader].stall_disk(20)
@@ -187,7 +186,7 @@ def test_a_leader_whose_disk_does_not_answer_lets_another_one_lead_in_time() -> 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_broker_that_finds_damage_when_it_starts_is_not_counted_on_before_it_is_mended(
+def test_damage_found_at_a_start_removes_the_replica_from_the_isr_until_its_repair(
     seed: int,
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:

@@ -1,6 +1,6 @@
-"""A leader serves those who are replicas, and looks only at what is going on."""
+"""Tests of the fetch server: it serves replicas only, and checks busy partitions only."""
 
-# Counts what nobody else has to see.
+# Counts private calls.
 # pyright: reportPrivateUsage=false
 
 from types import SimpleNamespace
@@ -43,7 +43,7 @@ Reply = TypeVar("Reply")
 async def refusal(
     connection: RpcConnection, api_: Api[Request, Reply], request: Request
 ) -> type[Exception] | None:
-    """Return with what a broker refuses a request, `None` if it does not."""
+    """Return the error by which a broker refuses a request, `None` if it does not."""
     try:
         await connection.ask(api_, request)
     except BrokerError as error:
@@ -53,7 +53,7 @@ async def refusal(
 
 @pytest.mark.invariant("I63")
 def test_a_client_cannot_claim_to_be_a_replica() -> None:
-    """I63, CVE-2018-1288: it would have records committed that no replica has."""
+    """I63, CVE-2018-1288: otherwise records could be committed that no replica has."""
 
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)
@@ -87,7 +87,7 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
                     refusals.append(await refusal(connection, api.REPLICA_DURABLE, report))
                 fetch = ReplicaFetchRequest(true_name, False, 0, 1, [], [], [])
                 refusals.append(await refusal(connection, api.REPLICA_FETCH, fetch))
-                # Nobody answers it. The connection would be lost upon an answer.
+                # A durability report has no reply. The connection would be lost upon a reply.
                 connection.submit(
                     api.REPLICA_DURABLE, ReplicaDurableRequest(true_name, [], False), None
                 )
@@ -98,14 +98,14 @@ def test_a_client_cannot_claim_to_be_a_replica() -> None:
         await done.wait()
 
         expected = [error for _, error in lies for _ in range(2)]
-        # The true name is believed; but a session has to be begun before anything is fetched.
+        # The right identity is accepted; but a session has to begin before any fetch.
         assert refusals == [*expected, InvalidRequestError]
 
     live(1, main)
 
 
 @pytest.mark.invariant("I55")
-def test_a_position_beyond_the_log_of_the_leader_moves_nothing() -> None:
+def test_a_fetch_position_beyond_the_leaders_log_does_not_advance_the_high_watermark() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)
         leader, follower = await brokers.leads(), brokers.followers()[0]
@@ -199,7 +199,7 @@ def test_a_newer_session_of_a_follower_ends_the_older_one() -> None:
     live(3, main)
 
 
-def test_a_leader_looks_at_busy_partitions_and_not_at_idle_ones(
+def test_a_leader_checks_busy_partitions_and_not_idle_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks: list[int] = []
@@ -223,14 +223,14 @@ def test_a_leader_looks_at_busy_partitions_and_not_at_idle_ones(
 
         await brokers.with_client(work)
 
-        # Two followers; each hears of a batch, and then of what is committed.
+        # Two followers; each gets a batch, and then the high watermark.
         assert 40 <= len(looks) < 250
 
     live(3, main)
 
 
-def test_when_an_answer_is_full_nothing_more_is_looked_at_and_all_have_their_turn() -> None:
-    """Each look may read an index from the disk."""
+def test_a_full_fetch_reply_stops_the_check_and_all_partitions_get_their_turn() -> None:
+    """Each check may read an index from the disk."""
     core, looked_at = LeaderSession(), list[int]()
     name = ReplicaIdentity("a cluster", 2, 1, "an incarnation")
     followed = [FollowedPartition(number, b"t" * 16, number, 0) for number in range(10)]
@@ -256,4 +256,4 @@ def test_when_an_answer_is_full_nothing_more_is_looked_at_and_all_have_their_tur
             core.told(item.number, high_watermark=0, log_start_offset=0, awaits_report=True)
 
     assert served == list(range(10))
-    assert len(looked_at) < 2 * 10, "the one for which there was no room is looked at again"
+    assert len(looked_at) < 2 * 10, "the partition without room is checked again"

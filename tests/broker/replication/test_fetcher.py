@@ -1,4 +1,4 @@
-"""What a follower does with what its leader says."""
+"""Tests of the fetcher: a follower's reaction to the replies of its leader."""
 
 # pyright: reportPrivateUsage=false
 
@@ -18,7 +18,7 @@ from tidelog.client.client import Client
 from tidelog.wire.errors import BrokerError, NotLeaderError, OffsetOutOfRangeError
 
 
-def test_a_follower_knows_what_is_committed_soon_after() -> None:
+def test_a_follower_learns_the_high_watermark_soon_after_the_commit() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -36,8 +36,8 @@ def test_a_follower_knows_what_is_committed_soon_after() -> None:
 
 
 @pytest.mark.invariant("I54")
-def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> None:
-    """I54: what it lacks exists no more."""
+def test_a_follower_behind_the_leaders_log_start_restarts_there() -> None:
+    """I54: the records that it lacks no longer exist."""
 
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
@@ -60,7 +60,7 @@ def test_a_follower_behind_the_start_of_the_leaders_log_begins_anew_there() -> N
     live(2, main)
 
 
-def test_records_that_a_leader_deleted_are_deleted_at_followers() -> None:
+def test_records_deleted_by_the_leader_are_deleted_at_followers() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -79,7 +79,7 @@ def test_records_that_a_leader_deleted_are_deleted_at_followers() -> None:
 
 
 @pytest.mark.invariant("I25")
-def test_a_follower_with_a_full_disk_leaves_and_comes_back_when_there_is_room() -> None:
+def test_a_follower_with_a_full_disk_leaves_the_isr_and_rejoins_when_there_is_room() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)
         await until(lambda: brokers.in_sync() == set(NODES))
@@ -107,7 +107,7 @@ def test_a_follower_with_a_full_disk_leaves_and_comes_back_when_there_is_room() 
         (NotLeaderError("no"), None),
     ],
 )
-def test_an_offset_out_of_range_without_both_bounds_says_nothing_about_the_log(
+def test_an_offset_out_of_range_without_both_bounds_does_not_truncate_the_log(
     error: BrokerError, bounds: tuple[int, int] | None
 ) -> None:
     assert _bounds_in(error) == bounds

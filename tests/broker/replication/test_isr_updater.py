@@ -1,4 +1,4 @@
-"""Who is late leaves, who has caught up joins, and too few commit nothing."""
+"""Tests of the ISR updater: followers leave and join the ISR, and a small ISR commits nothing."""
 
 import pytest
 import trio
@@ -26,7 +26,7 @@ from tidelog.wire.errors import (
 )
 
 
-def test_a_follower_whose_disk_is_slow_leaves_and_comes_back() -> None:
+def test_a_follower_with_a_slow_disk_leaves_and_rejoins_the_isr() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)
         await until(lambda: brokers.in_sync() == set(NODES))
@@ -37,7 +37,7 @@ def test_a_follower_whose_disk_is_slow_leaves_and_comes_back() -> None:
         await brokers.with_client(lambda client: produce(client, 1))
         waited = trio.current_time() - before
 
-        assert 1 < waited < 3, "it was waited for as long as it may be late, and no longer"
+        assert 1 < waited < 3, "the high watermark waited for the lag, and no longer"
         assert brokers.in_sync() == {*NODES} - {follower}
         await until(lambda: brokers.in_sync() == set(NODES))
         assert trio.current_time() - before > 8
@@ -45,8 +45,8 @@ def test_a_follower_whose_disk_is_slow_leaves_and_comes_back() -> None:
     live(1, main, replica_lag_time_max_ms=1000)
 
 
-def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may_again() -> None:
-    """Once only does a follower say where its log ends, in a partition where nothing happens."""
+def test_a_follower_that_reports_to_a_fenced_leader_joins_the_isr_later() -> None:
+    """In an idle partition a follower reports its log end offset only once."""
 
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)
@@ -72,14 +72,14 @@ def test_a_follower_that_reports_while_its_leader_must_not_act_joins_when_it_may
 
 
 def follows(partition: Partition, node_id: int) -> bool:
-    """Return whether a leader has been told where the log of a follower ends."""
+    """Return whether a follower has reported its log end offset to a leader."""
     leader = partition.leader
     facts = None if leader is None else vars(leader)["_followers"].progress_of(node_id)
     return facts is not None and facts.broker_epoch is not None
 
 
 @pytest.mark.invariant("I36")
-def test_with_too_few_in_sync_nothing_is_appended_and_all_goes_on_when_there_are_enough() -> None:
+def test_appends_stop_below_min_insync_replicas_and_continue_above() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         refusals: list[TidelogError] = []
 
@@ -111,8 +111,8 @@ def test_with_too_few_in_sync_nothing_is_appended_and_all_goes_on_when_there_are
 
 
 @pytest.mark.invariant("I36")
-def test_what_was_appended_when_too_few_were_left_is_sent_again_and_there_once() -> None:
-    """I36: the outcome is unknown to the one who waited, until it asks again."""
+def test_records_appended_before_an_isr_shrink_are_retried_and_there_once() -> None:
+    """I36: the outcome is unknown to the waiting producer, until it retries."""
 
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
@@ -133,7 +133,7 @@ def test_what_was_appended_when_too_few_were_left_is_sent_again_and_there_once()
                 brokers.kill(follower)
                 before = trio.current_time()
                 await until(lambda: leader.waiter_count == 0)
-                assert trio.current_time() - before < 3, "nobody was let wait in vain"
+                assert trio.current_time() - before < 3, "no producer waited in vain"
                 assert brokers.high_watermark() == 5
                 brokers.start(follower)
 
@@ -150,7 +150,7 @@ def test_what_was_appended_when_too_few_were_left_is_sent_again_and_there_once()
     live(4, main)
 
 
-def test_a_follower_of_an_idle_partition_joins_when_it_is_not_fenced_any_more() -> None:
+def test_a_follower_of_an_idle_partition_joins_the_isr_when_it_is_unfenced() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -179,7 +179,7 @@ def test_a_follower_of_an_idle_partition_joins_when_it_is_not_fenced_any_more() 
         (UnexpectedServerError("a defect"), False),
     ],
 )
-def test_only_a_refusal_says_that_a_wish_will_never_come_true(
+def test_only_a_refusal_proves_that_an_isr_change_is_never_committed(
     error: Exception, is_final: bool
 ) -> None:
     assert is_refusal(error) is is_final

@@ -1,4 +1,4 @@
-"""Replicas whose files are gone while they are counted on: others have what they had."""
+"""Tests of replicas that lose their files while they are in the ISR: others have the records."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +15,7 @@ from tidelog.logstore.checkpoint import CHECKPOINT_NAME
 from tidelog.wire.errors import TidelogError
 
 _LONG_S = 15.0
-"""Longer than a start waits for anybody, and than a session lasts."""
+"""Seconds, longer than a start waits for other replicas, and than a session lasts."""
 
 
 def _all_files(brokers: ThreeBrokers, node_id: int) -> list[str]:
@@ -64,7 +64,7 @@ _LOSSES = [
 
 
 async def _leave_one_behind(brokers: ThreeBrokers) -> tuple[int, int, int]:
-    """Take all down; return who led, who was away before, and who has what the leader had.
+    """Stop all; return the old leader, a node stopped before, and one with all records.
 
     The first two are the majority of the nodes.
     """
@@ -77,7 +77,7 @@ async def _leave_one_behind(brokers: ThreeBrokers) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("lose", _LOSSES)
-def test_who_has_lost_its_files_leads_nothing_although_it_is_the_first_to_come_back(
+def test_a_replica_without_its_files_does_not_lead_although_it_returns_first(
     lose: Callable[[ThreeBrokers, int], None],
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
@@ -99,7 +99,7 @@ def test_who_has_lost_its_files_leads_nothing_although_it_is_the_first_to_come_b
 
 
 @pytest.mark.parametrize("lose", _LOSSES)
-def test_who_has_lost_its_files_waits_for_those_who_have_them_for_as_long_as_it_takes(
+def test_a_replica_without_its_files_waits_for_a_complete_replica_without_end(
     lose: Callable[[ThreeBrokers, int], None],
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
@@ -120,7 +120,7 @@ def test_who_has_lost_its_files_waits_for_those_who_have_them_for_as_long_as_it_
 
 
 @pytest.mark.parametrize("lose", _LOSSES)
-def test_what_was_found_to_be_lost_is_known_after_a_crash_right_after_it_was_found(
+def test_a_lost_replica_is_still_suspect_after_a_crash_right_after_its_discovery(
     lose: Callable[[ThreeBrokers, int], None],
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
@@ -145,7 +145,7 @@ def test_what_was_found_to_be_lost_is_known_after_a_crash_right_after_it_was_fou
     live(3, main)
 
 
-def test_the_only_replica_that_has_lost_its_files_is_not_led_before_somebody_accepts_that() -> None:
+def test_the_only_replica_without_its_files_has_no_leader_until_an_unclean_election() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await client.admin.create_topic(TOPIC, 1, replication_factor=1)
@@ -163,7 +163,7 @@ def test_the_only_replica_that_has_lost_its_files_is_not_led_before_somebody_acc
             assert await brokers.leads() == victim
             acknowledged = await produce(client, 2)
             assert await consume(client, 2) == list(acknowledged.values())
-            # It is not lost again by a start.
+            # A start does not lose it again.
             brokers.kill(victim)
             brokers.start(victim)
             assert await brokers.leads() == victim
@@ -174,7 +174,7 @@ def test_the_only_replica_that_has_lost_its_files_is_not_led_before_somebody_acc
     live(4, main)
 
 
-def test_the_only_replica_that_has_lost_nothing_but_its_checkpoint_leads_on() -> None:
+def test_the_only_replica_that_lost_only_its_checkpoint_leads() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await client.admin.create_topic(TOPIC, 1, replication_factor=1)
@@ -193,7 +193,7 @@ def test_the_only_replica_that_has_lost_nothing_but_its_checkpoint_leads_on() ->
     live(5, main)
 
 
-def test_topics_that_were_made_at_any_moment_before_a_power_cut_of_all_are_led_again() -> None:
+def test_topics_created_at_any_moment_before_a_power_cut_of_all_have_leaders_again() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             for number in range(30):
@@ -225,7 +225,7 @@ def all_are_led(brokers: ThreeBrokers) -> bool:
     )
 
 
-def test_a_topic_that_was_made_while_a_broker_was_away_is_not_lost_there() -> None:
+def test_a_topic_created_while_a_broker_was_down_is_not_lost_there() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         events: list[str] = []
         brokers.world.observe(lambda _, event, __: events.append(event))

@@ -1,6 +1,6 @@
-"""What the next leader of a partition knows of its producers, and what it says before it knows."""
+"""Tests of the state of a new leader: producers, and offsets before it has caught up."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from typing import Final
@@ -40,7 +40,7 @@ PRODUCER_ID: Final = 4711
 
 
 def batch(sequence: int) -> bytes:
-    """Return one record of a producer that speaks for itself."""
+    """Return one record of an idempotent producer."""
     return bytes(
         encode_batch(
             Columns(1, values=[b"value %d" % sequence]),
@@ -54,7 +54,7 @@ def batch(sequence: int) -> bytes:
 
 
 async def send(brokers: ThreeBrokers, *sequences: int) -> list[PartitionAppended]:
-    """Have the leader append records one by one, each with an acknowledgement of all."""
+    """Append records at the leader one by one, each with acks=all."""
     leader_id = await brokers.leads()
     topic_id = brokers.state(leader_id).catalog.topic(TOPIC).topic_id
     results: list[PartitionAppended] = []
@@ -77,8 +77,8 @@ async def send(brokers: ThreeBrokers, *sequences: int) -> list[PartitionAppended
     return results
 
 
-def test_what_a_leader_appended_and_never_answered_is_at_the_next_leader_once() -> None:
-    """The producer sends it again, and is told where it is."""
+def test_records_that_a_lost_leader_never_acknowledged_are_there_once() -> None:
+    """The producer sends it again, and gets its offset."""
 
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
@@ -90,7 +90,7 @@ def test_what_a_leader_appended_and_never_answered_is_at_the_next_leader_once() 
 
             async def kill_the_leader() -> None:
                 await until(lambda: {brokers.end_of(node) for node in NODES} == {6})
-                assert brokers.high_watermark() == 5, "nobody was told yet"
+                assert brokers.high_watermark() == 5, "no producer had a reply yet"
                 brokers.kill(leader_id)
 
             async with trio.open_nursery() as nursery, client.producer() as producer:
@@ -111,7 +111,7 @@ def test_what_a_leader_appended_and_never_answered_is_at_the_next_leader_once() 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_the_next_leader_knows_the_sequences_of_producers(is_restarted: bool) -> None:
-    """Also when it was started anew meanwhile, and knows them from its checkpoint."""
+    """Also after a restart, from its checkpoint."""
 
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)
@@ -140,7 +140,7 @@ def test_the_next_leader_knows_the_sequences_of_producers(is_restarted: bool) ->
 
 
 def unheard(event: str, **fields: object) -> None:
-    """Be told, and do nothing."""
+    """Ignore an event."""
 
 
 def no_facts(node_id: int) -> BrokerStatus | None:
@@ -149,8 +149,8 @@ def no_facts(node_id: int) -> BrokerStatus | None:
 
 
 @pytest.mark.invariant("I47")
-def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
-    """I47: elected is not ready; followers report first what earlier leaders acknowledged."""
+def test_a_new_leader_does_not_return_the_latest_offset_before_it_is_known() -> None:
+    """I47: elected is not ready; followers first report records acknowledged earlier."""
     config = config_of("fsync")
     log = open_partition_log(FaultyDisk(), config)
     partition = Partition(TOPIC_ID, 0, log, config=config, probe=unheard)
@@ -173,8 +173,8 @@ def test_a_new_leader_does_not_say_what_is_latest_before_it_knows() -> None:
 
 
 @pytest.mark.invariant("I64")
-def test_a_topic_that_is_made_again_has_nothing_of_the_old_one_on_any_replica() -> None:
-    """I64: also on a broker that was away meanwhile, with all files of the old one."""
+def test_a_recreated_topic_has_no_records_of_the_old_one_on_any_replica() -> None:
+    """I64: also on a broker that was down meanwhile, with all files of the old one."""
 
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
@@ -201,8 +201,8 @@ def test_a_topic_that_is_made_again_has_nothing_of_the_old_one_on_any_replica() 
 
 
 @pytest.mark.invariant("I65")
-def test_who_starts_and_hears_from_nobody_removes_nothing() -> None:
-    """I65: it may have forgotten what it knew; only the cluster says what is gone."""
+def test_a_start_without_contact_to_the_cluster_removes_no_files() -> None:
+    """I65: the broker may have lost its metadata; only the cluster decides about deletions."""
 
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""A leader gives its followers batches again, and looks at its own bytes when they doubt them."""
+"""Tests of repair reads: a leader rereads batches for followers, and checks doubted bytes."""
 
 import pytest
 import trio
@@ -40,7 +40,7 @@ from tidelog.wire.protocol.write_buffer import FileRegion
 
 
 @pytest.mark.invariant("I58")
-def test_a_leader_that_sent_damaged_bytes_looks_at_them_and_another_one_leads() -> None:
+def test_a_leader_that_sent_damaged_bytes_checks_them_and_is_replaced() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             leader, follower = await brokers.leads(), brokers.followers()[0]
@@ -61,7 +61,7 @@ def test_a_leader_that_sent_damaged_bytes_looks_at_them_and_another_one_leads() 
 
 
 @pytest.mark.invariant("I58")
-def test_a_corrupt_answer_is_asked_for_again_once_in_a_while(
+def test_a_corrupt_fetch_reply_is_retried_at_intervals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pieces: list[float] = []
@@ -95,7 +95,7 @@ def test_a_corrupt_answer_is_asked_for_again_once_in_a_while(
     assert pieces[7] - pieces[0] > 2.5
 
 
-def test_a_follower_reads_whole_batches_from_where_it_wants_to_where_it_wants() -> None:
+def test_a_repair_read_returns_whole_batches_of_a_range() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             del client
@@ -136,7 +136,7 @@ def test_a_follower_reads_whole_batches_from_where_it_wants_to_where_it_wants() 
 
             await brokers.world.add_node("reader").start(read).ended.wait()
 
-            # What a segment has comes first; the rest is asked for next.
+            # The batches of one segment come first; the rest is read next.
             assert got == [[50, 51], [51], [119]]
             assert refusals == [
                 StaleBrokerEpochError,

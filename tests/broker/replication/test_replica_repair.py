@@ -1,4 +1,4 @@
-"""What is damaged is mended with what the leader has, and then the replica comes back."""
+"""Tests of replica repair: damage is replaced by the leader's batches, and the replica rejoins."""
 
 import pytest
 import trio
@@ -32,7 +32,7 @@ from tidelog.wire.errors import RequestTimedOutError
 
 
 @pytest.mark.invariant("I9")
-def test_a_damaged_follower_leaves_is_repaired_and_comes_back() -> None:
+def test_a_damaged_follower_leaves_the_isr_is_repaired_and_rejoins() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             leader, follower = await brokers.leads(), brokers.followers()[0]
@@ -54,11 +54,11 @@ def test_a_damaged_follower_leaves_is_repaired_and_comes_back() -> None:
     live(1, main)
 
 
-def test_from_a_damaged_leader_another_one_takes_over_and_nobody_is_served_the_damage() -> None:
+def test_a_damaged_leader_is_replaced_and_serves_no_damaged_records() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             leader = await brokers.leads()
-            # What a process has written itself it sends from the page cache, and trusts.
+            # A process sends records that it wrote from the page cache, unchecked.
             brokers.stop(leader)
             await brokers.leads(other_than=leader)
             await until(lambda: brokers.machines[leader].process is None)
@@ -84,9 +84,9 @@ def test_from_a_damaged_leader_another_one_takes_over_and_nobody_is_served_the_d
 async def _lose_the_beginning(
     brokers: ThreeBrokers, client: Client, acknowledged: Acknowledged
 ) -> int:
-    """Stop a follower, damage the beginning of its log, and delete that everywhere; return which.
+    """Stop a follower, damage its log's beginning, and delete that everywhere; return its node id.
 
-    Nothing tells where in its file the rest would have to be (seed 9100002).
+    The position of the rest in its file is unknown (seed 9100002).
     """
     await brokers.leads()
     victim = brokers.followers()[0]
@@ -100,7 +100,7 @@ async def _lose_the_beginning(
     return victim
 
 
-def test_damage_that_begins_with_what_nobody_has_any_more_has_the_replica_begun_anew() -> None:
+def test_a_replica_whose_damage_begins_with_deleted_records_is_recreated() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             victim = await _lose_the_beginning(brokers, client, acknowledged)
@@ -118,10 +118,10 @@ def test_damage_that_begins_with_what_nobody_has_any_more_has_the_replica_begun_
     live(9, main)
 
 
-def test_no_log_is_begun_anew_by_what_a_broker_knows_of_old(
+def test_no_log_is_recreated_by_outdated_metadata(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It may have been let in since, and be counted on with a log that is gone."""
+    """The replica may have joined the ISR since, and would be in it without its log."""
     catch_up, asked = CommandClient.catch_up, list[bool]()
 
     async def main(brokers: ThreeBrokers) -> None:
@@ -131,14 +131,14 @@ def test_no_log_is_begun_anew_by_what_a_broker_knows_of_old(
             async def refuse(self: CommandClient, *, timeout_s: float) -> None:
                 del self, timeout_s
                 asked.append(True)
-                raise RequestTimedOutError("nobody who leads answered")
+                raise RequestTimedOutError("no controller answered")
 
             monkeypatch.setattr(CommandClient, "catch_up", refuse)
             brokers.start(victim)
             await until(lambda: brokers.partition(victim) is not None, 30)
-            read_all(brokers, victim)  # Whoever reads what is damaged finds it.
+            read_all(brokers, victim)  # Reading damaged records finds the damage.
             await until(lambda: len(asked) >= 3, 60)
-            assert is_damaged(brokers, victim), "nothing was begun anew"
+            assert is_damaged(brokers, victim), "no log was recreated"
 
             monkeypatch.setattr(CommandClient, "catch_up", catch_up)
             await until(lambda: brokers.in_sync() == set(NODES), 60)
@@ -151,7 +151,9 @@ def test_no_log_is_begun_anew_by_what_a_broker_knows_of_old(
 
 
 @pytest.mark.parametrize("how", ["flip", "cut", "cut to nothing", "flip in all"])
-def test_a_broker_whose_files_were_damaged_while_it_was_down_mends_them_and_joins(how: str) -> None:
+def test_a_broker_whose_files_were_damaged_while_it_was_down_repairs_them_and_joins(
+    how: str,
+) -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def go_on(client: Client, acknowledged: Acknowledged) -> None:
             victim = await brokers.leads()
@@ -171,10 +173,10 @@ def test_a_broker_whose_files_were_damaged_while_it_was_down_mends_them_and_join
 
             brokers.start(victim)
             await until(lambda: brokers.in_sync() == set(NODES), 60)
-            # Before, it would have nothing to give up, and be mended a moment later.
+            # Before, it would not be in the ISR, and be repaired a moment later.
             await until(lambda: knows_that_it_is_in_sync(brokers, victim))
             if read_all(brokers, victim):
-                # A start does not look at what is sealed; whoever reads it finds it.
+                # A start does not check sealed segments; a read finds the damage.
                 await leave_and_come_back(brokers, victim)
 
             await brokers.check(acknowledged)
@@ -186,7 +188,7 @@ def test_a_broker_whose_files_were_damaged_while_it_was_down_mends_them_and_join
 
 @pytest.mark.invariant("I59")
 @pytest.mark.parametrize("minimum", [1, 2])
-def test_the_last_one_standing_leads_on_with_its_damage_until_another_one_is_back(
+def test_the_last_replica_in_sync_leads_with_its_damage_until_another_one_returns(
     minimum: int,
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
@@ -204,7 +206,7 @@ def test_the_last_one_standing_leads_on_with_its_damage_until_another_one_is_bac
             assert read_all(brokers, leader) == 1
             await trio.sleep(5)
             assert brokers.leader() == leader
-            assert await consume(client, 20) == list(acknowledged.values())[:20], "what is whole"
+            assert await consume(client, 20) == list(acknowledged.values())[:20], "not damaged"
 
             brokers.start(other)
             await brokers.leads(other_than=leader)
@@ -221,7 +223,7 @@ def test_the_last_one_standing_leads_on_with_its_damage_until_another_one_is_bac
 
 
 @pytest.mark.invariant("I9")
-def test_nothing_acknowledged_is_lost_while_replicas_rot_one_after_the_other() -> None:
+def test_nothing_acknowledged_is_lost_while_replicas_are_damaged_one_after_the_other() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         writer = Writer()
 

@@ -1,6 +1,6 @@
-"""A broker leads and follows as the metadata says."""
+"""Tests of role transitions: a broker leads and follows as in the metadata."""
 
-# Begins repairs of a log as a leader's answer does, which nobody else may.
+# Begins repairs of a log through a private method, as a leader's reply does.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from tidelog.coordinator.metadata.commands import Reassignment, ReassignReplicas
 from tidelog.isr.follower import Restart, Truncate
 
 
-def test_one_leads_and_the_others_follow_in_its_leader_epoch() -> None:
+def test_one_replica_leads_and_the_others_follow_in_its_leader_epoch() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_topic)
         leader_id = await brokers.leads()
@@ -52,7 +52,7 @@ def test_one_leads_and_the_others_follow_in_its_leader_epoch() -> None:
     live(1, main)
 
 
-def test_another_minimum_holds_at_once() -> None:
+def test_a_changed_min_insync_replicas_holds_at_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -72,7 +72,7 @@ def test_another_minimum_holds_at_once() -> None:
     live(2, main)
 
 
-def test_a_topic_has_a_replica_on_each_of_three_brokers_if_it_does_not_say() -> None:
+def test_a_topic_has_three_replicas_on_three_brokers_by_default() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
         await brokers.with_client(lambda client: client.admin.create_topic(TOPIC, partitions=1))
@@ -82,7 +82,7 @@ def test_a_topic_has_a_replica_on_each_of_three_brokers_if_it_does_not_say() -> 
     live(3, main)
 
 
-def test_a_deleted_topic_is_followed_no_more() -> None:
+def test_a_deleted_topic_is_no_longer_followed() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client)
@@ -92,7 +92,7 @@ def test_a_deleted_topic_is_followed_no_more() -> None:
         await brokers.with_client(work)
         await until(lambda: not any(brokers.knows(node, TOPIC) for node in NODES))
         refused: list[str] = []
-        # Whoever has heard of it first may be asked once more by who has not.
+        # The leader may get one more fetch from a follower that does not know the deletion yet.
         await trio.sleep(0.5)
         brokers.world.observe(lambda node, event, _: refused.append(f"{node} {event}"))
         await trio.sleep(2)
@@ -102,7 +102,7 @@ def test_a_deleted_topic_is_followed_no_more() -> None:
 
 
 def fetchers(partition: Partition) -> list[ReplicaFetcher]:
-    """Return all who follow with a replica."""
+    """Return all fetchers that follow with a replica."""
     return [watcher for watcher in partition.watchers if isinstance(watcher, ReplicaFetcher)]
 
 
@@ -115,7 +115,7 @@ def move(kept: AppliedMetadata, topic_id: bytes, *replicas: int) -> None:
     kept.hear(lambda: kept.cluster.do(command))
 
 
-async def test_nobody_is_asked_for_a_replica_that_is_gone(mock_clock: MockClock) -> None:
+async def test_a_removed_replica_is_no_longer_fetched(mock_clock: MockClock) -> None:
     ways: list[Callable[[AppliedMetadata, bytes], None]] = [
         lambda kept, _: delete(kept),
         lambda kept, topic_id: move(kept, topic_id, 2),
@@ -152,12 +152,12 @@ async def test_a_repair_does_not_outlive_its_partition(mock_clock: MockClock) ->
             kept.group_commit.appended(partition)
             await settle()
 
-            # It waits for the flush, and then there is nothing left to be repaired.
+            # The repair waits for the flush, and then finds the replica closed.
             (fetcher,) = fetchers(partition)
             fetcher._begin_repair(partition, step)
             delete(kept)
             await settle()
-            assert len(world.disk.list_directory("topics")) == 1, "somebody may be at its files"
+            assert len(world.disk.list_directory("topics")) == 1, "a task may use its files"
             world.work.let_all_sync()
             await kept.applier.settle(topic_id)
             await world.pass_time(10)
@@ -168,7 +168,7 @@ async def test_a_repair_does_not_outlive_its_partition(mock_clock: MockClock) ->
             assert partition.log.log_end_offset == 2
 
 
-async def test_a_repair_that_ends_late_leaves_the_replica_alone_that_has_come_back(
+async def test_a_late_repair_does_not_change_a_replica_that_has_returned(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2, 3)
@@ -183,7 +183,7 @@ async def test_a_repair_that_ends_late_leaves_the_replica_alone_that_has_come_ba
         fetcher._begin_repair(first, Truncate(0))
         await settle()
         world.disk.capacity_bytes = None
-        assert len(world.told("replica_not_truncated")) == 1, "it is tried again after a while"
+        assert len(world.told("replica_not_truncated")) == 1, "the repair is retried"
 
         move(kept, topic_id, 2, 3)
         await settle()
@@ -199,7 +199,7 @@ async def test_a_repair_that_ends_late_leaves_the_replica_alone_that_has_come_ba
         assert [each._leader_id for each in fetchers(second)] == [3]
 
 
-async def test_a_repair_is_over_when_the_log_is_closed_on_the_way(mock_clock: MockClock) -> None:
+async def test_a_repair_ends_when_its_log_is_closed(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     topic_id = cluster.create("orders", [2, 1])
     async with keeping(world, cluster) as kept:
@@ -221,7 +221,7 @@ async def test_a_repair_is_over_when_the_log_is_closed_on_the_way(mock_clock: Mo
 
 
 @pytest.mark.invariant("I61")
-def test_replicas_move_to_other_brokers_with_all_that_was_acknowledged() -> None:
+def test_reassigned_replicas_have_all_acknowledged_records() -> None:
     """I61: a reassignment is complete when all new replicas are in sync."""
 
     async def main(brokers: ThreeBrokers) -> None:

@@ -1,4 +1,4 @@
-"""Three brokers replicate, fail over, and lose nothing that was acknowledged."""
+"""Tests of replication and failover on three brokers: no acknowledged record is lost."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -29,7 +29,7 @@ from tidelog.wire.protocol.rpc import open_rpc
 async def while_writing(
     brokers: ThreeBrokers, happen: Callable[[Writer], Awaitable[None]]
 ) -> Writer:
-    """Let something happen while somebody writes."""
+    """Cause an event during writes."""
     writer = Writer()
 
     async def work(client: Client) -> None:
@@ -49,7 +49,7 @@ async def write_more(writer: Writer, count: int = 20) -> None:
     await until(lambda: len(writer.acknowledged) >= so_far + count, 60)
 
 
-def test_what_is_acknowledged_is_on_every_replica() -> None:
+def test_acknowledged_records_are_on_every_replica() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> dict[int, bytes]:
             await make_topic(client)
@@ -64,7 +64,7 @@ def test_what_is_acknowledged_is_on_every_replica() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_when_the_leader_is_killed_another_one_goes_on_with_all_that_was_acknowledged(
+def test_a_new_leader_has_all_acknowledged_records_after_a_kill(
     seed: int,
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
@@ -82,7 +82,7 @@ def test_when_the_leader_is_killed_another_one_goes_on_with_all_that_was_acknowl
     live(seed, main)
 
 
-def test_a_leader_that_stops_in_good_order_hands_over_at_once() -> None:
+def test_a_controlled_shutdown_hands_over_leadership_at_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(writer: Writer) -> None:
             leader = await brokers.leads()
@@ -102,7 +102,7 @@ def test_a_leader_that_stops_in_good_order_hands_over_at_once() -> None:
 
 
 @pytest.mark.invariant("I46")
-def test_a_leader_that_slept_through_its_replacement_acknowledges_nothing_more() -> None:
+def test_a_leader_paused_during_its_replacement_acknowledges_nothing_more() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(writer: Writer) -> None:
             leader = await brokers.leads()
@@ -116,7 +116,7 @@ def test_a_leader_that_slept_through_its_replacement_acknowledges_nothing_more()
     live(3, main)
 
 
-def test_a_follower_that_lost_its_power_comes_back_and_catches_up() -> None:
+def test_a_follower_catches_up_after_a_power_cut() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(writer: Writer) -> None:
             await brokers.leads()
@@ -134,7 +134,7 @@ def test_a_follower_that_lost_its_power_comes_back_and_catches_up() -> None:
 
 
 @pytest.mark.invariant("I35")
-def test_after_a_power_cut_of_all_everything_acknowledged_is_there() -> None:
+def test_acknowledged_records_survive_a_power_cut_of_all_brokers() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def happen(writer: Writer) -> None:
             brokers.cut_power(*NODES)
@@ -147,7 +147,7 @@ def test_after_a_power_cut_of_all_everything_acknowledged_is_there() -> None:
     live(5, main)
 
 
-def test_what_was_committed_can_be_read_after_a_start_though_nothing_can_be_written() -> None:
+def test_committed_records_can_be_read_after_a_start_although_none_can_be_written() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await client.admin.create_topic(
@@ -192,7 +192,7 @@ def test_a_broker_that_is_behind_knows_a_topic_whose_creation_was_answered() -> 
 
         await brokers.world.add_node("client").start(create_and_ask).ended.wait()
 
-        assert knew == [False], "or else this shows nothing"
+        assert knew == [False], "otherwise this test shows nothing"
         assert replies[0].topics[0].error is None
 
     live(1, main)

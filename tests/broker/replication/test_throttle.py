@@ -1,4 +1,4 @@
-"""Replicas that are being added leave room for everything else."""
+"""Tests of the catch-up throttle for replicas that are being added."""
 
 import trio
 
@@ -34,7 +34,7 @@ async def make_narrow_topic(client: Client) -> None:
 
 
 def replicas(brokers: ThreeBrokers) -> tuple[list[int], int]:
-    """Return who has a replica, and who has none."""
+    """Return the nodes with a replica, and the one without."""
     topic_id = brokers.state(1).catalog.topic(TOPIC).topic_id
     known = brokers.state(1).partition(topic_id, 0)
     assert known is not None
@@ -49,7 +49,7 @@ def is_moving(brokers: ThreeBrokers) -> bool:
     return known.is_reassigning
 
 
-def test_a_new_replica_is_copied_at_the_rate_that_is_set() -> None:
+def test_a_new_replica_is_copied_at_the_throttled_rate() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
         await brokers.with_client(make_narrow_topic)
@@ -66,7 +66,7 @@ def test_a_new_replica_is_copied_at_the_rate_that_is_set() -> None:
     live(1, main)
 
 
-def test_a_rate_that_is_lifted_holds_at_once() -> None:
+def test_a_raised_throttle_rate_holds_at_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
         await brokers.with_client(make_narrow_topic)
@@ -83,7 +83,7 @@ def test_a_rate_that_is_lifted_holds_at_once() -> None:
     live(2, main)
 
 
-def test_those_in_sync_go_on_at_full_speed_while_another_one_is_held_up() -> None:
+def test_in_sync_replicas_are_not_throttled_while_another_one_is_added() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
 
@@ -107,7 +107,7 @@ def test_those_in_sync_go_on_at_full_speed_while_another_one_is_held_up() -> Non
     live(3, main)
 
 
-def test_a_replica_that_was_there_before_is_not_held_up() -> None:
+def test_a_returning_replica_is_not_throttled() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await until(lambda: brokers.are_live(3))
         await limit(brokers, "1kB")

@@ -1,9 +1,9 @@
-"""Three brokers that are one cluster, each on a machine of its own, and a client.
+"""Three brokers of one cluster, each on a machine of its own, and a client.
 
 Real code on virtual time; machines are killed, paused and cut off from each other.
 """
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ NODES = (1, 2, 3)
 TOPIC = "orders"
 
 Acknowledged = dict[int, bytes]
-"""Values by the offsets that their receipts named."""
+"""Values by acknowledged offset."""
 
 
 async def make_topic(client: Client, partitions: int = 1, durability: str = "fsync") -> None:
@@ -45,7 +45,7 @@ async def make_topic(client: Client, partitions: int = 1, durability: str = "fsy
 async def produce(
     client: Client, count: int, *, start: int = 0, partition: int = 0
 ) -> Acknowledged:
-    """Return what was acknowledged, by offset."""
+    """Return acknowledged records, by offset."""
     acknowledged: Acknowledged = {}
     async with client.producer() as producer:
         for number in range(count):
@@ -61,19 +61,19 @@ def host_of(node_id: int) -> str:
 
 
 def connected(process: Process, node_id: int) -> AbstractAsyncContextManager[RpcConnection]:
-    """Connect to one broker, say hello, and stay until the end of the block."""
+    """Connect to one broker and say hello, until the end of the block."""
     return open_rpc(process.env.network, host_of(node_id), PORT, client_id="", client_version="")
 
 
 @final
 class ThreeBrokers:
-    """The machines, and what runs on them."""
+    """The machines, and the brokers on them."""
 
     def __init__(self, world: World, **settings: int) -> None:
         self.world = world
         self.machines: dict[int, Node] = {node: world.add_node(host_of(node)) for node in NODES}
         self.brokers: dict[int, Broker] = {}
-        """Those that serve now."""
+        """Nodes that serve now."""
         self._stops: dict[int, trio.Event] = {}
         self._settings = settings
 
@@ -84,7 +84,7 @@ class ThreeBrokers:
             self.machines[node_id].start(self._program(node_id))
 
     def stop(self, node_id: int) -> None:
-        """Ask a broker to stop in good order."""
+        """Stop a broker with a controlled shutdown."""
         self._stops[node_id].set()
 
     def kill(self, node_id: int) -> None:
@@ -101,7 +101,7 @@ class ThreeBrokers:
         await until(lambda: len(self.brokers) >= count)
 
     def partition(self, node_id: int, name: str = TOPIC, number: int = 0) -> Partition | None:
-        """Return a replica, as the broker's process has it."""
+        """Return a replica in the broker's process."""
         broker = self.brokers.get(node_id)
         if broker is None or broker._partitions is None or broker._cluster is None:
             return None
@@ -110,7 +110,7 @@ class ThreeBrokers:
         return broker._partitions.replica(ids[0], number) if ids else None
 
     def leader(self, name: str = TOPIC, number: int = 0) -> int | None:
-        """Return who leads, in the latest leader epoch if several believe that they do."""
+        """Return the leader, that of the latest leader epoch if there are several."""
         leading = [
             (partition.leader.leader_epoch, node_id)
             for node_id in self.brokers
@@ -119,14 +119,14 @@ class ThreeBrokers:
         return max(leading)[1] if leading else None
 
     async def leads(self, *, other_than: int | None = None) -> int:
-        """Wait until somebody leads, other than somebody, and return who."""
+        """Wait until a broker leads, except for `other_than`, and return its node id."""
         await until(lambda: self.leader() not in {None, other_than})
         leader = self.leader()
         assert leader is not None
         return leader
 
     def in_sync(self, number: int = 0) -> set[int]:
-        """Return who is in sync, as the leader knows it."""
+        """Return the ISR in the leader's metadata."""
         leader_id = self.leader(number=number)
         partition = None if leader_id is None else self.partition(leader_id, number=number)
         if partition is None or partition.leader is None:
@@ -143,13 +143,13 @@ class ThreeBrokers:
         return -1 if partition is None else partition.log.log_end_offset
 
     def state(self, node_id: int) -> ClusterState:
-        """Return the metadata as a broker knows it."""
+        """Return the metadata of a broker."""
         cluster = self.brokers[node_id]._cluster
         assert cluster is not None
         return cluster.metadata.state
 
     def knows(self, node_id: int, name: str) -> bool:
-        """Return whether a broker has heard of a topic."""
+        """Return whether the metadata of a broker has a topic."""
         return self.state(node_id).catalog.has_topic(name)
 
     def controller(self) -> int:
@@ -157,10 +157,10 @@ class ThreeBrokers:
         for node_id, broker in self.brokers.items():
             if broker._cluster is not None and broker._cluster.raft.is_active_leader:
                 return node_id
-        raise AssertionError("nobody leads the cluster")
+        raise AssertionError("no node leads the cluster")
 
     async def reassign(self, replicas: list[int], name: str = TOPIC) -> None:
-        """Have the replicas of a partition moved."""
+        """Move the replicas of a partition."""
         broker = next(iter(self.brokers.values()))
         assert broker._cluster is not None
         topic_id = broker._cluster.metadata.state.catalog.topic(name).topic_id
@@ -170,12 +170,12 @@ class ThreeBrokers:
         assert reply.answers[0].error is None
 
     def are_live(self, count: int) -> bool:
-        """Return whether so many brokers are registered and not fenced, as the first one knows."""
+        """Return whether so many brokers are registered and not fenced, for the first one."""
         known = self.state(min(self.brokers)).brokers.values()
         return sum(not broker.is_fenced for broker in known) >= count
 
     def is_settled(self, partition_count: int) -> bool:
-        """Return whether all replicas of a topic know that nothing is left to be committed."""
+        """Return whether all replicas of a topic have their log end as the high watermark."""
         for number in range(partition_count):
             replicas = [self.partition(node, number=number) for node in NODES]
             ends = {replica and replica.log.log_end_offset for replica in replicas}
@@ -185,11 +185,11 @@ class ThreeBrokers:
         return True
 
     def followers(self) -> list[int]:
-        """Return who does not lead."""
+        """Return the followers."""
         return [node for node in NODES if node != self.leader()]
 
     def high_watermark(self) -> int:
-        """Return it as the leader knows it."""
+        """Return the high watermark of the leader."""
         leader_id = self.leader()
         partition = None if leader_id is None else self.partition(leader_id)
         return -1 if partition is None else partition.high_watermark
@@ -220,7 +220,7 @@ class ThreeBrokers:
         assert replicas[0] == replicas[1] == replicas[2]
 
     async def with_client(self, work: Callable[[Client], Awaitable[Result]]) -> Result:
-        """Return what a client comes to that runs on a machine of its own."""
+        """Return the result of a client on a machine of its own."""
         results: list[Result] = []
         done = trio.Event()
 
@@ -252,7 +252,7 @@ class ThreeBrokers:
 
 
 def live(seed: int, main: Callable[[ThreeBrokers], Awaitable[Result]], **settings: int) -> Result:
-    """Return what `main` comes to with three brokers that have just been started."""
+    """Return the result of `main` with three brokers that have just been started."""
 
     async def run(world: World) -> Result:
         brokers = ThreeBrokers(world, **settings)
