@@ -1,6 +1,6 @@
-"""The memory that all connections together may use for requests.
+"""Memory budget for the requests of all connections together.
 
-Shell: parks tasks until there is room, in the order in which they came.
+Shell: parks tasks until there is room, in the order of their arrival.
 """
 
 from collections import deque
@@ -10,10 +10,10 @@ import trio
 
 
 class Holder(Protocol):
-    """Holds lent bytes, at this moment for nothing."""
+    """A holder of lent bytes that it does not need at this moment."""
 
     def give_back(self) -> int:
-        """Give up all lent bytes, because somebody else needs them; return how many."""
+        """Return all lent bytes, as another task needs them; return their number."""
         ...
 
 
@@ -21,7 +21,7 @@ class Holder(Protocol):
 class MemoryBudget:
     """A number of bytes that is lent out.
 
-    Whoever waits must hold nothing, so that two who want more cannot wait for each other.
+    A waiting task must hold nothing, so that two that want more cannot deadlock.
 
     Invariant: 0 <= used_bytes <= the whole.
     """
@@ -40,13 +40,13 @@ class MemoryBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whether somebody waits for bytes."""
+        """Whether a task waits for bytes."""
         return bool(self._waiting)
 
     async def acquire(self, count: int) -> None:
-        """Take `count` bytes, waiting for them if need be.
+        """Acquire `count` bytes, waiting for them if necessary.
 
-        If cancelled, nothing was taken.
+        On cancellation, nothing is acquired.
         """
         assert count <= self._total_bytes, f"{count} bytes can never be granted"
         if not self._waiting and self._has_room(count):
@@ -66,18 +66,18 @@ class MemoryBudget:
             raise
 
     def release(self, count: int) -> None:
-        """Give `count` bytes back."""
+        """Return `count` bytes to the budget."""
         self._used_bytes -= count
         assert self._used_bytes >= 0
         self._grant()
 
     def note_idle(self, holder: Holder) -> None:
-        """Take note that `holder` keeps bytes that it does not need now."""
+        """Mark the bytes of `holder` as not needed now."""
         self._idle[holder] = None
         self._grant()
 
     def note_busy(self, holder: Holder) -> None:
-        """Take note that `holder` needs what it holds; nothing happens if it did before."""
+        """Mark the bytes of `holder` as needed; no effect if they were."""
         self._idle.pop(holder, None)
 
     def _grant(self) -> None:
@@ -87,7 +87,7 @@ class MemoryBudget:
             granted.set()
 
     def _has_room(self, count: int) -> bool:
-        """Return whether `count` bytes can be lent, taking from the longest idle if need be."""
+        """Return whether `count` bytes can be lent, reclaiming from the longest idle if needed."""
         while self._used_bytes + count > self._total_bytes and self._idle:
             holder = next(iter(self._idle))
             del self._idle[holder]

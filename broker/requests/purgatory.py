@@ -1,4 +1,4 @@
-"""Requests that wait for something, and the one task that ends their waiting in time.
+"""Purgatory: parked requests, and the task that expires them (Kafka: DelayedOperationPurgatory).
 
 Shell: owns the deadline task.
 """
@@ -14,11 +14,11 @@ class Waiter(Protocol):
     """A parked request."""
 
     def expire(self) -> None:
-        """Answer with what there is: the deadline is reached."""
+        """Answer with the available data: the deadline is reached."""
         ...
 
     def close(self) -> None:
-        """The broker is shutting down: answer now if waiting on makes no sense."""
+        """Answer now if waiting on is useless: the broker is shutting down."""
         ...
 
 
@@ -27,13 +27,13 @@ class Purgatory:
     """All parked requests of a broker."""
 
     def __init__(self) -> None:
-        """Begin with none; `run` must run in a task of its own."""
+        """Start without requests; `run` must run in a task of its own."""
         self._deadlines: Deadlines[Waiter] = Deadlines()
         self._waiters: dict[Waiter, None] = {}
         self._changed = trio.Event()
 
     def __len__(self) -> int:
-        """Return how many requests wait."""
+        """Return the number of parked requests."""
         return len(self._waiters)
 
     def add(self, waiter: Waiter, deadline: float) -> None:
@@ -43,12 +43,12 @@ class Purgatory:
             self._changed.set()
 
     def done(self, waiter: Waiter) -> None:
-        """Forget a request that is answered."""
+        """Remove a request that is answered."""
         self._waiters.pop(waiter, None)
         self._deadlines.discard(waiter)
 
     def close_all(self) -> None:
-        """Let every request end its waiting that can."""
+        """Close every parked request; some may keep waiting."""
         for waiter in list(self._waiters):
             waiter.close()
 
@@ -60,7 +60,7 @@ class Purgatory:
                 await self._changed.wait()
             self._changed = trio.Event()
             for waiter in self._deadlines.take_expired(trio.current_time()):
-                # One that expires may end the wait of another one.
+                # The expiry of one request may end the wait of another one.
                 if waiter in self._waiters:
                     del self._waiters[waiter]
                     waiter.expire()

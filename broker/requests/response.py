@@ -1,4 +1,4 @@
-"""The way back of one request: encodes its reply and puts it in front of the connection."""
+"""Response of one request: encodes the reply and queues it at the connection."""
 
 import logging
 from collections.abc import Sequence
@@ -15,47 +15,47 @@ _log = logging.getLogger("tidelog.broker")
 
 
 class DelayedRequest(Protocol):
-    """A request that waits for something which may be long in coming."""
+    """A request that waits for data or an event, possibly for long."""
 
     def drop(self) -> None:
-        """Forget the request: whoever asked is gone."""
+        """Drop the request: its client is gone."""
         ...
 
 
 class RequestContext(Protocol):
-    """The connection that a request came on."""
+    """The connection that a request arrived on."""
 
     write_buffer: WriteBuffer
     delayed: dict[DelayedRequest, None]
-    """Requests that are dropped when the connection ends, in the order in which they came."""
+    """Requests that are dropped when the connection ends, in the order of their arrival."""
     is_reserve: bool
-    """Whether it came when there were as many as may be: only other nodes are served there."""
+    """Whether it was opened beyond `max_connections`: it serves only other nodes."""
     is_of_node: bool
-    """Whether something was asked for on it that other nodes ask."""
+    """Whether it has carried a request of an API that nodes use."""
 
     @property
     def local(self) -> tuple[str, int]:
-        """Where the client reached this broker."""
+        """Address at which the client reached this broker."""
         ...
 
     def answered(self) -> None:
-        """One request has its answer in the write buffer, or wants none."""
+        """Count one request as answered: its reply is in the write buffer, or none is wanted."""
         ...
 
 
 @final
 class ResponseHandle:
-    """Answers one request, exactly once, from whichever task has the answer.
+    """Answers one request, exactly once, from any task.
 
     As a context manager it is the supervisor of the request, one of the three that catch every
-    exception: put it around each step of the work, in whichever task that runs. A refusal becomes
-    the answer; a defect is logged and becomes an honest answer, and harms nobody else.
+    exception: put it around each step of the work, in any task. A refusal becomes the reply. A
+    defect is logged and becomes an error reply, and other requests are not affected.
     """
 
     __slots__ = ("_api", "_correlation_id", "_is_answered", "context", "version")
 
     def __init__(self, served: api.AnyApi, request: Request, context: RequestContext) -> None:
-        """Answer `request`, which came on `context`."""
+        """Answer `request`, which arrived on `context`."""
         self._api = served
         self.version = request.version
         self._correlation_id = request.correlation_id
@@ -63,7 +63,7 @@ class ResponseHandle:
         self.context = context
 
     def reply(self, message: object, attachment: Sequence[BytesLike | FileRegion] = ()) -> None:
-        """Answer with a message and what follows it."""
+        """Reply with a message and its attachment."""
         length = 0
         for piece in attachment:
             length += piece.length if isinstance(piece, FileRegion) else len(piece)
@@ -73,7 +73,7 @@ class ResponseHandle:
             correlation_id=self._correlation_id,
             attachment_length=length,
         )
-        # All or nothing: what can fail has not failed when the first byte is put.
+        # All or nothing: the steps that can fail come before the first byte is put.
         self._note_answered()
         write_buffer = self.context.write_buffer
         write_buffer.put(frame)
@@ -82,7 +82,7 @@ class ResponseHandle:
         self.context.answered()
 
     def fail(self, error: BrokerError) -> None:
-        """Answer that the request as a whole failed."""
+        """Reply that the request as a whole failed."""
         frame = api.encode_error(
             error.to_wire(),
             api_key=self._api.key,
@@ -94,19 +94,19 @@ class ResponseHandle:
         self.context.answered()
 
     def reply_if_wanted(self, message: object) -> None:
-        """Send the reply; `None` when nobody waits for one."""
+        """Send the reply; `None` when the client wants none."""
         if message is None:
             self.nothing()
         else:
             self.reply(message)
 
     def nothing(self) -> None:
-        """Say that no answer is wanted."""
+        """Settle a request that wants no reply."""
         self._note_answered()
         self.context.answered()
 
     def __enter__(self) -> None:
-        """Watch over a step of the request."""
+        """Supervise a step of the request."""
 
     def __exit__(
         self,
@@ -114,7 +114,7 @@ class ResponseHandle:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        """Answer with what went wrong, if anything did; return whether that settles it."""
+        """Reply with the error, if there is one; return whether it is handled."""
         if not isinstance(error, Exception):
             return False
         if not isinstance(error, BrokerError):

@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from tidelog.broker.requests.deadlines import Deadlines
 
 
-def test_nothing_is_due_while_nothing_waits() -> None:
+def test_no_deadline_is_due_without_items() -> None:
     deadlines: Deadlines[str] = Deadlines()
 
     assert deadlines.next_deadline is None
     assert deadlines.take_expired(1e9) == []
 
 
-def test_what_has_reached_its_deadline_is_taken_the_earliest_first() -> None:
+def test_expired_items_are_taken_earliest_first() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.add("late", 3.0)
     deadlines.add("early", 1.0)
@@ -24,7 +24,7 @@ def test_what_has_reached_its_deadline_is_taken_the_earliest_first() -> None:
     assert len(deadlines) == 0
 
 
-def test_nothing_expires_before_its_deadline() -> None:
+def test_no_item_expires_before_its_deadline() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.add("waiting", 1.011)
 
@@ -33,7 +33,7 @@ def test_nothing_expires_before_its_deadline() -> None:
     assert deadlines.take_expired(1.02) == ["waiting"]
 
 
-def test_adding_says_whether_the_next_deadline_is_earlier_now() -> None:
+def test_add_returns_whether_the_next_deadline_is_earlier_now() -> None:
     deadlines: Deadlines[str] = Deadlines()
 
     assert deadlines.add("first", 2.0)
@@ -42,7 +42,7 @@ def test_adding_says_whether_the_next_deadline_is_earlier_now() -> None:
     assert deadlines.add("earlier", 1.0)
 
 
-def test_what_is_discarded_does_not_expire_and_is_not_waited_for() -> None:
+def test_a_discarded_item_does_not_expire() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.add("gone", 1.0)
     deadlines.add("there", 2.0)
@@ -54,7 +54,7 @@ def test_what_is_discarded_does_not_expire_and_is_not_waited_for() -> None:
     assert deadlines.take_expired(5.0) == ["there"]
 
 
-def test_what_came_back_after_a_discard_expires_once() -> None:
+def test_an_item_added_again_after_a_discard_expires_once() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.add("waiting", 1.0)
     deadlines.discard("waiting")
@@ -65,7 +65,7 @@ def test_what_came_back_after_a_discard_expires_once() -> None:
 
 
 @given(st.floats(0, 1e7))
-def test_whoever_asks_again_at_the_next_deadline_gets_what_is_due(deadline: float) -> None:
+def test_items_are_due_exactly_at_the_next_deadline(deadline: float) -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.add("waiting", deadline)
     due = deadlines.next_deadline

@@ -11,7 +11,7 @@ from tidelog.broker.requests.memory_budget import MemoryBudget
 
 @final
 class Borrower:
-    """Takes bytes and keeps them."""
+    """A task that acquires bytes and keeps them."""
 
     def __init__(self, budget: MemoryBudget, name: str, order: list[str]) -> None:
         self._budget = budget
@@ -30,7 +30,7 @@ class Borrower:
         return count
 
 
-async def test_what_is_there_is_lent_at_once() -> None:
+async def test_available_bytes_are_lent_at_once() -> None:
     budget = MemoryBudget(100)
 
     await budget.acquire(60)
@@ -40,7 +40,7 @@ async def test_what_is_there_is_lent_at_once() -> None:
     assert not budget.is_short
 
 
-async def test_bytes_are_granted_in_the_order_in_which_they_were_asked_for() -> None:
+async def test_bytes_are_granted_in_the_order_of_requests() -> None:
     order: list[str] = []
     budget = MemoryBudget(100)
     await budget.acquire(90)
@@ -49,7 +49,7 @@ async def test_bytes_are_granted_in_the_order_in_which_they_were_asked_for() -> 
         for name, count in (("large", 80), ("middle", 30), ("small", 10)):
             nursery.start_soon(Borrower(budget, name, order).take, count)
             await wait_all_tasks_blocked()
-        assert order == []  # Not even the small one, for which there is room.
+        assert order == []  # Not even the small request, for which there is room.
         budget.release(90)
         await wait_all_tasks_blocked()
         assert order == ["large"]
@@ -59,7 +59,7 @@ async def test_bytes_are_granted_in_the_order_in_which_they_were_asked_for() -> 
     assert budget.used_bytes == 40
 
 
-async def test_whoever_is_cancelled_while_waiting_has_taken_nothing() -> None:
+async def test_a_cancelled_wait_has_acquired_nothing() -> None:
     order: list[str] = []
     budget = MemoryBudget(100)
     await budget.acquire(90)
@@ -76,7 +76,7 @@ async def test_whoever_is_cancelled_while_waiting_has_taken_nothing() -> None:
     assert not budget.is_short
 
 
-async def test_bytes_that_were_granted_in_the_moment_of_cancelling_are_not_lost() -> None:
+async def test_bytes_granted_at_the_moment_of_a_cancellation_are_not_lost() -> None:
     budget = MemoryBudget(100)
     await budget.acquire(100)
 
@@ -90,7 +90,7 @@ async def test_bytes_that_were_granted_in_the_moment_of_cancelling_are_not_lost(
     assert budget.used_bytes == 0
 
 
-async def test_whoever_holds_bytes_for_nothing_gives_them_to_who_needs_them() -> None:
+async def test_idle_holders_return_their_bytes_to_waiting_tasks() -> None:
     order: list[str] = []
     budget = MemoryBudget(100)
     first, second = Borrower(budget, "first", order), Borrower(budget, "second", order)
@@ -101,12 +101,12 @@ async def test_whoever_holds_bytes_for_nothing_gives_them_to_who_needs_them() ->
 
     await Borrower(budget, "third", order).take(30)
 
-    # The one that was idle for longest, and nobody else.
+    # The holder that was idle for longest, and no other.
     assert order == ["first", "second", "second gave back", "third"]
     assert budget.used_bytes == 80
 
 
-async def test_whoever_needs_what_it_holds_keeps_it() -> None:
+async def test_a_busy_holder_keeps_its_bytes() -> None:
     order: list[str] = []
     budget = MemoryBudget(100)
     holder = Borrower(budget, "holder", order)
@@ -121,7 +121,7 @@ async def test_whoever_needs_what_it_holds_keeps_it() -> None:
     assert holder.held_bytes == budget.used_bytes == 60
 
 
-async def test_whoever_becomes_idle_while_others_wait_gives_back_at_once() -> None:
+async def test_a_holder_that_becomes_idle_while_others_wait_returns_its_bytes_at_once() -> None:
     order: list[str] = []
     budget = MemoryBudget(100)
     holder = Borrower(budget, "holder", order)
@@ -136,6 +136,6 @@ async def test_whoever_becomes_idle_while_others_wait_gives_back_at_once() -> No
     assert budget.used_bytes == 50
 
 
-async def test_more_than_all_is_never_asked_for() -> None:
+async def test_more_than_the_budget_is_never_requested() -> None:
     with pytest.raises(AssertionError, match="101 bytes can never be granted"):
         await MemoryBudget(100).acquire(101)

@@ -1,4 +1,4 @@
-"""Tests of delayed requests, their deadlines, and of waiting for commits."""
+"""Tests of purgatory: delayed requests, their deadlines, and waits for commits."""
 
 from typing import final
 
@@ -15,7 +15,7 @@ from tidelog.wire.messages.produce import AckLevel
 
 @final
 class Waiter:
-    """Writes down what happens to it."""
+    """Records its calls."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self._name = name
@@ -28,7 +28,7 @@ class Waiter:
         self._log.append(f"{self._name} closed")
 
 
-async def test_what_waits_too_long_expires_in_the_order_of_deadlines(
+async def test_delayed_requests_expire_in_the_order_of_deadlines(
     mock_clock: MockClock,
 ) -> None:
     purgatory, log = Purgatory(), list[str]()
@@ -51,7 +51,7 @@ async def test_what_waits_too_long_expires_in_the_order_of_deadlines(
         nursery.cancel_scope.cancel()
 
 
-async def test_what_is_done_does_not_expire(mock_clock: MockClock) -> None:
+async def test_a_completed_request_does_not_expire(mock_clock: MockClock) -> None:
     purgatory, log = Purgatory(), list[str]()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(purgatory.run)
@@ -68,7 +68,7 @@ async def test_what_is_done_does_not_expire(mock_clock: MockClock) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_deadline_that_has_passed_already_ends_the_wait_at_once(
+async def test_a_deadline_in_the_past_expires_at_once(
     mock_clock: MockClock,
 ) -> None:
     purgatory, log = Purgatory(), list[str]()
@@ -85,7 +85,7 @@ async def test_a_deadline_that_has_passed_already_ends_the_wait_at_once(
         nursery.cancel_scope.cancel()
 
 
-async def test_closing_is_up_to_each_request() -> None:
+async def test_a_request_may_keep_waiting_during_a_shutdown() -> None:
     purgatory, log = Purgatory(), list[str]()
     for name in ("a", "b"):
         purgatory.add(Waiter(name, log), 1e9)
@@ -93,10 +93,10 @@ async def test_closing_is_up_to_each_request() -> None:
     purgatory.close_all()
 
     assert log == ["a closed", "b closed"]
-    assert len(purgatory) == 2  # Neither said that it is done.
+    assert len(purgatory) == 2  # Neither request called `done`.
 
 
-async def test_one_that_expires_may_end_the_wait_of_another(mock_clock: MockClock) -> None:
+async def test_the_expiry_of_one_request_may_end_the_wait_of_another(mock_clock: MockClock) -> None:
     purgatory, log = Purgatory(), list[str]()
 
     @final
@@ -106,7 +106,7 @@ async def test_one_that_expires_may_end_the_wait_of_another(mock_clock: MockCloc
             purgatory.done(other)
 
         def close(self) -> None:
-            raise AssertionError("nobody shuts down")
+            raise AssertionError("there is no shutdown")
 
     other = Waiter("other", log)
     async with trio.open_nursery() as nursery:
@@ -123,7 +123,7 @@ async def test_one_that_expires_may_end_the_wait_of_another(mock_clock: MockCloc
         nursery.cancel_scope.cancel()
 
 
-async def test_who_waits_is_told_when_it_is_committed() -> None:
+async def test_a_commit_wait_ends_with_the_commit() -> None:
     commit = CommitWait()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(commit.wait)
@@ -131,7 +131,7 @@ async def test_who_waits_is_told_when_it_is_committed() -> None:
         commit.acknowledged(0, AckLevel.DURABLE)
 
 
-async def test_who_waits_is_told_that_nobody_knows() -> None:
+async def test_a_commit_wait_ends_with_an_unknown_outcome() -> None:
     commit = CommitWait()
 
     commit.failed(0, NotLeaderError("another broker leads now"))

@@ -1,4 +1,4 @@
-"""Tests of answering a request exactly once, whatever happens."""
+"""Tests of responses: a request is answered exactly once."""
 
 from typing import final
 
@@ -21,7 +21,7 @@ from tidelog.wire.protocol.write_buffer import WriteBuffer
 
 @final
 class FakeContext:
-    """A connection on which one request came; see `broker.requests.response.RequestContext`."""
+    """A connection with one request; see `broker.requests.response.RequestContext`."""
 
     local = ("broker", 8433)
 
@@ -43,7 +43,7 @@ def new_response(context: FakeContext) -> ResponseHandle:
 
 
 def reply_in(context: FakeContext) -> object:
-    """Return the one message that was sent."""
+    """Return the one sent message."""
     decoder = FrameDecoder(max_frame_bytes=1 << 20)
     sent = bytes(context.stream.sent)
     decoder.get_buffer()[: len(sent)] = sent
@@ -66,7 +66,7 @@ def test_a_reply_is_sent_and_counted() -> None:
     assert context.answered_count == 1
 
 
-def test_a_refusal_in_a_step_of_the_work_becomes_the_answer() -> None:
+def test_a_refusal_in_a_step_of_the_work_becomes_the_reply() -> None:
     context = FakeContext()
     with new_response(context):
         raise OverloadedError("too much")
@@ -89,7 +89,7 @@ def test_a_defect_in_a_step_of_the_work_is_logged_and_answered(
     assert context.answered_count == 1
 
 
-def test_a_defect_after_the_answer_is_only_logged(defects: list[str]) -> None:
+def test_a_defect_after_the_reply_is_only_logged(defects: list[str]) -> None:
     context = FakeContext()
     response = new_response(context)
     with response:
@@ -101,7 +101,7 @@ def test_a_defect_after_the_answer_is_only_logged(defects: list[str]) -> None:
     assert "afterwards" in defects.pop()
 
 
-def test_a_second_answer_is_a_defect_and_is_not_sent(defects: list[str]) -> None:
+def test_a_second_reply_is_a_defect_and_is_not_sent(defects: list[str]) -> None:
     context = FakeContext()
     response = new_response(context)
     response.nothing()
@@ -119,7 +119,7 @@ def test_a_second_answer_is_a_defect_and_is_not_sent(defects: list[str]) -> None
     defects.clear()
 
 
-def test_a_message_that_cannot_be_sent_is_answered_with_the_defect(defects: list[str]) -> None:
+def test_a_reply_that_cannot_be_encoded_is_answered_with_the_defect(defects: list[str]) -> None:
     context = FakeContext()
     response = new_response(context)
     with response:
@@ -130,7 +130,7 @@ def test_a_message_that_cannot_be_sent_is_answered_with_the_defect(defects: list
     assert "object" in defects.pop()
 
 
-def test_what_is_not_an_exception_is_not_held_up() -> None:
+def test_an_exception_that_is_no_error_passes_through() -> None:
     context = FakeContext()
     with pytest.raises(KeyboardInterrupt), new_response(context):
         raise KeyboardInterrupt
@@ -138,7 +138,7 @@ def test_what_is_not_an_exception_is_not_held_up() -> None:
     assert context.answered_count == 0
 
 
-def test_an_answer_to_a_client_that_is_gone_goes_nowhere() -> None:
+def test_a_reply_to_a_lost_client_is_dropped() -> None:
     context = FakeContext()
     context.write_buffer.close()
 
@@ -148,7 +148,7 @@ def test_an_answer_to_a_client_that_is_gone_goes_nowhere() -> None:
     assert context.answered_count == 1
 
 
-def test_every_refusal_can_be_sent() -> None:
+def test_every_refusal_can_be_encoded() -> None:
     for kind in ERROR_CLASSES.values():
         context = FakeContext()
         error: BrokerError = kind("why")
