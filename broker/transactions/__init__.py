@@ -1,1 +1,1 @@
-"""Transactions: records staged beside their partitions, appended to them when committed."""
+"""Transactions: records staged beside their partitions, and appended to them on commit."""

@@ -1,10 +1,11 @@
-"""Appending to one partition what is committed for it: once, whatever happens meanwhile.
+"""Append of committed records to one partition, exactly once over crashes and leader changes.
 
 Shell without tasks of its own. All leaders append committed records as one producer. Its sequences
-are the number of the commit and the place of the record in it. So each log knows the progress of
-each commit as it knows that of any producer: over crashes, in checkpoints, at every replica. The
-next leader goes on where the last one stopped, after all that it found in its log is committed.
-Commits are appended in the order of their numbers, the records of one in the order of its pieces.
+consist of the number of the commit and the place of the record in it. So each log knows the
+progress of each commit as it knows that of any producer: over crashes, in checkpoints, at every
+replica. The next leader continues where the last one stopped, after all records that it found in
+its log are committed. Commits are appended in the order of their numbers, the records of one in the
+order of its pieces.
 """
 
 from collections import deque
@@ -30,14 +31,16 @@ from tidelog.wire.messages.produce import STAGED_PRODUCER_ID, Acks
 from tidelog.wire.messages.transactions import StagedPiece
 
 PLACE_BITS: Final = 32
-"""A commit has fewer than 2^32 records in one partition, and there are fewer than 2^31 commits."""
+"""Bits of a sequence for the place: a commit has fewer than 2^32 records in one partition, and
+there are fewer than 2^31 commits."""
 UNCOMMITTED_MAX: Final = 4
-"""Batches that a leader appends before the first of them is committed: fewer than a log keeps of a
-producer. So what is cut off when leaders change never takes away all that is known of it."""
+"""Maximum number of batches that a leader appends before the first of them is committed: fewer than
+a log keeps of a producer. So a truncation at a change of leaders never removes all that the log
+knows of the producer."""
 
 
 def sequence_of(commit_number: int, place: int) -> int:
-    """Return the sequence of the record at a place of what a commit has for one partition."""
+    """Return the sequence of the record at a place in a commit's records for one partition."""
     assert 0 <= place < 1 << PLACE_BITS
     return (commit_number << PLACE_BITS) + place
 
@@ -46,9 +49,9 @@ def appended_count(commit_number: int, record_count: int, next_sequence: int | N
     """Return how many of the records of a commit are in the log.
 
     Args:
-        commit_number: Which commit.
+        commit_number: Number of the commit.
         record_count: Its records in this partition.
-        next_sequence: What follows the last record of any commit in the log; `None` if there is
+        next_sequence: Sequence after the last record of any commit in the log; `None` if there is
             none.
     """
     if next_sequence is None:
@@ -70,7 +73,7 @@ class CommitAppender:
     ) -> None:
         """Append to a partition that is led here."""
         leader = partition.leader
-        assert leader is not None, "it is led here"
+        assert leader is not None, "only a leader appends commits"
         self.partition = partition
         self.leader_epoch = leader.leader_epoch
         self._env = env
@@ -80,15 +83,15 @@ class CommitAppender:
 
     @property
     def is_led(self) -> bool:
-        """Whether this broker leads it still, in the same epoch."""
+        """Whether this broker still leads it, in the same epoch."""
         leader = self.partition.leader
         return leader is not None and leader.leader_epoch == self.leader_epoch
 
     async def wait_committed(self) -> None:
-        """Wait until all that is in the log is committed.
+        """Wait until all records in the log are committed.
 
         Raises:
-            BrokerError: It will not be, by this leader.
+            BrokerError: This leader will not commit them.
         """
         self._ends.clear()
         await self._wait_below(self.partition.log.log_end_offset)
@@ -96,13 +99,13 @@ class CommitAppender:
     async def append_commit(
         self, commit_number: int, pieces: Sequence[StagedPiece], staging: Partition
     ) -> bool:
-        """Append what a commit has for the partition; return whether it was all there.
+        """Append a commit's records for the partition; return whether all of them existed.
 
-        If some of it is lost, nothing is appended that was not before. All is committed when this
-        returns.
+        If some are lost, no further records are appended. All appended records are committed when
+        this returns.
 
         Raises:
-            BrokerError: It cannot be done now; asking again goes on with it.
+            BrokerError: The append is not possible now; another call continues it.
         """
         total = sum(piece.record_count for piece in pieces)
         known = self.partition.log.producers.position(STAGED_PRODUCER_ID)
@@ -156,7 +159,7 @@ class CommitAppender:
         appended = partition.log.append(
             memoryview(batch), stamped, leader_epoch=leader.leader_epoch, now_ms=now_ms
         )
-        assert not appended.is_duplicate, "what is in the log is known"
+        assert not appended.is_duplicate, "records below the producer's sequence are skipped"
         self._ends.append(appended.next_offset)
         self._group_commit.appended(partition)
         partition.progressed()
@@ -170,15 +173,15 @@ class CommitAppender:
         await commit.wait()
 
     def _leader(self) -> PartitionLeader:
-        """Return what this broker knows as the leader.
+        """Return this broker's state as the leader.
 
         Raises:
-            NotLeaderError: It does not lead in this epoch any more.
-            LeaderNotAvailableError: It has not heard of its cluster lately.
+            NotLeaderError: This broker does not lead in this epoch any more.
+            LeaderNotAvailableError: This broker has lost contact with its cluster.
         """
         if not self.is_led:
             raise NotLeaderError("another broker leads the partition now")
         leader = self._partitions.led(*self.partition.key).leader
         if leader is None:
-            raise LeaderNotAvailableError("nobody leads the partition now")
+            raise LeaderNotAvailableError("the partition has no leader now")
         return leader

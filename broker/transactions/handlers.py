@@ -1,4 +1,4 @@
-"""Beginning, committing, aborting and listing transactions."""
+"""Handlers of transactions: begin, stage, commit, abort and list."""
 
 from functools import partial
 from typing import Final, final
@@ -49,7 +49,7 @@ _IS_COMMITTED: Final = frozenset(
 
 @final
 class StageHandler:
-    """Takes what is staged."""
+    """Appends staged records."""
 
     def __init__(
         self,
@@ -68,10 +68,10 @@ class StageHandler:
     def handle(
         self, request: StageRequest, attachment: memoryview, response: ResponseHandle
     ) -> None:
-        """Append, and reply when all is committed, as far as staging goes.
+        """Append, and reply when all records are committed to the staging log.
 
         Raises:
-            InvalidRequestError: The request as a whole makes no sense; nothing was appended.
+            InvalidRequestError: The request as a whole is malformed; nothing was appended.
         """
         find = partial(self._server.find_open, request.number)
         produce = ProduceHandler(
@@ -83,7 +83,7 @@ class StageHandler:
 
 @final
 class _Finder:
-    """Where a request stages; see `broker.handlers.produce.Finder`."""
+    """Staging logs of one request; see `broker.handlers.produce.Finder`."""
 
     def __init__(self, find: "partial[Partition]") -> None:
         self._find = find
@@ -94,13 +94,13 @@ class _Finder:
 
 @final
 class TransactionHandler:
-    """Has the cluster decide about transactions.
+    """Submits commands about transactions to the cluster.
 
-    What is cancelled may be carried out, or not; asking again tells.
+    On cancellation, a command may be carried out or not; a retry tells.
     """
 
     def __init__(self, env: Env, cluster: ClusterNode, applier: MetadataApplier) -> None:
-        """Ask `cluster`; `applier` opens staging logs."""
+        """Submit to `cluster`; `applier` opens staging logs."""
         self._env = env
         self._cluster = cluster
         self._applier = applier
@@ -117,14 +117,14 @@ class TransactionHandler:
         return self._cluster.metadata.state.transactions
 
     async def begin(self, request: BeginTransactionRequest) -> BeginTransactionReply:
-        """Begin a transaction, or go on with it.
+        """Begin a transaction, or continue it.
 
         Raises:
             StaleTransactionError: A later one is open or committed.
-            UnknownTopicError: There is no such topic.
-            OverloadedError: Too much is open.
+            UnknownTopicError: The topic does not exist.
+            OverloadedError: Too many transactions are open.
             InvalidRequestError: A name, an id or a time is not legal.
-            RequestTimedOutError: No majority of the voters is there.
+            RequestTimedOutError: The voters have no majority.
         """
         random = self._env.random
         ids = [random.randbytes(TOPIC_ID_SIZE) for _ in request.topics]
@@ -145,11 +145,11 @@ class TransactionHandler:
         """Commit a transaction, and wait until all of it is readable.
 
         Raises:
-            TransactionGoneError: It is not open: nothing of it was or will be committed.
+            TransactionGoneError: The transaction is not open: none of it was or will be committed.
             StaleTransactionError: A later one is open or committed.
-            StagedRecordsLostError: It is committed, and some of it is lost.
-            RequestTimedOutError: Nobody knows, or not all is readable yet; the same again tells.
-            BrokerError: Some part cannot be; nothing was committed.
+            StagedRecordsLostError: The transaction is committed, and some of its records are lost.
+            RequestTimedOutError: The outcome is unknown, or not all is readable yet; a retry tells.
+            BrokerError: A part cannot be committed; nothing was committed.
         """
         with trio.move_on_after(min(request.timeout_ms / 1000, _WAIT_S_MAX)):
             answer = await self._decide(
@@ -160,33 +160,32 @@ class TransactionHandler:
             status = await self._wait_done(request.name, request.transaction_id)
             if status is TransactionStatus.LOST:
                 raise StagedRecordsLostError(
-                    f"transaction {request.transaction_id} of {request.name!r} is"
-                    " committed, but some of it"
-                    " was lost before it could be appended"
+                    f"transaction {request.transaction_id} of {request.name!r} is committed, but"
+                    " some of its records were lost before they could be appended"
                 )
             return CommitTransactionReply(was_committed=answer.number == 0)
         raise RequestTimedOutError(
-            f"transaction {request.transaction_id} of {request.name!r} may be committed,"
-            " and is not known to"
-            " be readable as a whole; commit it again to know"
+            f"transaction {request.transaction_id} of {request.name!r} may be committed, and is"
+            " not known to be readable as a whole; commit it again to know"
         )
 
     async def _wait_done(self, name: str, transaction_id: int) -> TransactionStatus:
-        """Wait until a transaction that is committed is readable."""
+        """Wait until a committed transaction is readable."""
         while True:
             entry = self._transactions.names.get(name)
             if entry is None or entry.last_transaction_id != transaction_id:
-                return TransactionStatus.COMPLETE  # Its successor is committed, or long ago.
+                # Its successor is committed, or it was committed long ago.
+                return TransactionStatus.COMPLETE
             status = self._transactions.status_of_last(entry)
             if status is not TransactionStatus.COMMITTED:
                 return status
             await self._has_changed.wait()
 
     async def abort(self, request: AbortTransactionRequest) -> AbortTransactionReply:
-        """Drop a transaction, unless it is committed.
+        """Abort a transaction, unless it is committed.
 
         Raises:
-            RequestTimedOutError: No majority of the voters is there.
+            RequestTimedOutError: The voters have no majority.
         """
         answer = await self._decide(
             AbortTransaction(request.name, request.transaction_id, request.number)
@@ -194,10 +193,10 @@ class TransactionHandler:
         return AbortTransactionReply(answer.status in _IS_COMMITTED)
 
     async def list_all(self, request: ListTransactionsRequest) -> ListTransactionsReply:
-        """Describe names by what is known when this is asked.
+        """Describe transactions by the metadata at the time of the request.
 
         Raises:
-            RequestTimedOutError: No majority of the voters is there.
+            RequestTimedOutError: The voters have no majority.
         """
         await self._cluster.command_client.catch_up(timeout_s=_DECIDE_TIMEOUT_S)
         names = self._transactions.names

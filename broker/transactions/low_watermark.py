@@ -1,9 +1,9 @@
-"""Where a staging log may begin: below it is nothing that anybody will ever need.
+"""Low watermark of a staging log: no open or unfinished transaction needs a record below it.
 
-Pure: no clock, no I/O. A leader notes where it began to append for each transaction. What earlier
-leaders appended may be of any transaction that had been begun when this one began to lead: it stays
-as long as one of those is needed. A transaction that this broker has not heard of yet cannot have
-anything here that is older.
+Pure: no clock, no I/O. A leader records the offset of its first append for each transaction.
+Batches of earlier leaders may belong to any transaction that had begun when this leader took over:
+they stay as long as one of those is needed. A transaction that this broker does not know yet cannot
+have older batches here.
 """
 
 from collections.abc import Collection
@@ -18,27 +18,26 @@ class StagingLowWatermark:
         """Begin to lead.
 
         Args:
-            leader_epoch: Of this leader.
-            inherited_below: Transactions with a lower number may have been appended for by earlier
-                leaders.
+            leader_epoch: Epoch of this leader.
+            inherited_below: Transactions with a lower number may have batches of earlier leaders.
         """
         self.leader_epoch = leader_epoch
         self._inherited_below = inherited_below
         self._first_offsets: dict[int, int] = {}
 
     def on_append(self, number: int, log_end_offset: int) -> None:
-        """Take note that something is about to be appended for a transaction."""
+        """Record the offset of an append that is about to happen for a transaction."""
         self._first_offsets.setdefault(number, log_end_offset)
 
     def low_watermark(
         self, needed: Collection[int], *, log_start_offset: int, log_end_offset: int
     ) -> int:
-        """Return where the log may begin, if these transactions are needed and no others.
+        """Return the new log start offset, if only these transactions are needed.
 
         Args:
-            needed: Those that are open, or committed and not done.
-            log_start_offset: Where it begins now.
-            log_end_offset: Where it ends.
+            needed: Transactions that are open, or committed and not finished.
+            log_start_offset: The current log start offset.
+            log_end_offset: The current log end offset.
         """
         if any(number < self._inherited_below for number in needed):
             return log_start_offset

@@ -1,7 +1,7 @@
-"""All transactions of a broker: taking them, appending what is committed, dropping the rest.
+"""Transaction server: stages records, appends committed ones, deletes finished ones.
 
-Shell: owns a task for each partition to which something is to be appended, and one that tells the
-cluster what is done.
+Shell: owns a task for each partition with committed records to append, and one that reports
+finished parts to the cluster.
 """
 
 from contextlib import suppress
@@ -36,7 +36,7 @@ _DELETE_RETRY_S: Final = 1.0
 
 @final
 class _AppendTask:
-    """One partition to which something is appended; see `broker.queues.supervisor`."""
+    """One partition with records to append; see `broker.queues.supervisor`."""
 
     def __init__(self, server: "TransactionServer", name: str, key: Key) -> None:
         self.name = name
@@ -50,9 +50,9 @@ class _AppendTask:
 
 @final
 class TransactionServer:
-    """What a broker does about transactions.
+    """Stages records, and appends and deletes them as transactions end.
 
-    Invariant: every partition that is led here and to which something is to be appended has a task.
+    Invariant: every partition that is led here and has committed records to append has a task.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class TransactionServer:
         group_commit: GroupCommit,
         max_transaction_bytes_per_partition: int,
     ) -> None:
-        """Do nothing yet; `run` must run in a task."""
+        """Create the server; `run` must run in a task."""
         self._env = env
         self._nursery = nursery
         self._cluster = cluster
@@ -75,7 +75,7 @@ class TransactionServer:
         self._low_watermarks: dict[Key, StagingLowWatermark] = {}
         self._running: dict[Key, None] = {}
         self._finished: dict[tuple[int, Key], FinishedPart] = {}
-        """Parts that are done, until the cluster knows it."""
+        """Finished parts, until the cluster has recorded them."""
         self._has_finished = trio.Event()
         self._has_undeleted = trio.Event()
         """Set while a staging log may hold uncommitted records of finished transactions."""
@@ -85,7 +85,7 @@ class TransactionServer:
             self._on_leader(partition)
 
     async def run(self) -> None:
-        """Tell the cluster what is done, until cancelled."""
+        """Report finished parts to the cluster, until cancelled."""
         self.start_appends()
         self._nursery.start_soon(self._delete_when_committed)
         delay_s = _RETRY_MIN_S
@@ -110,27 +110,27 @@ class TransactionServer:
     def _transactions(self) -> Transactions:
         return self._cluster.metadata.state.transactions
 
-    # -- taking ---------------------------------------------------------------------------------
+    # -- staging --------------------------------------------------------------------------------
 
     def find_open(self, number: int, topic_id: bytes, partition_number: int) -> Partition:
-        """Return a staging log that is led here, in which a transaction may stage something now.
+        """Return a staging log that is led here, in which a transaction may stage records now.
 
         Raises:
             TransactionGoneError: The transaction is over.
-            InvalidTopicError: It is not a staging log.
-            OverloadedError: There is too much in it.
-            BrokerError: It is not led here.
+            InvalidTopicError: The partition is not a staging log.
+            OverloadedError: The log has reached its size limit.
+            BrokerError: This broker does not lead it.
         """
         partition = self._partitions.led(topic_id, partition_number)
         if not partition.is_staging:
-            raise InvalidTopicError("something can be staged in staging logs only")
+            raise InvalidTopicError("records can be staged in staging logs only")
         transactions = self._transactions
         if number not in transactions.open_numbers:
             if number >= transactions.next_number:
                 raise LeaderNotAvailableError(f"transaction {number} is not known here yet")
             raise TransactionGoneError(
-                f"transaction {number} is over: it was committed or aborted, or nobody said for"
-                " too long that it goes on"
+                f"transaction {number} is over: it was committed or aborted, or its timeout"
+                " passed without a keep-alive"
             )
         if partition.log.size_bytes >= self._max_transaction_bytes:
             raise OverloadedError(
@@ -141,11 +141,11 @@ class TransactionServer:
         self._low_watermark_of(partition).on_append(number, partition.log.log_end_offset)
         return partition
 
-    # -- dropping -------------------------------------------------------------------------------
+    # -- deleting -------------------------------------------------------------------------------
 
     def _low_watermark_of(self, partition: Partition) -> StagingLowWatermark:
         leader = partition.leader
-        assert leader is not None, "it is led here"
+        assert leader is not None, "only a leader has a low watermark"
         watermark, log = self._low_watermarks.get(partition.key), partition.log
         has_inherited = log.log_start_offset < log.log_end_offset
         if watermark is None or watermark.leader_epoch != leader.leader_epoch:
@@ -171,7 +171,7 @@ class TransactionServer:
                 self._has_undeleted.set()
                 start = high_watermark
             if log.log_start_offset < start:
-                with suppress(BrokerError):  # A log that is offline is read by nobody.
+                with suppress(BrokerError):  # An offline log has no readers.
                     log.delete_records(start, high_watermark=high_watermark)
                     self._group_commit.request(partition)
 
@@ -203,7 +203,7 @@ class TransactionServer:
             self._delete_finished()
 
     def start_appends(self) -> None:
-        """Begin to append what is to be appended here."""
+        """Begin the appends that are due on this broker."""
         for key in self._transactions.keys_with_parts():
             self._start_append(key)
 
@@ -219,7 +219,7 @@ class TransactionServer:
         start_supervised(self._nursery, task, self._run, key)
 
     def _next(self, key: Key) -> int | None:
-        """Return the number of the first commit of which a partition has something to do."""
+        """Return the number of the first commit with records to append to a partition."""
         for commit_number in self._transactions.parts_of(key):
             if (commit_number, key) not in self._finished:
                 return commit_number
@@ -267,7 +267,7 @@ class TransactionServer:
             self._has_finished.set()
 
     def failed(self, key: Key, error: BrokerError) -> None:
-        """Try again later to append to a partition at which something unexpected happened."""
+        """Retry the appends to a partition after an unexpected error."""
         self._env.probe("staged_part_failed", severity="error", reason=str(error))
 
         async def again() -> None:

@@ -1,4 +1,4 @@
-"""Reading what was staged: all batches of one producer in a range of a staging log.
+"""Reader of staged records: all batches of one producer in a range of a staging log.
 
 Shell without tasks.
 """
@@ -17,28 +17,29 @@ from tidelog.wire.errors import LeaderNotAvailableError, LogOfflineError, Offset
 from tidelog.wire.messages.transactions import StagedPiece
 
 _STEP_BYTES: Final = 1 << 20
-"""Looked at in one go, before others get their turn."""
+"""Bytes searched in one go, before other tasks run."""
 
 
 class PiecesLostError(Exception):
-    """Some of what was committed is not in the staging log."""
+    """Some committed records are not in the staging log."""
 
 
 @final
 class PieceReader:
-    """Reads pieces from the replica that this broker has of a staging log."""
+    """Reads pieces from this broker's replica of a staging log."""
 
     def __init__(self, reader: SliceReader, staging: Partition) -> None:
-        """Read from a replica, led here or not."""
+        """Read from a replica, whether or not it is led here."""
         self._reader = reader
         self._staging = staging
 
     async def wait_readable(self, pieces: Sequence[StagedPiece]) -> None:
-        """Wait until all of some pieces is committed as far as this broker knows.
+        """Wait until the pieces are below this replica's high watermark.
 
         Raises:
-            PiecesLostError: It never will be: the log ends before, at the leader that has all.
-            LeaderNotAvailableError: The replica has not heard of it for a while.
+            PiecesLostError: They never will be: the leader has all records, and its log ends
+                before.
+            LeaderNotAvailableError: The replica has not reached the end for a while.
         """
         end = max(piece.end_offset for piece in pieces)
         staging = self._staging
@@ -56,11 +57,11 @@ class PieceReader:
             raise LeaderNotAvailableError("this replica of the staging log is behind")
 
     async def check(self, pieces: Sequence[StagedPiece]) -> None:
-        """Check that all of some pieces is there.
+        """Raise unless all records of the pieces exist.
 
         Raises:
-            PiecesLostError: It is not.
-            BrokerError: It cannot be read now.
+            PiecesLostError: Some records are missing.
+            BrokerError: The log cannot be read now.
         """
         for piece in pieces:
             found, offset = 0, piece.first_offset
@@ -76,13 +77,13 @@ class PieceReader:
     async def read(
         self, piece: StagedPiece, offset: int
     ) -> tuple[list[tuple[BatchHeader, bytearray]], int]:
-        """Return some batches of a piece from an offset on, and where to go on.
+        """Return some batches of a piece from an offset on, and the next offset.
 
         Their payloads are not checked.
 
         Raises:
             PiecesLostError: The log begins behind the piece.
-            BrokerError: It cannot be read now.
+            BrokerError: The log cannot be read now.
         """
         part, places, next_offset = await self._find(piece, offset)
         try:
@@ -97,14 +98,14 @@ class PieceReader:
     async def _find(
         self, piece: StagedPiece, offset: int
     ) -> tuple[LogSlice, list[tuple[int, BatchHeader]], int]:
-        """Return a slice of the log, where in it batches of a piece are, and where to go on."""
+        """Return a slice of the log, positions of a piece's batches in it, and the next offset."""
         part = await self._part(offset)
         return part, *self._walk(part, offset, piece)
 
     async def _part(self, offset: int) -> LogSlice:
         staging = self._staging
         if staging.is_held:
-            raise LeaderNotAvailableError("this replica of the staging log is not in order")
+            raise LeaderNotAvailableError("this replica of the staging log is being repaired")
         try:
             part = staging.log.read(
                 offset, max_bytes=_STEP_BYTES, high_watermark=staging.high_watermark
@@ -129,7 +130,7 @@ class PieceReader:
                 if header.next_offset <= offset:
                     continue
                 if header.base_offset > offset > first:
-                    break  # A gap: asked for again, it is an error.
+                    break  # A gap: the next read raises an error for it.
                 is_inside = (
                     header.base_offset >= piece.first_offset
                     and header.next_offset <= piece.end_offset

@@ -1,6 +1,6 @@
-"""Appending what is committed to one partition."""
+"""Tests of the append of committed records to one partition."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 import pytest
@@ -52,7 +52,7 @@ async def stage_some(broker: Broker, client: RpcConnection) -> list[StagedPiece]
 WANTED = [b"%d/%d" % (producer, place) for producer in (2, 1) for place in range(5)]
 
 
-async def test_pieces_are_appended_in_their_order_and_once(mock_clock: MockClock) -> None:
+async def test_pieces_are_appended_in_order_and_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         pieces = await stage_some(broker, client)
@@ -68,14 +68,14 @@ async def test_pieces_are_appended_in_their_order_and_once(mock_clock: MockClock
 
 
 @pytest.mark.parametrize("done", range(1, 10))
-async def test_a_leader_goes_on_where_the_one_before_it_stopped(
+async def test_a_new_leader_continues_the_append_of_a_commit(
     mock_clock: MockClock, done: int
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         pieces = await stage_some(broker, client)
         staging = replica(broker, "staged@orders")
-        # What the first leader had appended is the beginning of the same commit.
+        # The records that the first leader appended are the beginning of the same commit.
         head = appending_of(world, broker)
         cut = min(done, 5)
         parts = [StagedPiece(2, 1, 2 * cut, cut)]
@@ -89,7 +89,7 @@ async def test_a_leader_goes_on_where_the_one_before_it_stopped(
         assert values(broker) == WANTED
 
 
-async def test_who_does_not_lead_any_more_appends_nothing(mock_clock: MockClock) -> None:
+async def test_a_deposed_leader_appends_no_commit(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         pieces = await stage_some(broker, client)
@@ -102,7 +102,7 @@ async def test_who_does_not_lead_any_more_appends_nothing(mock_clock: MockClock)
         assert replica(broker).log.log_end_offset == 0
 
 
-async def test_if_some_is_lost_nothing_is_appended(mock_clock: MockClock) -> None:
+async def test_a_commit_with_lost_records_is_not_appended(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         pieces = await stage_some(broker, client)
@@ -125,13 +125,13 @@ async def test_if_some_is_lost_nothing_is_appended(mock_clock: MockClock) -> Non
         (sequence_of(8, 3), 20),
     ],
 )
-def test_a_log_knows_how_much_of_a_commit_it_has(next_sequence: int | None, count: int) -> None:
+def test_a_log_knows_the_progress_of_a_commit(next_sequence: int | None, count: int) -> None:
     assert appended_count(7, 20, next_sequence) == count
 
 
-def test_the_last_record_of_the_last_commit_has_a_sequence_that_fits() -> None:
+def test_the_last_record_of_the_last_commit_has_a_valid_sequence() -> None:
     assert sequence_of((1 << 31) - 1, (1 << 32) - 1) < SEQUENCE_END
 
 
-def test_what_may_be_cut_off_is_less_than_a_log_knows_of_a_producer() -> None:
+def test_fewer_batches_are_uncommitted_than_a_log_keeps_of_a_producer() -> None:
     assert UNCOMMITTED_MAX < WINDOW_BATCHES

@@ -1,4 +1,4 @@
-"""Transactions as a client of one broker sees them."""
+"""Tests of transactions over the wire, with one broker."""
 
 import pytest
 from trio.testing import MockClock
@@ -24,7 +24,9 @@ from tidelog.wire.messages.transactions import (
 from tidelog.wire.protocol import api
 
 
-async def test_what_is_committed_is_readable_when_the_answer_comes(mock_clock: MockClock) -> None:
+async def test_a_committed_transaction_is_readable_when_the_reply_arrives(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic_id = await create_topic(client)
@@ -42,7 +44,7 @@ async def test_what_is_committed_is_readable_when_the_answer_comes(mock_clock: M
         assert (await begin(client)).status == TransactionStatus.COMPLETE
 
 
-async def test_who_leads_a_staging_log_is_found_by_its_name_and_nobody_reads_it(
+async def test_a_staging_log_has_metadata_by_its_name_and_cannot_be_fetched(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -55,14 +57,14 @@ async def test_who_leads_a_staging_log_is_found_by_its_name_and_nobody_reads_it(
         await stage(client, staging, begun.number, b"a")
 
         assert before.topics[0].error is not None
-        assert "nothing was staged yet" in before.topics[0].error.message
+        assert "has no staging log" in before.topics[0].error.message
         assert after.topics[0].topic_id == staging.topic_id
         assert after.topics[0].partitions[0].leader_id == 1
         with pytest.raises(InvalidTopicError, match="only brokers read"):
             await fetch(client, staging.topic_id)
 
 
-async def test_nothing_is_staged_for_what_is_over_or_where_it_does_not_belong(
+async def test_staging_for_an_ended_transaction_or_outside_a_staging_log_is_refused(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -78,11 +80,11 @@ async def test_nothing_is_staged_for_what_is_over_or_where_it_does_not_belong(
         assert not aborted.is_committed
         with pytest.raises(TransactionGoneError, match="is over"):
             await stage(client, replica(broker, "staged@orders"), number, b"a")
-        with pytest.raises(TransactionGoneError, match="begin and stage anew"):
+        with pytest.raises(TransactionGoneError, match="was or will be committed"):
             await commit(client, number)
 
 
-async def test_a_commit_that_names_what_is_not_there_is_said_to_have_lost_it(
+async def test_a_commit_of_missing_pieces_reports_lost_records(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -103,7 +105,9 @@ async def test_a_commit_that_names_what_is_not_there_is_said_to_have_lost_it(
         assert replica(broker).high_watermark == 1
 
 
-async def test_names_are_listed_with_what_is_open_and_what_was_last(mock_clock: MockClock) -> None:
+async def test_transactions_are_listed_with_the_open_and_the_last_one(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await create_topic(client)
@@ -123,7 +127,7 @@ async def test_names_are_listed_with_what_is_open_and_what_was_last(mock_clock: 
         assert [each.name for each in some.transactions] == ["a"]
 
 
-async def test_a_commit_does_not_wait_for_a_topic_that_is_deleted(mock_clock: MockClock) -> None:
+async def test_a_commit_does_not_wait_for_a_deleted_topic(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic_id = await create_topic(client)

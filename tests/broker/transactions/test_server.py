@@ -1,6 +1,6 @@
-"""Transactions of a broker: taken within limits, appended after whatever, dropped when over."""
+"""Tests of the transaction server: limits of staging, appends after crashes, and deletion."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from random import Random
@@ -13,7 +13,7 @@ from tests.broker.world import World, settle
 from tests.simulation.transactions.requests import begin, commit, replica, stage
 from tidelog.broker.transactions import server as transaction_server
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 from tidelog.broker.transactions.low_watermark import StagingLowWatermark
 from tidelog.wire.errors import LeaderNotAvailableError, OverloadedError, RequestTimedOutError
@@ -29,7 +29,9 @@ def _do_nothing(*args: object) -> None:
     del args
 
 
-async def test_what_is_over_is_dropped_and_what_is_open_is_kept(mock_clock: MockClock) -> None:
+async def test_staged_records_of_ended_transactions_are_deleted_and_open_ones_kept(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic_id = await create_topic(client)
@@ -50,7 +52,7 @@ async def test_what_is_over_is_dropped_and_what_is_open_is_kept(mock_clock: Mock
         assert staging.log.log_start_offset == staging.log.log_end_offset == 3
 
 
-async def test_what_is_open_survives_a_crash_and_can_be_committed_then(
+async def test_an_open_transaction_survives_a_crash_and_can_be_committed(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -73,7 +75,7 @@ async def test_what_is_open_survives_a_crash_and_can_be_committed_then(
         assert replica(broker).high_watermark == 2
 
 
-async def test_a_commit_that_was_decided_before_a_crash_is_carried_out_after_it(
+async def test_a_commit_decided_before_a_crash_is_appended_after_it(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(mock_clock)
@@ -96,7 +98,7 @@ async def test_a_commit_that_was_decided_before_a_crash_is_carried_out_after_it(
     async with world.broker() as broker, world.client() as client:
         request = CommitTransactionRequest("job", 0, number, [], 10_000)
         again = submit(client, api.COMMIT_TRANSACTION, request)
-        while not again.is_answered:  # A broker that has just started may have to try again.
+        while not again.is_answered:  # A broker that has just started may have to retry.
             await world.pass_time(0.1)
 
         assert (await again.reply()).was_committed
@@ -143,7 +145,7 @@ async def test_who_stages_too_much_is_told_to_wait(mock_clock: MockClock) -> Non
             await stage(client, staging, number, b"more", sequence=2)
 
 
-async def test_a_transaction_that_a_broker_has_not_heard_of_may_come_later(
+async def test_staging_for_an_unknown_transaction_is_retriable(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -155,13 +157,13 @@ async def test_a_transaction_that_a_broker_has_not_heard_of_may_come_later(
             await stage(client, replica(broker, "staged@orders"), number + 1, b"a")
 
 
-def test_what_nobody_needs_goes() -> None:
+def test_staged_records_that_no_transaction_needs_are_below_the_low_watermark() -> None:
     watermark = StagingLowWatermark(leader_epoch=3, inherited_below=5)
 
     assert watermark.low_watermark([], log_start_offset=10, log_end_offset=90) == 90
 
 
-def test_a_log_is_kept_from_where_the_first_transaction_that_is_needed_began() -> None:
+def test_the_low_watermark_is_the_start_of_the_first_needed_transaction() -> None:
     watermark = StagingLowWatermark(leader_epoch=3, inherited_below=5)
     watermark.on_append(6, 20)
     watermark.on_append(5, 30)
@@ -170,11 +172,11 @@ def test_a_log_is_kept_from_where_the_first_transaction_that_is_needed_began() -
     assert watermark.low_watermark([5, 6], log_start_offset=10, log_end_offset=90) == 20
     assert watermark.low_watermark([5, 9], log_start_offset=20, log_end_offset=90) == 30
     assert watermark.low_watermark([9], log_start_offset=30, log_end_offset=90) == 90, (
-        "it is elsewhere"
+        "the transaction staged elsewhere"
     )
 
 
-def test_what_earlier_leaders_took_is_kept_as_long_as_it_may_be_needed() -> None:
+def test_records_staged_under_earlier_leaders_are_kept_while_they_may_be_needed() -> None:
     watermark = StagingLowWatermark(leader_epoch=3, inherited_below=5)
     watermark.on_append(7, 80)
 
@@ -183,7 +185,7 @@ def test_what_earlier_leaders_took_is_kept_as_long_as_it_may_be_needed() -> None
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nothing_that_is_needed_is_ever_below_the_low_watermark(seed: int) -> None:
+def test_no_needed_record_is_below_the_low_watermark(seed: int) -> None:
     random = Random(seed)
     staged: dict[int, list[int]] = {}
     needed: set[int] = set()

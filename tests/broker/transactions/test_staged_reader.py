@@ -1,4 +1,4 @@
-"""Reading what was staged."""
+"""Tests of the reader of staged records."""
 
 import pytest
 import trio
@@ -13,7 +13,7 @@ from tidelog.wire.errors import LeaderNotAvailableError
 from tidelog.wire.messages.transactions import StagedPiece
 
 
-async def test_a_piece_is_what_its_producer_has_in_its_range_and_nothing_else(
+async def test_a_piece_is_the_batches_of_its_producer_in_its_range(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -38,7 +38,7 @@ async def test_a_piece_is_what_its_producer_has_in_its_range_and_nothing_else(
             await reader.check([StagedPiece(1, 2, 5, 3)])
 
 
-async def test_what_the_log_has_deleted_or_never_had_is_lost(mock_clock: MockClock) -> None:
+async def test_a_piece_that_the_log_has_deleted_or_never_had_is_lost(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         await create_topic(client)
@@ -55,7 +55,7 @@ async def test_what_the_log_has_deleted_or_never_had_is_lost(mock_clock: MockClo
             await reader.wait_readable([StagedPiece(1, 2, 4, 2)])
 
 
-async def test_a_replica_that_is_behind_is_waited_for_and_not_for_ever(
+async def test_reading_a_piece_waits_for_a_lagging_replica_up_to_a_timeout(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,6 +1,6 @@
-"""Transactions of three brokers: they become visible together and once, whoever dies."""
+"""Tests of transactions on three brokers: they become visible atomically and once over failures."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from random import Random
@@ -30,7 +30,7 @@ async def stage(client: Client, transaction_id: int, task: int, *, count: int = 
 
 
 def expected(transactions: dict[int, list[int]], partition: int, count: int = 20) -> list[bytes]:
-    """Return what a partition holds when these tasks of these transactions count, in order."""
+    """Return the expected values of a partition, for these tasks of these transactions."""
     return [
         b"%d/%d/%d/%d" % (transaction_id, task, partition, each)
         for transaction_id, tasks in transactions.items()
@@ -40,7 +40,7 @@ def expected(transactions: dict[int, list[int]], partition: int, count: int = 20
 
 
 async def values(brokers: ThreeBrokers, partition: int) -> list[bytes]:
-    """Return what is committed in a partition, when somebody leads it."""
+    """Return the committed values of a partition, once it has a leader."""
     await until(lambda: brokers.leader(number=partition) is not None, 60)
     leader = brokers.leader(number=partition)
     assert leader is not None
@@ -56,7 +56,7 @@ async def check(brokers: ThreeBrokers, transactions: dict[int, list[int]]) -> No
 
 
 def staged_bytes(brokers: ThreeBrokers) -> int:
-    """Return how many records staging logs hold, over all partitions, at their leaders."""
+    """Return the number of records in staging logs, over all partitions, at their leaders."""
     held = 0
     for number in range(PARTITIONS):
         leader = brokers.leader("staged@orders", number)
@@ -67,7 +67,7 @@ def staged_bytes(brokers: ThreeBrokers) -> int:
     return held
 
 
-def test_nothing_is_seen_before_the_commit_and_then_the_winning_tasks_in_their_order() -> None:
+def test_staged_records_are_invisible_until_the_commit_and_then_ordered_by_task() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
@@ -91,7 +91,7 @@ def test_nothing_is_seen_before_the_commit_and_then_the_winning_tasks_in_their_o
     live(1, main)
 
 
-def test_what_is_aborted_is_never_seen_and_a_lower_transaction_is_refused() -> None:
+def test_an_aborted_transaction_is_never_visible_and_a_lower_id_is_refused() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
@@ -109,14 +109,14 @@ def test_what_is_aborted_is_never_seen_and_a_lower_transaction_is_refused() -> N
     live(2, main)
 
 
-def test_a_transaction_that_is_not_continued_is_dropped_and_its_commit_refused() -> None:
+def test_a_transaction_past_its_timeout_is_dropped_and_its_commit_refused() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> None:
             await make_topic(client, PARTITIONS)
             transaction = client.transaction("job", 5, timeout=2)
             async with transaction.task() as task:
                 await task.send_many("orders", [b"late"], partition=0)
-                await trio.sleep(10)  # As long as a task is at it the transaction stays open.
+                await trio.sleep(10)  # A task keeps the transaction open.
                 await task.send_many("orders", [b"later"], partition=1)
             await trio.sleep(4)
             with pytest.raises(TransactionGoneError):
@@ -130,7 +130,7 @@ def test_a_transaction_that_is_not_continued_is_dropped_and_its_commit_refused()
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_transactions_are_there_once_though_leaders_die_while_they_are_appended(seed: int) -> None:
+def test_transactions_are_appended_once_although_leaders_die_meanwhile(seed: int) -> None:
     async def main(brokers: ThreeBrokers) -> None:
         committed: dict[int, list[int]] = {}
 
