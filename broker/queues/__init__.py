@@ -1,6 +1,6 @@
-"""Queues where they are served: the shell around `queue_layer`.
+"""Queues as a broker serves them: the shell around `queue_layer`.
 
-A partition of a queue is served by the broker that leads its journal.
-`broker.queues.partition.hosted_partition` has
-one such partition, `broker.queues.queue_server` all of them; the handlers are beside them.
+The broker that leads the journal of a queue partition serves it.
+`broker.queues.partition.hosted_partition` holds one such partition, `broker.queues.queue_server`
+all of them; the handlers are beside them.
 """

@@ -1,4 +1,4 @@
-"""What a message becomes when it is moved to another topic.
+"""Records of messages that are moved to another topic.
 
 Pure: no clock, no I/O.
 """
@@ -41,13 +41,13 @@ _OF_ORIGIN: Final = frozenset(
     }
 )
 _OF_ITS_TIME: Final = frozenset({DELIVER_AT_HEADER, DEDUPLICATION_ID_HEADER, SENT_TO_HEADER})
-"""What was said about a delivery that has been."""
+"""Headers about a past delivery."""
 _TOO_OFTEN: Final = "max_receive_count"
 _DIGITS_MAX: Final = 20
 
 
 class DeadLetterRecord(NamedTuple):
-    """A message on its way."""
+    """A message that is being moved."""
 
     offset: int
     timestamp_ms: int
@@ -57,13 +57,13 @@ class DeadLetterRecord(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many bytes it has."""
+        """Approximate size in bytes."""
         of_headers = sum(len(name) + len(value) for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + of_headers
 
 
 class DeadLetterOrigin(NamedTuple):
-    """Where a dead letter comes from."""
+    """Origin of a dead letter."""
 
     queue: str
     topic: str
@@ -73,10 +73,10 @@ class DeadLetterOrigin(NamedTuple):
 def records_in(
     data: bytes, header: BatchHeader, offsets: Iterable[int]
 ) -> Iterator[DeadLetterRecord]:
-    """Yield those records of a batch that have one of these offsets.
+    """Yield the records of a batch at these offsets.
 
     Raises:
-        WireFormatError: Nobody can read the batch.
+        WireFormatError: The batch cannot be decoded.
     """
     columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
     deltas = columns.offset_deltas or range(columns.record_count)
@@ -97,7 +97,7 @@ def records_in(
 def as_dead_letter(
     record: DeadLetterRecord, origin: DeadLetterOrigin, letters: DeadLetters
 ) -> DeadLetterRecord:
-    """Return a record with headers that say where it comes from and why."""
+    """Return a record with headers for its origin and the reason of its move."""
     added = {
         ORIGIN_QUEUE_HEADER: origin.queue,
         ORIGIN_TOPIC_HEADER: origin.topic,
@@ -118,7 +118,7 @@ def as_it_was(record: DeadLetterRecord) -> DeadLetterRecord:
 
 
 def _kept(record: DeadLetterRecord) -> Headers:
-    """Return headers that go along wherever a record goes, with the time when it was first sent."""
+    """Return the headers that every move keeps, and the time of the first send."""
     kept: list[tuple[str, bytes]] = []
     first_sent = str(record.timestamp_ms).encode()
     for name, value in record.headers:
@@ -131,7 +131,7 @@ def _kept(record: DeadLetterRecord) -> Headers:
 
 
 def large_message_in(record: DeadLetterRecord) -> ChunkMap | None:
-    """Return where the chunks of a message are, `None` if there are none that could be found."""
+    """Return the places of a message's chunks, `None` if none can be found."""
     try:
         return chunks_of(record.headers)
     except WireFormatError:
@@ -139,7 +139,7 @@ def large_message_in(record: DeadLetterRecord) -> ChunkMap | None:
 
 
 def fitting(records: Sequence[DeadLetterRecord]) -> int:
-    """Return how many records go into one batch: a rule that depends on them alone."""
+    """Return how many records go into one batch: a rule that depends on the records alone."""
     size = 0
     for count, record in enumerate(records):
         chunks = large_message_in(record)
@@ -157,7 +157,7 @@ def batch_of(
     producer_epoch: int,
     base_sequence: int,
 ) -> bytearray:
-    """Return a batch as an idempotent producer sends it, of records that are new now."""
+    """Return a batch with the format of an idempotent producer, of records that are new now."""
     columns = Columns(
         len(records),
         keys=[record.key for record in records],

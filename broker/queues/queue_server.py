@@ -1,7 +1,7 @@
-"""All partitions of queues that this broker serves.
+"""Server of the queue partitions whose journals this broker leads.
 
-Shell: owns the one task that attends to those to which something has happened. All that came in one
-go is served at once, and what was decided for it becomes one batch of each journal.
+Shell: owns the one task that serves changed partitions. All events of one tick are served at once,
+and their decisions become one batch of each journal.
 """
 
 import math
@@ -38,17 +38,17 @@ from tidelog.wire.messages.queues import GetPurgeOffsetRequest
 from tidelog.wire.protocol import api
 
 _CLOCK_LOOK_S: Final = 10.0
-"""Deadlines are times of day, which may jump: so often the time is looked at, at least."""
+"""Maximum wait in seconds: deadlines are times of day, and the clock may jump."""
 _ANSWER_S: Final = 5.0
 _IDLE_S: Final = 600.0
-"""What nobody has asked for so long is forgotten; the journal has it."""
+"""Time in seconds without requests after which a partition is unloaded; the journal has it."""
 _GLANCE_S: Final = 5.0
-"""The same for what was loaded only to be counted."""
+"""The same for a partition that was only loaded to be counted."""
 
 
 @final
 class QueueServer:
-    """Finds partitions of queues, and attends to them."""
+    """Finds queue partitions, and serves their events."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class QueueServer:
         group_commit: GroupCommit,
         search: OffsetSearch,
     ) -> None:
-        """Serve what is led here of what `cluster` knows; `run` must run in a task."""
+        """Serve the queue partitions of `cluster` that are led here; `run` must run in a task."""
         self.env = env
         self.nursery = nursery
         self.partitions = partitions
@@ -71,16 +71,16 @@ class QueueServer:
         self._producer = TopicProducer(cluster)
         self._hosted: dict[Key, HostedPartition] = {}
         self._movers: dict[HostedPartition, DeadLetterMover] = {}
-        """Of the partitions in `_hosted`."""
+        """Movers of the partitions in `_hosted`."""
         self._new_waiters: list[MessageWaiter] = []
         self._touched: dict[HostedPartition, None] = {}
         self._to_plan: dict[HostedPartition, None] = {}
         self._deadlines: Deadlines[HostedPartition] = Deadlines()
         self._used_at: dict[HostedPartition, float] = {}
-        """When each was asked for last, the longest ago first; seconds of trio's clock."""
+        """Time of the last request for each partition, oldest first; seconds of trio's clock."""
         self._has_work = trio.Event()
         self._until_deadline = trio.CancelScope()
-        """Of the task that waits for the first of the deadlines, which may come to be earlier."""
+        """Wait for the earliest deadline, which may move forward."""
         self.resumer = Resumer(self)
         for partition in partitions.all():
             self.resumer.check_soon(partition)
@@ -88,15 +88,15 @@ class QueueServer:
         cluster.metadata.subscribe(self._on_metadata)
 
     def __len__(self) -> int:
-        """Return how many partitions are loaded, or being loaded."""
+        """Return the number of partitions that are loaded or being loaded."""
         return len(self._hosted)
 
     def view(self, queue_id: bytes, cached: QueueView | None = None) -> QueueView:
         """Return the metadata of a queue: `cached`, if that is current.
 
         Raises:
-            UnknownQueueError: It was deleted.
-            UnknownTopicIdError: It is not known here, maybe not yet.
+            UnknownQueueError: The queue was deleted.
+            UnknownTopicIdError: The queue is not known here, maybe not yet.
         """
         catalog = self._cluster.metadata.state.catalog
         if cached is not None and is_current(catalog, cached):
@@ -106,13 +106,13 @@ class QueueServer:
         return view_of(catalog, queue_id)
 
     def find(self, queue_id: bytes, number: int) -> HostedPartition:
-        """Return a partition of a queue that is served here, or is being loaded.
+        """Return a queue partition that this broker serves or loads.
 
         Raises:
-            UnknownQueueError: There is no such queue.
+            UnknownQueueError: The queue does not exist.
             UnknownPartitionError: The queue has fewer partitions.
             NotLeaderError: Another broker serves it.
-            LeaderNotAvailableError: Nobody does at the moment.
+            LeaderNotAvailableError: No broker serves it at the moment.
         """
         hosted = self._hosted.get((queue_id, number))
         view = self.view(queue_id, None if hosted is None else hosted.view)
@@ -129,13 +129,13 @@ class QueueServer:
         return hosted
 
     def check_partition_count(self, queue_id: bytes, numbers: Sequence[int]) -> None:
-        """Check that a request names no more partitions than a queue has.
+        """Raise if a request names more partitions than a queue has.
 
         Raises:
-            InvalidRequestError: It does.
-            UnknownQueueError: There is no such queue.
+            InvalidRequestError: It names more.
+            UnknownQueueError: The queue does not exist.
         """
-        with suppress(UnknownTopicIdError):  # It is said of each partition.
+        with suppress(UnknownTopicIdError):  # Each partition gets this error later.
             count = len(self.view(queue_id).start_offsets)
             if len(numbers) > count:
                 raise InvalidRequestError(
@@ -143,12 +143,12 @@ class QueueServer:
                 )
 
     async def purged_below(self, queue_id: bytes, number: int) -> tuple[int, int | None]:
-        """Return where the last purge of a partition ended, as far as it is committed.
+        """Return the committed end of the last purge of a partition.
 
-        And the leader epoch of the journal, if it is led here.
+        Also return the leader epoch of the journal, if it is led here.
 
         Raises:
-            BrokerError: Nobody serves the partition, or says so.
+            BrokerError: No broker serves the partition, or its broker does not answer.
         """
         journal = self.partitions.replica(queue_id, number)
         if journal is not None and journal.leader is not None:
@@ -159,7 +159,7 @@ class QueueServer:
             return below, hosted.journal.epoch
         known = self._cluster.metadata.state.partition(queue_id, number)
         if known is None or known.leader is None:
-            raise LeaderNotAvailableError(f"nobody serves partition {number} of the queue now")
+            raise LeaderNotAvailableError(f"partition {number} of the queue has no leader now")
         request = GetPurgeOffsetRequest(queue_id, number)
         try:
             reply = await self._cluster.peers.ask(
@@ -178,17 +178,17 @@ class QueueServer:
         return hosted if hosted is not None and hosted.journal.is_led else None
 
     def unload_soon(self, hosted: HostedPartition) -> None:
-        """Have it forgotten soon unless somebody uses it: who counts all queues uses none."""
+        """Unload a partition soon unless it is used: counting all queues does not use them."""
         self._used_at[hosted] = trio.current_time() - _IDLE_S + _GLANCE_S
         self.schedule_deadline(hosted)
 
     def receive(self, waiter: MessageWaiter) -> None:
-        """Have a receive look for messages, together with all others that came."""
+        """Have a receive look for messages, together with the others of this tick."""
         self._new_waiters.append(waiter)
         self._has_work.set()
 
     def not_led_error(self, hosted: HostedPartition) -> BrokerError:
-        """Return why a partition is not served here any more."""
+        """Return the error of a partition that is no longer served here."""
         try:
             self.view(hosted.view.queue_id)
         except UnknownQueueError:
@@ -200,23 +200,23 @@ class QueueServer:
         )
 
     def schedule(self, hosted: HostedPartition) -> None:
-        """Attend to a partition soon."""
+        """Schedule a tick for a partition."""
         self._touched[hosted] = None
         self._has_work.set()
 
     def schedule_deadline(self, hosted: HostedPartition) -> None:
-        """Attend to a partition when something happens by itself."""
+        """Schedule a tick for a partition's next deadline."""
         self._to_plan[hosted] = None
         self._has_work.set()
 
     def remove(self, hosted: HostedPartition) -> None:
-        """Have it no more."""
+        """Remove a partition after a failure."""
         if self._remove(hosted) and hosted.journal.is_led:
-            # Something has failed: what it had to do goes on when it is loaded again.
+            # After a failure, its background work resumes when it is loaded again.
             self.resumer.retry_later(hosted.journal.partition)
 
     def _remove(self, hosted: HostedPartition) -> bool:
-        """Return whether it was there."""
+        """Return whether the partition was hosted."""
         self._used_at.pop(hosted, None)
         self._deadlines.discard(hosted)
         if self._hosted.get(hosted.key) is not hosted:
@@ -234,7 +234,7 @@ class QueueServer:
                     self.resumer.check_soon(partition)
 
     async def run(self) -> None:
-        """Attend to what happens, until cancelled."""
+        """Serve events, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.resumer.run)
             nursery.start_soon(self._run_deadlines)
@@ -264,7 +264,7 @@ class QueueServer:
         for hosted in touched:
             with supervising(hosted):
                 hosted.serve_waiters()
-        # Attending to one may have decided something at another.
+        # Serving one partition may have made decisions at another.
         touched |= self._touched
         self._touched = {}
         for hosted in touched:
@@ -278,7 +278,7 @@ class QueueServer:
             self._set_deadline(hosted)
 
     def _set_deadline(self, hosted: HostedPartition) -> None:
-        """Note when a partition is to be attended to though nothing happens."""
+        """Set the time at which a partition gets a tick without an event."""
         self._deadlines.discard(hosted)
         if hosted.error is not None:
             return
@@ -289,7 +289,8 @@ class QueueServer:
                 return
             idle_at = self._used_at.get(hosted, now) + _IDLE_S
             if idle_at <= now:
-                self._remove(hosted)  # Before: nothing has failed, and nothing is to be resumed.
+                # Removed first: there was no failure, and no work is to be resumed.
+                self._remove(hosted)
                 hosted.unload()
                 return
             deadline = idle_at

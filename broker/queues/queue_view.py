@@ -1,4 +1,4 @@
-"""What the metadata says about a queue.
+"""View of a queue in the metadata.
 
 Pure: no clock, no I/O.
 """
@@ -17,7 +17,7 @@ from tidelog.wire.messages.queue_journal import Target
 @final
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue, as one version of the metadata knows it."""
+    """A queue, as in one version of the metadata."""
 
     journal: Topic
     dead_letters: Topic | None
@@ -38,39 +38,39 @@ class QueueView:
         return self.journal.topic_id
 
     def is_same(self, other: "QueueView") -> bool:
-        """Return whether nothing has changed: topics are made anew when they change."""
+        """Return whether nothing has changed: a changed topic is another object."""
         return self.journal is other.journal and self.dead_letters is other.dead_letters
 
     @property
     def is_fifo(self) -> bool:
-        """Whether it has message groups."""
+        """Whether the queue has message groups."""
         spec = self.journal.queue
         return spec is not None and spec.is_fifo
 
     @property
     def window_ms(self) -> int:
-        """For how long an id is looked for."""
+        """Deduplication window in milliseconds."""
         config = self.journal.queue_config
         assert config is not None
         return config.deduplication_window_ms
 
     @property
     def history_retention_ms(self) -> int:
-        """For how long the journal keeps what no snapshot needs."""
+        """Time in milliseconds for which the journal keeps history before its snapshots."""
         config = self.journal.queue_config
         assert config is not None
         return config.history_retention_ms
 
     @property
     def retention_ms(self) -> int | None:
-        """For how long messages are handed out; `None` for ever."""
+        """Time in milliseconds for which messages are delivered; `None` for ever."""
         config = self.journal.queue_config
         assert config is not None
         return config.retention_ms
 
     @property
     def deduplication_rule(self) -> DeduplicationRule:
-        """How its messages are told from each other."""
+        """The rule by which messages are duplicates."""
         config = self.journal.queue_config
         assert config is not None
         return DeduplicationRule(
@@ -79,7 +79,7 @@ class QueueView:
 
     @property
     def messages_per_s(self) -> float | None:
-        """How many messages may be sent to one partition, `None` for any number."""
+        """Maximum rate of sends to one partition in messages a second, `None` for any."""
         config = self.journal.queue_config
         assert config is not None
         return None if config.send_rate is None else config.send_rate / len(self.start_offsets)
@@ -101,21 +101,21 @@ class QueueView:
         return config if target is None else replace(config, dead_letter_target=target)
 
     def _target(self, number: int) -> Target | None:
-        """Return where dead letters go: always the same place, so that groups stay in order."""
+        """Return the target of dead letters: always the same, so that groups stay in order."""
         topic = self.dead_letters
         return None if topic is None else (topic.topic_id, number % topic.partition_count)
 
 
 def view_of(catalog: Catalog, queue_id: bytes) -> QueueView:
-    """Return what is known of a queue.
+    """Return the view of a queue.
 
     Raises:
-        UnknownQueueError: There is none with this id, any more or yet.
+        UnknownQueueError: The queue was deleted, or is not known here yet.
     """
     journal = catalog.topic_by_id(queue_id)
     if journal is None or journal.queue is None or journal.queue_config is None:
         raise UnknownQueueError(
-            f"no queue has the id {queue_id.hex()}; it was deleted, or never was here"
+            f"no queue has the id {queue_id.hex()}; it was deleted, or never existed here"
         )
     spec = journal.queue
     return QueueView(
@@ -128,7 +128,7 @@ def view_of(catalog: Catalog, queue_id: bytes) -> QueueView:
 
 
 def is_current(catalog: Catalog, view: QueueView) -> bool:
-    """Return whether nothing has changed: topics are made anew when they change."""
+    """Return whether nothing has changed: a changed topic is another object."""
     journal = view.journal
     return (
         catalog.topic_by_id(journal.topic_id) is journal

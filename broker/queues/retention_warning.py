@@ -1,4 +1,4 @@
-"""Warns before messages of a queue expire that no consumer has deleted.
+"""Warning of messages that soon expire and were not deleted by a consumer.
 
 Shell: owns one task. Ages count, that of the queue and that of its topic; a limit by size may be
 reached at any time. A queue that is not in memory is loaded only when its log has a record that may
@@ -20,13 +20,13 @@ from tidelog.wire.errors import BrokerError
 
 _ROUND_S: Final = 60.0
 _PARTITIONS_AT_ONCE: Final = 100
-"""Looked at before other tasks have their turn."""
+"""Number of partitions checked before other tasks run."""
 _REPEAT_MS: Final = 3_600_000
-"""A queue is not named again for so long."""
+"""Time in milliseconds before a queue is reported again."""
 _LOADING_S: Final = 5.0
-"""Other queues do not wait longer for one that cannot be loaded."""
+"""Maximum time in seconds that a slow load delays other queues."""
 _NEAR: Final = 0.9
-"""Part of the retention that the age of a message has reached."""
+"""Fraction of the retention time at which a message is reported."""
 
 
 class _Oldest(msgspec.Struct, frozen=True, gc=False):
@@ -40,18 +40,18 @@ class _Oldest(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class RetentionWarning:
-    """Looks at the oldest message of every partition of a queue that this broker leads."""
+    """Checks the oldest message of every queue partition that this broker leads."""
 
     def __init__(self, server: QueueServer) -> None:
-        """Look at the queues of `server`; `run` must run in a task."""
+        """Check the queues of `server`; `run` must run in a task."""
         self._server = server
         self._oldest: WeakKeyDictionary[PartitionLeader, _Oldest] = WeakKeyDictionary()
-        """By the leader of the journal: another leader begins anew."""
+        """By the leader of the journal: a new leader starts without a bound."""
         self._warned_at_ms: dict[bytes, int] = {}
-        """When each queue was named, within the last `_REPEAT_MS`; Unix milliseconds."""
+        """Time of each queue's report within the last `_REPEAT_MS`; Unix milliseconds."""
 
     async def run(self) -> None:
-        """Look at all queues once a minute, until cancelled."""
+        """Check all queues once a minute, until cancelled."""
         while True:
             await trio.sleep(_ROUND_S)
             now_ms = self._server.env.clock.now_ms()
@@ -64,7 +64,7 @@ class RetentionWarning:
                 if number % _PARTITIONS_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
                 if partition.queue_name and partition.leader is not None:
-                    with surviving(f"looking for old messages in {partition.log.directory}"):
+                    with surviving(f"checking the age of messages in {partition.log.directory}"):
                         await self._look_at(partition, partition.leader)
 
     async def _look_at(self, journal: Partition, leader: PartitionLeader) -> None:
@@ -74,7 +74,7 @@ class RetentionWarning:
             if source is not None and source.leader is not None and not source.is_held:
                 await self._check(view, source, leader)
         except (BrokerError, trio.TooSlowError):
-            pass  # Another broker serves it now, or it cannot be read: others report that.
+            pass  # Another broker serves it now, or it cannot be read: both are reported elsewhere.
 
     async def _check(self, view: QueueView, source: Partition, leader: PartitionLeader) -> None:
         ages = (view.retention_ms, source.log.config.retention_ms)
@@ -86,7 +86,8 @@ class RetentionWarning:
         log_start_offset = source.log.log_start_offset
         if hosted is not None and hosted.is_loaded:
             low_water_mark = hosted.core.state.low_water_mark
-            if oldest is None or low_water_mark < oldest.offset:  # It was reset.
+            # The queue was moved back by a seek.
+            if oldest is None or low_water_mark < oldest.offset:
                 oldest = await self._oldest_from(source, low_water_mark)
             else:
                 oldest = _Oldest(low_water_mark, oldest.timestamp_ms)
@@ -113,10 +114,10 @@ class RetentionWarning:
     async def _low_water_mark(self, view: QueueView, source: Partition) -> int:
         """Return the offset below which a queue has no messages.
 
-        Messages that the log has lost are removed, and reported.
+        Messages whose records the log has deleted are removed, and reported.
 
         Raises:
-            BrokerError: It is not served here, or cannot be read or written.
+            BrokerError: This broker does not serve the queue, or its log cannot be read or written.
         """
         server, key = self._server, (view.queue_id, source.number)
         was_here = server.loaded(*key) is not None

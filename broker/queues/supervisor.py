@@ -1,8 +1,8 @@
-"""What a defect does to a partition of a queue: it is dropped and loaded anew, and others go on.
+"""Supervisors of queue partitions: a defect drops one partition, which is loaded again.
 
-Shell. Tasks of a partition run beside those of all others, and beside all else that a broker does.
-What one of them did not expect, a header perhaps that any producer may send, must not end that; and
-must not end the next broker that serves the partition either.
+Shell. Tasks of a partition run beside those of all others, and beside all other work of a broker.
+An unexpected exception of one, for instance by a header that any producer may send, must not end
+them. It must not end the next broker that serves the partition either.
 """
 
 import logging
@@ -31,15 +31,15 @@ class Supervised(Protocol):
         ...
 
     def drop(self, error: BrokerError) -> None:
-        """Serve it no more; everybody who waits is told why."""
+        """Stop serving the partition; waiting requests get `error`."""
         ...
 
 
 @contextmanager
 def surviving(work: str) -> Generator[None]:
-    """Catch every exception of the block, and put it into the log; `work` says what it did.
+    """Catch every exception of the block, and log it; `work` describes the block.
 
-    For what is of no single partition, and is begun again by itself.
+    For work of no single partition that starts again by itself.
     """
     try:
         yield
@@ -49,7 +49,7 @@ def surviving(work: str) -> Generator[None]:
 
 @final
 class supervising:  # noqa: N801  (used as the functions of contextlib are)
-    """Catch every exception of the block: put it into the log, and drop the partition for it.
+    """Catch every exception of the block, log it, and drop the partition.
 
     One of the three supervisors; the others are those of requests and of connections. A class, as
     the queue server enters it twice for each partition and tick.
@@ -69,7 +69,7 @@ class supervising:  # noqa: N801  (used as the functions of contextlib are)
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        """End the block; suppress the exception, unless it is no `Exception`."""
+        """End the block; suppress the exception if it is an `Exception`."""
         if not isinstance(error, Exception):
             return False
         hosted = self._hosted
@@ -78,7 +78,7 @@ class supervising:  # noqa: N801  (used as the functions of contextlib are)
         hosted.drop(
             UnexpectedServerError(
                 f"partition {number} of queue {name!r} failed unexpectedly"
-                f" ({type(error).__name__}) and is loaded anew; the log of the broker has the"
+                f" ({type(error).__name__}) and is loaded again; the log of the broker has the"
                 " details"
             )
         )

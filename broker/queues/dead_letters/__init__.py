@@ -1,1 +1,1 @@
-"""Moving dead letters to their target, redrive, and resumption after a failover."""
+"""Moves of dead letters to their target, redrive, and resumption after a failover."""

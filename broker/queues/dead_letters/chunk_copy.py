@@ -1,8 +1,8 @@
-"""Copying the chunks of large messages that are moved to another topic.
+"""Copies of the chunks of large messages that are moved to another topic.
 
-Shell without tasks. The chunks go first, then the message that names them as they are there. So a
-copy that is broken off, or made twice, leaves chunks that no message names: nobody is given them,
-and they go with the log. Memory: a few chunks at a time, however large the message is.
+Shell without tasks. The chunks are copied first, then the message that lists their new offsets. So
+a copy that is aborted, or made twice, leaves chunks that no message lists: no receive returns them,
+and retention deletes them. Memory: a few chunks at a time, however large the message is.
 """
 
 from collections.abc import Callable
@@ -18,32 +18,32 @@ from tidelog.wire.messages.queue_journal import Target
 
 @final
 class ChunkCopier:
-    """Copies for one partition of a queue.
+    """Copies chunks for one partition of a queue.
 
-    Invariant: what was copied of a message and not settled yet is known, so that a target that
-    fails in between is not sent the same chunks again and again.
+    Invariant: the copied chunks of a message are kept until it is settled, so that a target that
+    fails in between does not get the same chunks again and again.
     """
 
     def __init__(
         self, records: SourceRecords, producer: TopicProducer, now_ms: Callable[[], int]
     ) -> None:
-        """Copy what `reading` finds by `producer`; `now_ms` tells the time of day."""
+        """Copy chunks of `records` with `producer`; `now_ms` returns the time of day."""
         self._records = records
         self._producer = producer
         self._now_ms = now_ms
         self._copied: dict[Target, dict[int, list[int]]] = {}
-        """By the offset of the message: the offsets of its first chunks at the target."""
+        """Offsets of the copied chunks at the target, by the offset of the message."""
 
     async def copied(
         self, records: list[DeadLetterRecord], target: Target
     ) -> list[DeadLetterRecord]:
-        """Return messages as they are at a target, once their chunks are there.
+        """Return messages with the chunk offsets of a target, once their chunks are there.
 
-        A message whose chunks the log has deleted goes without them, and says so.
+        A message whose chunks the log has deleted is moved without them, and marked so.
 
         Raises:
             BrokerError: A chunk cannot be read or produced now.
-            ConnectionLostError: Nobody knows whether one was produced.
+            ConnectionLostError: The outcome of a produce is unknown.
             WireFormatError: A chunk cannot be decoded.
         """
         there: list[DeadLetterRecord] = []
@@ -59,11 +59,11 @@ class ChunkCopier:
         return there
 
     def settled(self, target: Target) -> None:
-        """Take note that nothing of what was copied to a target will be asked for again."""
+        """Forget the chunks copied to a target: its messages are settled."""
         self._copied.pop(target, None)
 
     async def _copy(self, chunks: ChunkMap, target: Target, offsets: list[int]) -> bool:
-        """Copy the chunks that are not among `offsets` yet; return whether all were there.
+        """Copy the chunks that are not in `offsets` yet; return whether all of them existed.
 
         Raises:
             BrokerError: As for `copied`.
@@ -80,7 +80,8 @@ class ChunkCopier:
                         return False
                     raise
                 for chunk in found:
-                    # As new as the message: the target's retention is not to take them before.
+                    # As new as the message, so that the target's retention does not delete the
+                    # chunk first.
                     batch = batch_of(
                         [chunk],
                         now_ms=self._now_ms(),

@@ -1,10 +1,10 @@
-"""Moving dead letters to where they are to go: once, whatever happens meanwhile.
+"""Mover of dead letters: appends each to its target, exactly once over failures.
 
-Shell: owns a task for each target to which a partition of a queue has something to move. A message
-is moved when the decision that it is dead is committed, and gone here when its batch is committed
-there. Whoever does not know what became of a batch, because he has just taken over or had no
-answer, asks the target how far this producer is there; no log forgets that as long as the queue is
-there (`broker.partitions.mover_ids`). If the batch is not there he repeats it under the same
+Shell: owns a task for each target to which a partition of a queue has messages to move. A message
+is moved once the decision that it is dead is committed, and deleted here once its batch is
+committed at the target. After a failover or a missing reply, the mover asks the target for this
+producer's last sequence. No log expires it as long as the queue exists
+(`broker.partitions.mover_ids`). If the batch is missing, the mover repeats it under the same
 sequence, so that it is appended once even if the first one was only late.
 """
 
@@ -44,15 +44,16 @@ from tidelog.wire.messages.queues import Run
 _RETRY_MIN_S: Final = 0.1
 _RETRY_MAX_S: Final = 5.0
 _REFUSED_MIN_MS: Final = 60_000
-"""So long nobody sees a dead letter that its target has refused; each time twice as long."""
+"""Initial backoff in milliseconds for a dead letter that its target rejected; doubles per
+attempt."""
 _REFUSED_MAX_MS: Final = 15 * 60_000
 _REFUSED_KEPT: Final = 10_000
-"""Letters of which it is remembered how often they were refused."""
+"""Maximum number of dead letters whose number of rejections is remembered."""
 
 
 @final
 class DeadLetterMover:
-    """Moves what one partition of a queue has to move."""
+    """Moves the messages of one partition of a queue."""
 
     def __init__(
         self, nursery: trio.Nursery, producer: TopicProducer, hosted: HostedPartition
@@ -63,19 +64,19 @@ class DeadLetterMover:
         self._hosted = hosted
         self._under_way: set[Target] = set()
         self._known: set[Target] = set()
-        """Targets at which nothing is of which the journal does not say that it is there."""
+        """Targets that have no messages beyond those that the journal records as moved."""
         self._refusals: dict[int, int] = {}
-        """How often letters were refused here, by their offsets; the longest known first."""
+        """Number of rejections of dead letters, by offset; the oldest entry first."""
         self._redrive_job = RedriveJob(nursery, producer, hosted)
         self._chunks = ChunkCopier(hosted.records, producer, hosted.now_ms)
 
     @property
     def is_moving(self) -> bool:
-        """Whether something is under way."""
+        """Whether a move is under way."""
         return bool(self._under_way) or self._redrive_job.is_running
 
     def start_due(self) -> None:
-        """Begin to move what is to be moved."""
+        """Start moves to all targets that have messages."""
         self._redrive_job.start_if_running()
         for target in self._hosted.core.state.moves.targets():
             if target not in self._under_way:
@@ -114,10 +115,10 @@ class DeadLetterMover:
         )
 
     async def _query_progress(self, batch: DeadLetterBatch) -> None:
-        """Learn how much of a batch, the first one of its target, is there.
+        """Determine how much of a batch, the first one of its target, is appended there.
 
         Raises:
-            BrokerError: Nobody knows at the moment.
+            BrokerError: The target cannot be asked at the moment.
             ConnectionLostError: The same.
         """
         hosted = self._hosted
@@ -134,15 +135,15 @@ class DeadLetterMover:
                 hosted.decide(hosted.core.moved(batch, count, now_ms=hosted.now_ms()))
 
     async def _move(self, batch: DeadLetterBatch) -> None:
-        """Move the first messages of a batch, which is not at its target.
+        """Move the first messages of a batch that is not at its target.
 
         Raises:
-            BrokerError: They are not moved, or nobody knows: ask, and try the same again.
-            ConnectionLostError: Nobody knows.
-            WireFormatError: Nobody knows.
+            BrokerError: The messages are not moved, or the outcome is unknown: query, and retry.
+            ConnectionLostError: The outcome is unknown.
+            WireFormatError: The outcome is unknown.
         """
         hosted = self._hosted
-        # What is not committed may come to nothing, and then the message stays where it is.
+        # An uncommitted decision may be lost, and then the message stays in the queue.
         await hosted.wait_committed()
         if not self._is_next(batch):
             return
@@ -169,7 +170,7 @@ class DeadLetterMover:
             hosted.decide(hosted.core.moved(batch, count, now_ms=hosted.now_ms()))
 
     def _is_next(self, batch: DeadLetterBatch) -> bool:
-        """Return whether a batch is to be moved still: others may have decided otherwise."""
+        """Return whether a batch is still the next to move: it may have been decided otherwise."""
         return self._hosted.core.state.moves.next_batch(batch.target) == batch
 
     @property
@@ -177,7 +178,7 @@ class DeadLetterMover:
         return producer_id_of(self._hosted.view.queue_id, self._hosted.number)
 
     async def _produce(self, batch: DeadLetterBatch, records: list[DeadLetterRecord]) -> int:
-        """Return how many of the first records are at the target now, as far as it is known.
+        """Return how many of the first records are known to be at the target now.
 
         Raises:
             BrokerError: As for `_move`.
@@ -195,10 +196,11 @@ class DeadLetterMover:
             )
             await self._producer.produce(batch.target, encoded)
         except DuplicateSequenceError:
-            # Longer ago than the target remembers, or cut elsewhere: the first one is there.
+            # It was sent longer ago than the target remembers, or split elsewhere: the first record
+            # is there.
             return 1
         except (UnknownTopicError, OutOfOrderSequenceError) as error:
-            # It is gone, or has forgotten what came before: then begin anew, in the next epoch.
+            # The topic is deleted, or has lost the earlier sequences: restart in the next epoch.
             self._fail(batch, batch.count, str(error))
             return 0
         except (InvalidRequestError, UndecodableRecordsError) as error:
@@ -209,9 +211,9 @@ class DeadLetterMover:
         return len(records)
 
     def _on_refused(self, batch: DeadLetterBatch, count: int, error: Exception) -> None:
-        """Have messages come back that cannot be moved for what they are.
+        """Return messages to the queue whose contents prevent the move.
 
-        Dead letters die again in the next receive that meets them: not at once, and ever later.
+        Dead letters are dead again in the next receive that meets them, with a growing delay.
         """
         if batch.redrive:
             self._fail(batch, count, str(error))
@@ -222,7 +224,7 @@ class DeadLetterMover:
         self._fail(batch, count, f"{error} ({again})", delay_ms=delay_ms)
 
     def _refused_times(self, offsets: list[int]) -> int:
-        """Return how often letters were refused, this time among them."""
+        """Return the number of rejections of some dead letters, including this one."""
         times = 1 + max(self._refusals.pop(offset, 0) for offset in offsets)
         self._refusals.update(dict.fromkeys(offsets, times))
         while len(self._refusals) > _REFUSED_KEPT:

@@ -1,7 +1,7 @@
-"""Bringing dead letters back: a job that goes on whoever serves the queue.
+"""Redrive job: moves dead letters back, and continues after a failover (SQS: StartMessageMoveTask).
 
-Shell: owns one task while a redrive of its partition runs. How far it is stands in the journal. It
-chooses messages and where each one goes; `broker.queues.dead_letters.mover` takes them there.
+Shell: owns one task while a redrive of its partition runs. The journal records the progress. The
+job chooses messages and their targets; `broker.queues.dead_letters.mover` moves them.
 """
 
 from typing import Final, final
@@ -31,20 +31,20 @@ _DIGITS_MAX: Final = 20
 
 @final
 class RedriveJob:
-    """Goes through the messages of one partition of a queue, if somebody wants that."""
+    """Goes through the messages of one partition of a queue while a redrive runs."""
 
     def __init__(
         self, nursery: trio.Nursery, producer: TopicProducer, hosted: HostedPartition
     ) -> None:
-        """Have `producer` know topics; the task runs in `nursery`."""
+        """Look up topics with `producer`; the task runs in `nursery`."""
         self._nursery = nursery
         self._producer = producer
         self._hosted = hosted
         self.is_running = False
-        """Whether there is something to do."""
+        """Whether the task of a redrive runs."""
 
     def start_if_running(self) -> None:
-        """Begin, or go on, if a redrive runs."""
+        """Start or resume the task if a redrive runs."""
         if not self.is_running and self._redrive is not None:
             self.is_running = True
             start_supervised(self._nursery, self._hosted, self._run)
@@ -56,7 +56,7 @@ class RedriveJob:
         return redrive if is_running else None
 
     def _runs(self, redrive: Redrive) -> bool:
-        """Return whether it is still this one that runs."""
+        """Return whether this redrive is still the running one."""
         running = self._redrive
         return running is not None and running.number == redrive.number
 
@@ -86,7 +86,7 @@ class RedriveJob:
         """Decide about the next messages; return how many were taken out.
 
         Raises:
-            BrokerError: The same is to be tried again.
+            BrokerError: The step must be tried again.
         """
         hosted = self._hosted
         await hosted.catch_up()
@@ -114,7 +114,7 @@ class RedriveJob:
                 skipped += 1
             offsets.remove(record.offset)
         if offsets and offsets[0] < next_offset:
-            # No room for more at once: go on there.
+            # The read returned fewer records than wanted: the next step begins there.
             next_offset = offsets[0]
         hosted.require()
         hosted.decide(
@@ -126,7 +126,7 @@ class RedriveJob:
         return count
 
     def _target(self, record: DeadLetterRecord, redrive: Redrive) -> Target | None:
-        """Return where a message goes, `None` if it stays."""
+        """Return the target of a message, `None` if the message stays."""
         headers = dict(record.headers)
         origin_queue = headers.get(ORIGIN_QUEUE_HEADER, b"")
         if redrive.origin_queue is not None and origin_queue != redrive.origin_queue.encode():

@@ -1,7 +1,7 @@
-"""What was under way goes on by itself, whoever leads the journal now.
+"""Resumption of background work by the new leader of a journal.
 
-Shell: owns one task. When this broker begins to lead the journal of a queue, and when a queue has
-other settings, the last frame of the journal is read: it says whether there is anything to do
+Shell: owns one task. When this broker begins to lead the journal of a queue, and when the settings
+of a queue change, the task reads the last frame of the journal, which says whether there is work
 (`wire.messages.queue_journal.BackgroundWork`). Only then is the partition loaded. So ten thousand
 idle queues cost a read of some hundred bytes each, a few at a time, and no memory.
 """
@@ -24,14 +24,14 @@ from tidelog.wire.errors import BrokerError, WireFormatError
 from tidelog.wire.messages.queue_journal import BackgroundWork
 
 _AT_ONCE: Final = 4
-"""Journals that are looked at together; more would keep those waiting who ask for queues."""
+"""Maximum number of journals read at a time; more would delay requests for queues."""
 _LOADING_S: Final = 5.0
-"""How long one of these places is kept for a partition that takes its time to be loaded."""
+"""Time in seconds for which a slow load occupies one of these places."""
 _RETRY_S: Final = 5.0
 
 
 class LocalQueues(Protocol):
-    """What it needs of the queues of this broker."""
+    """The queues of this broker, as far as resumption needs them."""
 
     env: Env
     partitions: ReplicaManager
@@ -39,18 +39,18 @@ class LocalQueues(Protocol):
     reader: SliceReader
 
     def view(self, queue_id: bytes) -> QueueView:
-        """Return what the metadata says of a queue.
+        """Return the metadata of a queue.
 
         Raises:
-            BrokerError: It is not known.
+            BrokerError: The queue is not known.
         """
         ...
 
     def find(self, queue_id: bytes, number: int) -> HostedPartition:
-        """Return a partition of a queue that is served here, or is being loaded.
+        """Return a queue partition that this broker serves or loads.
 
         Raises:
-            BrokerError: It is not served here.
+            BrokerError: This broker does not serve it.
         """
         ...
 
@@ -61,39 +61,39 @@ class LocalQueues(Protocol):
 
 @final
 class Resumer:
-    """Has partitions of queues loaded that have something to do.
+    """Loads the partitions of queues that have background work.
 
-    Invariant: every journal that is led here and not loaded is due, or had nothing to do when it
-    was looked at, and nothing was written to it since.
+    Invariant: every journal that is led here and not loaded is due, or had no work at its last
+    check and no writes since.
     """
 
     def __init__(self, queues: LocalQueues) -> None:
-        """Look at nothing yet; `run` must run in a task."""
+        """Start without partitions; `run` must run in a task."""
         self._queues = queues
         self._due: dict[Partition, None] = {}
         self._later: dict[Partition, float] = {}
-        """Those that could not be looked at, and when they are due; seconds of trio's clock,
+        """Partitions whose check failed, with the time of the next one; seconds of trio's clock,
         ascending."""
         self._has_changed = trio.Event()
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to look at."""
+        """Whether no check is due or scheduled."""
         return not (self._due or self._later)
 
     def check_soon(self, partition: Partition) -> None:
-        """See soon whether there is something to do, if it is the journal of a queue."""
+        """Schedule a check for work, if the partition is the journal of a queue."""
         if partition.queue_name:
             self._due[partition] = None
             self._has_changed.set()
 
     def retry_later(self, partition: Partition) -> None:
-        """See in a while whether there is something to do: something has failed."""
+        """Schedule a later check for work, after a failure."""
         self._later.setdefault(partition, trio.current_time() + _RETRY_S)
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Look at what is due, until cancelled."""
+        """Check due partitions, until cancelled."""
         while True:
             with trio.move_on_at(next(iter(self._later.values()), float("inf"))):
                 await self._has_changed.wait()
@@ -113,13 +113,13 @@ class Resumer:
             if partition.leader is None:
                 continue
             is_looked_at = False
-            with surviving(f"looking for what is to be done in {partition.queue_name!r}"):
+            with surviving(f"checking queue {partition.queue_name!r} for background work"):
                 is_looked_at = await self._try_resume(partition)
             if not is_looked_at:
                 self.retry_later(partition)
 
     async def _try_resume(self, partition: Partition) -> bool:
-        """Load a partition if it has something to do; return whether anybody knows that."""
+        """Load a partition if it has work; return whether that could be determined."""
         try:
             await self._resume(partition)
         except (BrokerError, WireFormatError) as error:
@@ -134,10 +134,10 @@ class Resumer:
         return True
 
     async def _resume(self, partition: Partition) -> None:
-        """Load a partition if it has something to do.
+        """Load a partition if it has background work.
 
         Raises:
-            BrokerError: Nobody knows at the moment.
+            BrokerError: That cannot be determined at the moment.
             WireFormatError: A newer version wrote the journal.
         """
         queues = self._queues
@@ -149,13 +149,13 @@ class Resumer:
             except BrokerError:
                 if journal.is_led:
                     raise
-                return  # Whoever leads it now looks at it.
+                return  # Another broker leads the journal now, and checks it.
             work = BackgroundWork.NOTHING if last is None else last.background_work
             has_place = queues.view(partition.topic_id).dead_letters is not None
             if work == BackgroundWork.NOTHING or (work == BackgroundWork.KEPT and not has_place):
                 return
             hosted = queues.find(*partition.key)
         with trio.move_on_after(_LOADING_S), suppress(BrokerError):
-            # If it fails it is forgotten, and looked at again for that.
+            # A failed load removes the partition, which schedules another check.
             await hosted.wait_loaded()
             hosted.require()

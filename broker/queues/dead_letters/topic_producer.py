@@ -1,4 +1,4 @@
-"""Producing to topics that any broker may lead."""
+"""Producer of a broker, for topics that any broker may lead."""
 
 from typing import Final, final
 
@@ -25,11 +25,11 @@ class TopicProducer:
     """Sends batches to the leaders of partitions, as a client does."""
 
     def __init__(self, cluster: ClusterNode) -> None:
-        """Know of leaders what `cluster` knows."""
+        """Find leaders in the metadata of `cluster`."""
         self._cluster = cluster
 
     def topic_name(self, topic_id: bytes) -> str:
-        """Return the name of a topic, empty if it is not there (any more)."""
+        """Return the name of a topic, empty if it does not exist (any more)."""
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
         return "" if topic is None else topic.name
 
@@ -40,7 +40,7 @@ class TopicProducer:
         return catalog.topic(name).topic_id if is_there else None
 
     def partition_count(self, topic_id: bytes) -> int:
-        """Return how many partitions a topic has, 0 if it is not there or a journal."""
+        """Return the number of partitions of a topic, 0 if it does not exist or is a journal."""
         topic = self._cluster.metadata.state.catalog.topic_by_id(topic_id)
         return 0 if topic is None or topic.queue is not None else topic.partition_count
 
@@ -49,8 +49,8 @@ class TopicProducer:
 
         Raises:
             UnknownTopicError: The topic was deleted.
-            BrokerError: It was refused, or nobody knows.
-            ConnectionLostError: Nobody knows.
+            BrokerError: The batch was refused, or its outcome is unknown.
+            ConnectionLostError: The outcome is unknown.
         """
         request = ProduceRequest(Acks.ALL, _TIMEOUT_MS, [PartitionBatch(*target, len(batch))])
         reply = await self._cluster.peers.ask(
@@ -66,11 +66,11 @@ class TopicProducer:
         return result.base_offset
 
     async def progress(self, target: Target, producer_id: int) -> DescribeProducerReply:
-        """Return how far a producer is at a target: what is committed there.
+        """Return the committed position of a producer at a target.
 
         Raises:
             UnknownTopicError: The topic was deleted.
-            BrokerError: Nobody knows at the moment.
+            BrokerError: The position is unknown at the moment.
             ConnectionLostError: The same.
         """
         return await self._cluster.peers.ask(
@@ -86,5 +86,5 @@ class TopicProducer:
             raise UnknownTopicError("the topic was deleted")
         partition = state.partition(*target)
         if partition is None or partition.leader is None:
-            raise LeaderNotAvailableError(f"nobody leads partition {target[1]} at the moment")
+            raise LeaderNotAvailableError(f"partition {target[1]} has no leader at the moment")
         return partition.leader

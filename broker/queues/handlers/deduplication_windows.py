@@ -1,8 +1,8 @@
-"""What was sent to queues within their windows, for the partitions that this broker leads.
+"""Deduplication windows of queues, for the partitions that this broker leads.
 
-Shell: reads it from the log when it is asked for after a change of leaders, and forgets it when
-nobody has sent for long. Whoever leads has the whole log of those who led before, so what was
-appended there, acknowledged or not, is found here.
+Shell: reads a window from the log when it is needed after a change of leaders, and drops it after a
+long time without sends. A leader has the whole log of earlier leaders, so it finds all messages
+that they appended, acknowledged or not.
 """
 
 from typing import Final, NamedTuple, final
@@ -27,10 +27,10 @@ from tidelog.wire.errors import BrokerError, InvalidBatchError, NotLeaderError, 
 
 _STEP_BYTES: Final = 1 << 20
 _STEPS_AT_ONCE: Final = 4
-"""Before others get their turn."""
+"""Number of steps before other tasks run."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 _IDLE_S: Final = 600.0
-"""What nobody has sent to for so long is forgotten; the log has it."""
+"""Time in seconds without sends after which a window is dropped; the log still has it."""
 
 
 class StoredSend(NamedTuple):
@@ -43,41 +43,41 @@ class StoredSend(NamedTuple):
 
 @final
 class PartitionWindow:
-    """What this broker knows, in one leader epoch, of the sends to one partition of a queue."""
+    """State of the sends to one partition of a queue, in one leader epoch."""
 
     def __init__(self, view: QueueView, number: int, partition: Partition) -> None:
         leader = partition.leader
-        assert leader is not None, "it was found, so it is led here"
+        assert leader is not None, "the window belongs to a partition that is led here"
         self.view = view
         self.number = number
         self.partition = partition
         self.leader_epoch = leader.leader_epoch
         self.messages: SentMessages | None = None
-        """`None` while they are not loaded, and of a queue that is not FIFO."""
+        """`None` while they are not loaded, and for a queue that is not FIFO."""
         self.quota: TokenBucket | None = None
         self.loading: trio.Event | None = None
-        """While somebody loads it."""
+        """Set while a task loads the window."""
         self.purge_epoch: int | None = None
         """Leader epoch of the journal, led here, in which all purges up to now are known."""
         self.purge_count = 0
-        """How many were decided here since."""
+        """Number of purges decided here since."""
         self.purged_below = 0
         self.used_at = 0.0
         """Seconds of trio's clock."""
 
     @property
     def is_led(self) -> bool:
-        """Whether this broker leads the partition still, in the same epoch."""
+        """Whether this broker still leads the partition, in the same epoch."""
         leader = self.partition.leader
         return leader is not None and leader.leader_epoch == self.leader_epoch
 
     @property
     def idle_s(self) -> float:
-        """After how long without sends it is forgotten: all in it is too old by then, or soon."""
+        """Time in seconds without sends after which the window, by then outdated, is dropped."""
         return max(_IDLE_S, 2 * self.view.window_ms / 1000)
 
     def forget_below(self, offset: int) -> None:
-        """Take note of a purge."""
+        """Apply a purge: forget messages below an offset."""
         self.purged_below = max(self.purged_below, offset)
         if self.messages is not None:
             self.messages.forget_below(self.purged_below)
@@ -85,17 +85,17 @@ class PartitionWindow:
 
 @final
 class DeduplicationWindows:
-    """The windows of all partitions that are sent to here."""
+    """The windows of all partitions that get sends here."""
 
     def __init__(self, server: QueueServer) -> None:
-        """Load what is needed of what `server` knows."""
+        """Load windows through `server`."""
         self._server = server
         self._windows: dict[Key, PartitionWindow] = {}
-        """That which was used last is the last one."""
+        """The most recently used window is the last one."""
         self._is_sweeping = False
 
     def find(self, view: QueueView, number: int, partition: Partition) -> PartitionWindow:
-        """Return what is known of the sends to a partition, which is led here."""
+        """Return the window of a partition, which is led here."""
         key = (view.queue_id, number)
         window = self._windows.pop(key, None)
         if window is None or window.partition is not partition or not window.is_led:
@@ -117,7 +117,7 @@ class DeduplicationWindows:
         return window
 
     def is_current(self, window: PartitionWindow) -> bool:
-        """Return whether every purge is known, so that it can be relied on if it is loaded."""
+        """Return whether every purge is known, so that a loaded window is complete."""
         if not window.view.is_fifo:
             return True
         journal = self._server.partitions.replica(window.view.queue_id, window.number)
@@ -125,11 +125,11 @@ class DeduplicationWindows:
         return epoch is not None and epoch == window.purge_epoch
 
     async def load(self, window: PartitionWindow) -> None:
-        """Make it current for the moment, by reading the log and asking who serves the queue.
+        """Make a window current, by reading the log and asking the broker that serves the queue.
 
         Raises:
             NotLeaderError: This broker does not lead the partition any more.
-            BrokerError: Reading failed, or nobody serves the queue.
+            BrokerError: Reading failed, or no broker serves the queue.
         """
         while window.loading is not None:
             await window.loading.wait()
@@ -143,7 +143,7 @@ class DeduplicationWindows:
             window.loading = None
 
     async def stored(self, window: PartitionWindow, base_offset: int) -> StoredSend:
-        """Return what was appended by a send before; the window may be loaded for it.
+        """Return a batch that an earlier send appended; may load the window for it.
 
         Raises:
             BrokerError: Reading failed.
@@ -160,7 +160,7 @@ class DeduplicationWindows:
             window.purge_count += 1
 
     async def _learn_of_purges(self, window: PartitionWindow) -> None:
-        """Learn below which offset nothing counts."""
+        """Determine the offset below which purged messages are ignored."""
         count = window.purge_count
         below, epoch = await self._server.purged_below(window.view.queue_id, window.number)
         window.forget_below(below)
@@ -206,14 +206,14 @@ class DeduplicationWindows:
             raise NotLeaderError("another broker leads the partition now")
         log = window.partition.log
         part = log.read(offset, max_bytes=max_bytes, high_watermark=log.log_end_offset)
-        assert part is not None, "there is something below the end"
+        assert part is not None, "the log has a batch below its end"
         if self._server.reader.is_cold(part):
             part = yield part
-            assert part is not None, "a slice was asked for"
+            assert part is not None, "a yielded slice is sent back loaded"
         return part
 
     def _feed(self, window: PartitionWindow, messages: SentMessages) -> Reading[None]:
-        """Tell of all messages that are as young as the window, in the order of the log."""
+        """Pass all messages within the window to `messages`, in the order of the log."""
         partition = window.partition
         since_ms = self._server.env.clock.now_ms() - window.view.window_ms
         try:
@@ -238,11 +238,11 @@ class DeduplicationWindows:
             raise partition.passing(error) from error
 
     async def _sweep(self) -> None:
-        """Forget what nobody sends to, until there is nothing left."""
+        """Drop windows without sends, until none is left."""
         try:
             while self._windows:
                 await trio.sleep(_IDLE_S)
-                with surviving("forgetting what nobody sends to"):
+                with surviving("dropping idle deduplication windows"):
                     self._forget_idle()
         finally:
             self._is_sweeping = False
@@ -256,7 +256,7 @@ class DeduplicationWindows:
 
 
 def _tell(messages: SentMessages, part: LogSlice, at: int) -> int:
-    """Tell of the batches of a slice from an offset on; return where they end."""
+    """Pass the batches of a slice from an offset on; return their end offset."""
     walk = walk_headers(
         part.file,
         part.position,
@@ -280,7 +280,7 @@ def columns_of(header: BatchHeader, data: BytesLike) -> Columns:
     """Return the records of a batch that was sent.
 
     Raises:
-        InvalidBatchError: Nobody can read it.
+        InvalidBatchError: The batch cannot be decoded.
     """
     try:
         return decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)

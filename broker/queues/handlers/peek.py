@@ -1,4 +1,4 @@
-"""Looking at messages without taking them."""
+"""Handler of PEEK: reads messages without receiving them."""
 
 from typing import Final, final
 
@@ -23,19 +23,19 @@ _STATES: Final = {int(state): state for state in MessageState}
 
 @final
 class PeekHandler:
-    """Shows messages."""
+    """Returns messages without leases."""
 
     def __init__(self, server: QueueServer, nursery: trio.Nursery, *, max_bytes: int) -> None:
-        """Show what `server` has, `max_bytes` of it in one reply at most."""
+        """Return messages of `server`, at most `max_bytes` in one reply."""
         self._server = server
         self._nursery = nursery
         self._max_bytes = max_bytes
 
     def handle(self, request: PeekRequest, response: ResponseHandle) -> None:
-        """Reply when all messages are known.
+        """Reply once all messages are loaded.
 
         Raises:
-            InvalidRequestError: It makes no sense.
+            InvalidRequestError: The request is malformed.
         """
         if not 1 <= request.max_messages <= RECEIVE_COUNT_MAX:
             raise InvalidRequestError(
@@ -66,7 +66,7 @@ class PeekHandler:
 
 
 def _cut(runs: list[PeekedRun], end: int) -> list[PeekedRun]:
-    """Return what lies below an offset."""
+    """Return the parts of runs below an offset."""
     return [
         PeekedRun(
             run.first_offset,

@@ -1,4 +1,4 @@
-"""Receiving messages: what is there is handed out, what is not there is waited for."""
+"""Handler of RECEIVE: leases visible messages, and long polls for missing ones."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,15 +37,15 @@ from tidelog.wire.protocol.write_buffer import FileRegion
 
 _MAX_WAIT_MS_MAX: Final = 10 * 60 * 1000
 _LOADING_S: Final = 10.0
-"""How long a receive that would not wait for messages waits for what may have some."""
+"""Time in seconds that a receive without a wait time waits for partitions that are loading."""
 
 
 @final
 class PendingReceive:
-    """A receive on its way to its reply.
+    """A receive that waits for messages or their commit.
 
-    Invariant: while it waits for messages, it waits at every partition that it asks for; after
-    that at those whose messages it has, until that is committed.
+    Invariant: while the receive waits for messages, it waits at every requested partition; after
+    that, at those whose messages it has leased, until the leases are committed.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PendingReceive:
         response: ResponseHandle,
         max_bytes: int,
     ) -> None:
-        """Look for messages when told to."""
+        """Create a receive, which `attempt` tries."""
         self._is_waiting = True
         self._server = server
         self._purgatory = purgatory
@@ -67,7 +67,7 @@ class PendingReceive:
         self._hosted: list[HostedPartition] = []
         self._results: list[PartitionReceived] = []
         self._pieces: dict[int, list[bytes | FileRegion]] = {}
-        """By the place of the result."""
+        """Pieces of the reply, by the index of the result."""
         self._open: set[int] = set()
         """Results that are not committed."""
         self._is_immediate = request.max_wait_ms <= 0
@@ -77,7 +77,7 @@ class PendingReceive:
         """Find the partitions, and begin to wait.
 
         Raises:
-            UnknownQueueError: There is no such queue.
+            UnknownQueueError: The queue does not exist.
         """
         for number in self._request.partitions:
             try:
@@ -107,7 +107,7 @@ class PendingReceive:
             with self._response:
                 self._attempt(ready_at, is_last=False)
                 return
-            self._end()  # A defect, which was answered.
+            self._end()  # A defect raised an error, which was sent as the reply.
 
     def _attempt(self, ready_at: HostedPartition | None, *, is_last: bool) -> None:
         left, room = self._request.max_messages, self._max_bytes
@@ -119,8 +119,8 @@ class PendingReceive:
                 delivery = hosted.take(self, command, room)
             except BrokerError as error:
                 if not self._is_waiting:
-                    return  # It was told by whoever is not served any more.
-                # Of a disk that has failed here: whoever leads next has another one.
+                    return  # `on_failure` of the partition has ended this receive.
+                # The error of a failed disk is retriable: the next leader has another disk.
                 told = hosted.journal.partition.passing(error)
                 self._results.append(PartitionReceived(hosted.number, error=told.to_wire()))
                 continue
@@ -133,7 +133,7 @@ class PendingReceive:
                 if left <= 0 or room <= 0:
                     break
             elif hosted is ready_at and not self._is_immediate:
-                return  # The others have no news.
+                return  # The other partitions have not changed.
         self._settle_if_due(unknown, is_last=is_last)
 
     def _settle_if_due(self, unknown: Sequence[HostedPartition], *, is_last: bool) -> None:
@@ -147,7 +147,7 @@ class PendingReceive:
             self._settle()
 
     def _in_order(self, ready_at: HostedPartition | None) -> Sequence[HostedPartition]:
-        """Return the partitions, the one with news first: those before it have had nothing."""
+        """Return the partitions, the changed one first: earlier attempts found the others empty."""
         if ready_at is None or self._hosted[0] is ready_at:
             return self._hosted
         return [ready_at, *(hosted for hosted in self._hosted if hosted is not ready_at)]
@@ -182,12 +182,12 @@ class PendingReceive:
             self._reply_if_complete()
 
     def expire(self) -> None:
-        """Answer with what there is; nobody knows what becomes of what is not committed."""
+        """Answer with the messages that are there; the outcome of uncommitted leases is unknown."""
         if self._is_waiting:
             with self._response:
                 self._attempt(None, is_last=True)
                 return
-            self._end()  # A defect, which was answered.
+            self._end()  # A defect raised an error, which was sent as the reply.
         elif self._open:
             for index in list(self._open):
                 self._fail(index, RequestTimedOutError("not committed in time"))
@@ -195,7 +195,7 @@ class PendingReceive:
             self._reply_if_complete()
 
     def close(self) -> None:
-        """Answer that there is nothing; a shutdown waits for what was decided."""
+        """Answer without messages; a shutdown waits for the commit of leases."""
         if self._is_waiting:
             with self._response:
                 self._settle()
@@ -203,8 +203,8 @@ class PendingReceive:
     def drop(self) -> None:
         """See `broker.requests.response.DelayedRequest`: its messages are released.
 
-        Unless it can be asked for again as the same attempt, on another connection: it may have
-        been already, and is that one's then.
+        With an attempt id they are kept: the client may already have retried the same attempt on
+        another connection, which then owns them.
         """
         self._end()
         if self._open and self._request.attempt_id is None:
@@ -219,7 +219,7 @@ class PendingReceive:
             hosted = by_number[received.partition]
             runs = [(run.first_offset, run.count) for run in received.runs]
             returned = Settlement(received.partition, received.receipt, runs, SettleAction.RETURN)
-            with suppress(BrokerError):  # Then they come back when their time is over.
+            with suppress(BrokerError):  # The messages then become visible after their timeout.
                 hosted.require()
                 hosted.decide(hosted.core.settle(returned, now_ms=hosted.now_ms()))
 
@@ -249,7 +249,7 @@ class PendingReceive:
         self._pieces.pop(index, None)
 
     def _settle(self) -> None:
-        """Wait for messages no more, but for the commit of what was taken."""
+        """Stop waiting for messages, and wait for the commit of the leases."""
         self._is_waiting = False
         for hosted in self._hosted:
             hosted.waiters.pop(self, None)
@@ -285,10 +285,10 @@ class PendingReceive:
 
 @final
 class ReceiveHandler:
-    """Hands out messages."""
+    """Receives messages for clients."""
 
     def __init__(self, server: QueueServer, purgatory: Purgatory, *, max_bytes: int) -> None:
-        """Hand out what `server` has, `max_bytes` of it in one reply at most."""
+        """Receive from `server`, at most `max_bytes` in one reply."""
         self._server = server
         self._purgatory = purgatory
         self._max_bytes = max_bytes
@@ -297,8 +297,8 @@ class ReceiveHandler:
         """Reply when there are messages, or when the time is over.
 
         Raises:
-            InvalidRequestError: It makes no sense.
-            UnknownQueueError: There is no such queue.
+            InvalidRequestError: The request is malformed.
+            UnknownQueueError: The queue does not exist.
         """
         if not request.partitions or len(set(request.partitions)) < len(request.partitions):
             raise InvalidRequestError("a receive names at least one partition, and none twice")

@@ -1,7 +1,7 @@
-"""Sending messages: what is new is appended, and what was sent before is found.
+"""Handler of SEND: appends new messages, and recognizes duplicates.
 
-Of a send whose batch was not appended before, all is decided and done in one go. What has to be
-read first, after a change of leaders or when a request is repeated, is read in a task.
+A send whose batch is new is decided and appended in one go. A task first reads the log if that is
+needed, after a change of leaders or for a repeated request.
 """
 
 from collections.abc import Sequence
@@ -52,13 +52,13 @@ _CODECS: Final = {int(codec): codec for codec in Codec}
 
 @final
 class PendingSend:
-    """A send on its way to its reply."""
+    """A send that waits for its reply."""
 
     def __init__(self, request: SendRequest, batch: memoryview, response: ResponseHandle) -> None:
-        """Check and decode what was sent.
+        """Check and decode the sent batch.
 
         Raises:
-            BrokerError: It cannot be understood.
+            BrokerError: The batch is malformed.
         """
         self.request = request
         self.batch = batch
@@ -69,25 +69,25 @@ class PendingSend:
             raise InvalidRequestError("messages have no times of their own: the broker gives them")
         self.messages = messages_of(self.columns)
         self.stored: StoredSend | None = None
-        """What is in the log under the same sequence, if that had to be looked up."""
+        """The batch in the log under the same sequence, if it had to be read."""
         self.reading = trio.CancelScope()
-        """While something is read for it; nothing of it is appended yet."""
+        """Scope of the reads before the append; nothing of the send is appended yet."""
         self._reply: SendReply | None = None
         self._purgatory: Purgatory | None = None
 
     @property
     def timeout_s(self) -> float:
-        """How long whoever sent it waits."""
+        """Time in seconds that the client waits."""
         return min(max(self.request.timeout_ms, 0), _TIMEOUT_MS_MAX) / 1000
 
     def keep(self) -> None:
-        """Have the batch for longer than the request is being received."""
+        """Copy the batch, to keep it longer than the request is being received."""
         self.batch = memoryview(bytearray(self.batch))
 
     def answer(self, reply: SendReply, partition: Partition, purgatory: Purgatory) -> None:
-        """Reply when all that the reply speaks of is committed, or when the time is over."""
+        """Reply when all messages of the reply are committed, or when the time is over."""
         leader = partition.leader
-        assert leader is not None, "nothing has come between"
+        assert leader is not None, "the leader cannot change between append and acknowledgement"
         end = max((offset for offset in reply.offsets if offset is not None), default=-1) + 1
         self._reply = reply
         if end <= leader.acknowledged_offset(Acks.ALL):
@@ -120,11 +120,11 @@ class PendingSend:
             self.response.fail(error)
 
     def expire(self) -> None:
-        """Answer that it was not committed in time."""
+        """Answer that the messages were not committed in time."""
         self.failed(0, RequestTimedOutError("not committed in time; the messages may be kept"))
 
     def close(self) -> None:
-        """Go on waiting: a shutdown waits for acknowledgements."""
+        """Keep waiting: a shutdown waits for acknowledgements."""
 
     def drop(self) -> None:
         """See `broker.requests.response.DelayedRequest`: an abandoned send is not executed."""
@@ -151,7 +151,7 @@ class SendHandler:
         *,
         purgatory: Purgatory,
     ) -> None:
-        """Append for queues that `server` knows; park what is not committed in `purgatory`."""
+        """Append for queues of `server`; park uncommitted sends in `purgatory`."""
         self._server = server
         self._windows = windows
         self._group_commit = group_commit
@@ -160,7 +160,7 @@ class SendHandler:
     def handle(
         self, request: SendRequest, attachment: memoryview, response: ResponseHandle
     ) -> None:
-        """Append, and reply when it is committed.
+        """Append, and reply when the messages are committed.
 
         Raises:
             BrokerError: Nothing was appended.
@@ -180,13 +180,13 @@ class SendHandler:
                     await self._read(pending)
                 if pending.reading.cancelled_caught and pending in delayed:
                     raise RequestTimedOutError(
-                        "what was sent before could not be read in time; nothing was appended"
+                        "timed out reading earlier sends; nothing was appended, send again"
                     )
             finally:
                 delayed.pop(pending, None)
 
     async def _read(self, pending: PendingSend) -> None:
-        """Read what is needed to carry out a send, and carry it out."""
+        """Read the data that a send needs, and carry the send out."""
         while not self._attempt(pending, is_current=False):
             partition, window = self._find(pending)
             found = partition.log.producers.find(pending.header)
@@ -198,21 +198,21 @@ class SendHandler:
                     return
 
     def _find(self, pending: PendingSend) -> tuple[Partition, PartitionWindow]:
-        """Return where to append, and what was sent there before.
+        """Return the partition to append to, and its deduplication window.
 
         Raises:
-            BrokerError: Nothing can be sent here.
+            BrokerError: This broker does not accept sends for the partition.
         """
         view = self._server.view(pending.request.queue_id)
         number = pending.request.partition
         partition = self._server.partitions.find(view.source_id, number)
-        assert partition.leader is not None, "it was found, so it is led here"
+        assert partition.leader is not None, "`find` returns only partitions that are led here"
         partition.leader.require_enough_in_sync(Acks.ALL)
         partition.require_disk()
         return partition, self._windows.find(view, number, partition)
 
     def _attempt(self, pending: PendingSend, *, is_current: bool) -> bool:
-        """Carry out a send; return whether that needed nothing that must be read first.
+        """Carry out a send; return whether no data must be read first.
 
         Args:
             pending: The send.
@@ -237,10 +237,10 @@ class SendHandler:
         return True
 
     def _throttle(self, window: PartitionWindow, count: int, now_ms: int) -> int:
-        """Return how long nobody is to send after this.
+        """Return the time in milliseconds without sends that follows this one.
 
         Raises:
-            ThrottledError: This comes too early.
+            ThrottledError: The send rate is exceeded.
         """
         quota = window.quota
         if quota is None:
@@ -283,9 +283,9 @@ class SendHandler:
     def _append_kept(
         self, pending: PendingSend, partition: Partition, decision: SendDecision
     ) -> int:
-        """Append what is new; return where it begins."""
+        """Append the new messages; return their first offset."""
         leader = partition.leader
-        assert leader is not None, "it was found, so it is led here"
+        assert leader is not None, "`find` returns only partitions that are led here"
         batch = pending.batch
         if len(decision.kept) < len(pending.messages):
             batch = memoryview(_without(pending.columns, decision.kept, pending.header))
@@ -297,7 +297,7 @@ class SendHandler:
         except BrokerError as error:
             partition.note_status(str(error))
             raise partition.passing(error) from error
-        assert not appended.is_duplicate, "it was looked for"
+        assert not appended.is_duplicate, "a duplicate is answered before"
         self._group_commit.appended(partition)
         partition.progressed()
         return appended.base_offset
@@ -306,7 +306,7 @@ class SendHandler:
         """Answer a request whose batch was appended before.
 
         Raises:
-            OutOfOrderSequenceError: Another batch was, under the same sequence.
+            OutOfOrderSequenceError: Another batch has the same sequence.
         """
         stored = pending.stored
         assert stored is not None
@@ -332,7 +332,7 @@ class SendHandler:
 
 
 def _without(columns: Columns, kept: Sequence[int], header: BatchHeader) -> bytearray:
-    """Return a batch with some of its records only."""
+    """Return a batch with a selection of its records."""
     return encode_batch(
         chosen(columns, kept),
         first_timestamp_ms=header.first_timestamp_ms,

@@ -1,4 +1,4 @@
-"""Settling messages: deleted, extended, released, rejected or returned by those who have them."""
+"""Handler of SETTLE: deletes, extends, releases, rejects or returns messages by their receipts."""
 
 from typing import final
 
@@ -28,12 +28,12 @@ from tidelog.wire.messages.queues import (
 
 @final
 class PendingSettle:
-    """A request on its way to its reply: everything was decided, not all is committed."""
+    """A settle request whose decisions are made, and not all committed."""
 
     def __init__(
         self, response: ResponseHandle, purgatory: Purgatory, results: list[Settled]
     ) -> None:
-        """Wait for those results that are waited for."""
+        """Wait for the results that `expect` adds."""
         self._response = response
         self._purgatory = purgatory
         self._results = results
@@ -41,12 +41,12 @@ class PendingSettle:
         self._is_parked = False
 
     def expect(self, hosted: HostedPartition, index: int) -> None:
-        """Wait until what was decided at a partition is committed."""
+        """Wait until the decisions at a partition are committed."""
         self._open.add(index)
         hosted.journal.when_committed(self, index)
 
     def reply_or_wait(self) -> None:
-        """Reply when everything is committed."""
+        """Reply when all decisions are committed."""
         if self._open:
             self._is_parked = True
             self._purgatory.add(self, trio.current_time() + COMMIT_TIMEOUT_S)
@@ -67,7 +67,7 @@ class PendingSettle:
             self._reply_if_complete()
 
     def expire(self) -> None:
-        """Answer that nobody knows what becomes of what is not committed."""
+        """Answer that the outcome of uncommitted settlements is unknown."""
         error = RequestTimedOutError("not committed in time; it may be settled or not")
         for index in self._open:
             self._results[index] = Settled(error=error.to_wire())
@@ -75,7 +75,7 @@ class PendingSettle:
         self._reply_if_complete()
 
     def close(self) -> None:
-        """Go on waiting: a shutdown waits for what was decided."""
+        """Keep waiting: a shutdown waits for decisions."""
 
     def _reply_if_complete(self) -> None:
         if self._is_parked and not self._open:
@@ -90,17 +90,17 @@ class SettleHandler:
     """Settles messages."""
 
     def __init__(self, server: QueueServer, purgatory: Purgatory, nursery: trio.Nursery) -> None:
-        """Settle at what `server` has; tasks run in `nursery`."""
+        """Settle at partitions of `server`; tasks run in `nursery`."""
         self._server = server
         self._purgatory = purgatory
         self._nursery = nursery
 
     def handle(self, request: SettleRequest, response: ResponseHandle) -> None:
-        """Reply when it is committed.
+        """Reply when the settlements are committed.
 
         Raises:
-            InvalidRequestError: It is too long.
-            UnknownQueueError: There is no such queue.
+            InvalidRequestError: The request is too long.
+            UnknownQueueError: The queue does not exist.
         """
         run_count = sum(len(each.runs) for each in request.settlements)
         if run_count > LIST_LENGTH_MAX:
@@ -170,7 +170,7 @@ class SettleHandler:
 
 
 def _is_in_time(hosted: HostedPartition | BrokerError) -> bool:
-    """Let time pass; return whether there are not too many leases that have ended to do so now."""
+    """Advance to now; return whether that is done, as few enough leases have ended."""
     if isinstance(hosted, BrokerError) or not hosted.is_loaded:
         return True
     return hosted.core.state.advance_in_part(hosted.now_ms())
@@ -179,8 +179,8 @@ def _is_in_time(hosted: HostedPartition | BrokerError) -> bool:
 def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> bool:
     """Return whether enough is known to decide about a settlement at once.
 
-    Of most queues that is the journal. But what is deleted by a lease that was lost is fresh, and
-    the records before it have to be passed over.
+    For most queues the journal suffices. But a delete by a lost lease may concern fresh messages,
+    and then the records before them have to be read.
     """
     if isinstance(hosted, BrokerError):
         return True
@@ -191,7 +191,7 @@ def _is_known(hosted: HostedPartition | BrokerError, settlement: Settlement) -> 
 
 
 async def _catch_up_for(hosted: HostedPartition | BrokerError, settlement: Settlement) -> None:
-    """Wait until enough is known to decide about a settlement, as far as it is committed."""
+    """Wait until enough committed records are known to decide about a settlement."""
     if isinstance(hosted, BrokerError):
         raise hosted
     if not hosted.is_loaded:

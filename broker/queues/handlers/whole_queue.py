@@ -1,4 +1,4 @@
-"""What people ask of queues: how many messages there are, to do away with them, to go back."""
+"""Handlers for whole queues: count, purge, seek, cancel and redrive."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -46,13 +46,13 @@ from tidelog.wire.messages.redrives import (
 
 @final
 class WholeQueueHandler:
-    """Looks after messages of queues that this broker serves.
+    """Administers the messages of queues that this broker serves.
 
-    A change that is cancelled may be carried out, or not.
+    On cancellation, a change may be carried out or not.
     """
 
     def __init__(self, server: QueueServer, windows: DeduplicationWindows) -> None:
-        """Look after the queues of `server`."""
+        """Administer the queues of `server`."""
         self._server = server
         self._windows = windows
 
@@ -83,7 +83,7 @@ class WholeQueueHandler:
         oldest_ms: int | None = None
         if any(counts):
             source = hosted.records.partition()
-            with suppress(CorruptRecordError):  # Then nobody knows its time.
+            with suppress(CorruptRecordError):  # The time of a damaged record is unknown.
                 oldest_ms = await self._server.search.time_at(source, low_water_mark)
         return QueueCounts(
             hosted.number,
@@ -94,19 +94,21 @@ class WholeQueueHandler:
         )
 
     async def purge(self, request: PurgeRequest) -> QueueDoneReply:
-        """Do away with every message that is there now, and with none that is sent later."""
+        """Delete all current messages, and none that is sent later."""
         self._server.check_partition_count(request.queue_id, request.partitions)
         ends: dict[HostedPartition, int] = {}
         for number in request.partitions:
-            with suppress(BrokerError):  # It is told below.
+            with suppress(BrokerError):  # `_do` reports the error.
                 hosted = self._server.find(request.queue_id, number)
                 ends[hosted] = hosted.records.partition().high_watermark
 
         async def purge(hosted: HostedPartition) -> int:
             if hosted not in ends:
-                raise LeaderNotAvailableError("nobody knew what there was; ask again")
+                raise LeaderNotAvailableError(
+                    "the messages of the partition were not known; nothing was purged, ask again"
+                )
             core, count = hosted.core, 0
-            # Whoever has just taken over may not have heard yet that so much is committed.
+            # A new leader may not know the high watermark of the last one yet.
             end = max(ends[hosted], hosted.loaded_to)
             while True:
                 stop = removal_end(core.state, core.state.low_water_mark, end)
@@ -120,21 +122,21 @@ class WholeQueueHandler:
         return await self._do(request.queue_id, request.partitions, purge)
 
     async def get_purge_offset(self, request: GetPurgeOffsetRequest) -> GetPurgeOffsetReply:
-        """Tell whoever leads the records below which of them nothing was sent, as it were."""
+        """Return the last purge offset: deduplication ignores the messages below it."""
         hosted = self._server.find(request.queue_id, request.partition)
         below, _ = await self._server.purged_below(*hosted.key)
         return GetPurgeOffsetReply(below)
 
     async def cancel(self, request: CancelScheduledRequest) -> CancelScheduledReply:
-        """Do not deliver messages that are delayed still.
+        """Delete messages that are still delayed.
 
         Raises:
-            BrokerError: Nobody serves the partition here, or it is not known what became of it.
+            BrokerError: This broker does not serve the partition, or the outcome is unknown.
         """
         ends = [first + count for first, count in request.runs]
         starts = [first for first, _ in request.runs]
         if any(count < 1 for _, count in request.runs) or any(map(gt, [0, *ends], starts)):
-            raise InvalidRequestError("runs are of at least one message, and in order")
+            raise InvalidRequestError("runs must be of at least one message, and in order")
         hosted = self._server.find(request.queue_id, request.partition)
         with deciding_until(trio.current_time() + DECISION_TIMEOUT_S):
             await hosted.catch_up()
@@ -150,15 +152,15 @@ class WholeQueueHandler:
         return CancelScheduledReply(refused)
 
     async def seek(self, request: QueueSeekRequest) -> QueueDoneReply:
-        """Hand out again everything from an offset on."""
+        """Make all messages from an offset on visible again."""
 
         async def seek(hosted: HostedPartition) -> int:
             source = hosted.records.partition()
             start, end = source.log.log_start_offset, source.high_watermark
             if not start <= request.offset <= end:
                 raise OffsetOutOfRangeError(
-                    f"offset {request.offset} is not among those of the messages, {start} to {end}"
-                    " (exclusive)",
+                    f"offset {request.offset} is not among those of the messages, {start} to"
+                    f" {end} (exclusive)",
                     log_start_offset=start,
                     log_end_offset=end,
                 )
@@ -169,14 +171,14 @@ class WholeQueueHandler:
         return await self._do(request.queue_id, [request.partition], seek)
 
     async def redrive(self, request: RedriveRequest) -> QueueDoneReply:
-        """Begin to bring dead letters back, or stop doing so."""
+        """Start a redrive of dead letters, or cancel it."""
         command = RedriveCommand(
             destination=request.destination,
             messages_per_s=request.messages_per_s,
             origin_queue=request.origin_queue,
         )
         if command.messages_per_s is not None and command.messages_per_s < 1:
-            raise InvalidRequestError("messages_per_s is at least 1, or not given")
+            raise InvalidRequestError("messages_per_s must be at least 1, or not given")
 
         async def redrive(hosted: HostedPartition) -> int:
             core, now_ms = hosted.core, hosted.now_ms()
@@ -188,7 +190,7 @@ class WholeQueueHandler:
         return await self._do(request.queue_id, request.partitions, redrive)
 
     async def describe_redrive(self, request: DescribeRedriveRequest) -> DescribeRedriveReply:
-        """Say how far redrives are."""
+        """Return the progress of redrives."""
         self._server.check_partition_count(request.queue_id, request.partitions)
         deadline = trio.current_time() + DECISION_TIMEOUT_S
         redrives: list[RedriveDescription] = []
@@ -210,9 +212,10 @@ class WholeQueueHandler:
         numbers: list[int],
         do: Callable[[HostedPartition], Awaitable[int]],
     ) -> QueueDoneReply:
-        """Do something at partitions, each of which succeeds or fails on its own.
+        """Run an action at partitions, each of which succeeds or fails on its own.
 
-        Where not all messages are known in time, nothing is done: it would be something else.
+        If the messages of a partition are not all known in time, the action is not run there: its
+        result would differ.
         """
         self._server.check_partition_count(queue_id, numbers)
         deadline = trio.current_time() + DECISION_TIMEOUT_S

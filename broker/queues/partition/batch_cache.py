@@ -1,7 +1,7 @@
-"""Where the batches are that were looked at last: most are handed out soon after.
+"""Cache of the places of recently read batches: most are received soon after.
 
-Plain calls. What is known is thrown away when the replica is led anew, or not led here: only a
-leader's log is never cut.
+Plain calls. The cache is dropped when the replica gets another leader epoch, or is not led here:
+only a leader's log is never truncated.
 """
 
 from bisect import bisect_left
@@ -18,7 +18,7 @@ _COUNT_MAX: Final = 256
 
 
 class Batch(NamedTuple):
-    """Where a whole batch is."""
+    """Place of a whole batch."""
 
     base_offset: int
     next_offset: int
@@ -29,20 +29,20 @@ class Batch(NamedTuple):
 
 @final
 class BatchCache:
-    """Committed batches of one partition, as they lie in its files.
+    """Committed batches of one partition, with their places in its files.
 
-    Invariant: they ascend. All of them were looked at while `_leader` led.
+    Invariant: batches ascend. All of them were read while `_leader` led.
     """
 
     __slots__ = ("_batches", "_leader")
 
     def __init__(self) -> None:
-        """Know none."""
+        """Start without batches."""
         self._batches: list[Batch] = []
         self._leader: PartitionLeader | None = None
 
     def add(self, partition: Partition, batches: Iterable[Batch]) -> None:
-        """Take note of batches that were looked at, ascending."""
+        """Add batches that were read, ascending."""
         if not self._is_valid(partition):
             self._batches = []
             self._leader = partition.leader
@@ -57,10 +57,10 @@ class BatchCache:
             del self._batches[:-_COUNT_MAX]
 
     def find(self, partition: Partition, first: int, end: int, *, max_bytes: int) -> list[Batch]:
-        """Return batches from the one that holds `first` on, as far as they are known.
+        """Return the known batches from the one that holds `first` on.
 
-        They lie in one file, one behind the other. Nothing if that one is not known. All begin
-        below `end`, and no more are returned than have `max_bytes`, but at least one.
+        They are contiguous in one file. Empty if that batch is not known. All begin below `end`,
+        and they have at most `max_bytes`, but there is at least one.
         """
         if not self._is_valid(partition):
             return []
@@ -80,7 +80,7 @@ class BatchCache:
         return found
 
     def _is_valid(self, partition: Partition) -> bool:
-        """Return whether what is known still holds."""
+        """Return whether the cached places are still valid."""
         log = partition.log
         return (
             self._leader is not None
@@ -91,39 +91,39 @@ class BatchCache:
 
 
 def _first_from(batches: list[Batch], offset: int) -> int:
-    """Return the place of the first batch that begins at an offset or above."""
+    """Return the index of the first batch that begins at an offset or above."""
     below: Any = (offset,)  # Less than every batch that begins there: base offsets come first.
     return bisect_left(batches, below)
 
 
 @final
 class EmptyCache:
-    """What was so when somebody looked in vain.
+    """State of a partition at which a receive found no messages.
 
-    Of one partition: many receives wait at several ones, and most of what happens to one of these
-    gives nothing to those who wait at the others.
+    Many receives wait at several partitions, and most events of one partition have no messages for
+    the receives that wait at others.
     """
 
     __slots__ = ("_high_watermark", "_until_ms", "_version")
 
     def __init__(self) -> None:
-        """Know nothing."""
+        """Start without a state."""
         self._version = -1
         self._high_watermark = 0
         self._until_ms: int | None = None
 
     def set_empty(self, core: QueuePartition, high_watermark: int) -> None:
-        """Take note that nobody can be given anything, with all records known below an offset."""
+        """Record that no message can be received, with all records known below an offset."""
         self._version = core.state.version
         self._high_watermark = high_watermark
         self._until_ms = core.state.next_deadline_ms
 
     def invalidate(self) -> None:
-        """Take note that it may be otherwise, whatever was so."""
+        """Record that the state may have changed."""
         self._version = -1
 
     def is_empty(self, core: QueuePartition, high_watermark: int, now_ms: int) -> bool:
-        """Return whether it is still so, without a suspect."""
+        """Return whether the state is certainly unchanged."""
         return (
             core.state.version == self._version
             and high_watermark == self._high_watermark

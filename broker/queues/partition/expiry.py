@@ -1,6 +1,6 @@
-"""Messages of a partition that are too old, or that the log has lost.
+"""Expiry of messages that are too old, or whose records the log has deleted.
 
-Shell without tasks: finds out which ones they are.
+Shell without tasks: determines these messages.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _EXPIRE_EVERY_MS: Final = 60_000
 
 @final
 class Expiry:
-    """What is to be done away with."""
+    """Messages to expire or trim."""
 
     def __init__(
         self,
@@ -28,30 +28,31 @@ class Expiry:
         *,
         search: OffsetSearch,
     ) -> None:
-        """Look into the log of `records`; `offsets` knows the times of records."""
+        """Examine the log of `records`; `search` finds the times of records."""
         self._core = core
         self._records = records
         self._search = search
         self._expire_at_ms = 0
         self._trimmed = (0, 0, 0)
-        """Where the log began when it was looked at last, what was here from then on, and how many
-        were dead: those that are to be moved are kept, but they may come back."""
+        """At the last check: the log start offset, the low water mark, and the number of dead
+        messages. Dead messages that are to be moved are kept, but they may come back."""
         self._trimmed_to: int | None = None
-        """How far the trimming is that goes on, if it does."""
+        """Offset reached by the trim under way, if there is one."""
         self._dead_before = 0
-        """How many were dead when it began."""
+        """Number of dead messages when that trim began."""
 
     def is_expiry_due(self, now_ms: int) -> bool:
-        """Return whether it is time to look for what is too old; it is not, for a while then."""
+        """Return whether a check for old messages is due; after that none is due for a while."""
         if now_ms < self._expire_at_ms:
             return False
         self._expire_at_ms = now_ms + _EXPIRE_EVERY_MS
         return True
 
     async def too_old_below(self, now_ms: int) -> int | None:
-        """Return below which offset all is too old, as far as the log can tell.
+        """Return the offset below which all messages are too old, as far as the log can tell.
 
-        Of what is damaged it cannot: that stays until it is mended, or the log deletes it.
+        The age of damaged records is unknown: they stay until they are repaired, or the log deletes
+        them.
 
         Raises:
             BrokerError: The log cannot be read.
@@ -64,7 +65,7 @@ class Expiry:
         try:
             found = await self._search.find_time(source, oldest_ms)
         except CorruptRecordError as error:
-            before = error.offset or 0  # All before is too old.
+            before = error.offset or 0  # All messages before the damage are too old.
         else:
             before = source.high_watermark if found.offset is None else found.offset
         core = self._core
@@ -77,7 +78,7 @@ class Expiry:
         return before
 
     def slices(self, before: int | None) -> Iterator[int]:
-        """Yield the offsets below which to expire messages one after the other, up to the last."""
+        """Yield the offsets below which to expire messages in steps, up to the last."""
         offset = self._core.state.low_water_mark
         while before is not None and offset < before:
             offset = expiry_end(self._core.state, offset, before)
@@ -85,16 +86,16 @@ class Expiry:
 
     @property
     def is_trimming(self) -> bool:
-        """Whether `trim` has more to do, when others had their turn."""
+        """Whether `trim` has more to do, after other tasks have run."""
         return self._trimmed_to is not None
 
     def trim(self, clock: Clock) -> Outcome[None] | None:
-        """Return what to decide about messages that the log has lost; `None` if there are none.
+        """Return the decision about messages that the log has deleted; `None` if there are none.
 
-        Of very many the first ones; then it `is_trimming`.
+        Of very many only the first ones; then it `is_trimming`.
 
         Raises:
-            LeaderNotAvailableError: The log is not here.
+            LeaderNotAvailableError: This broker has no replica of the log.
         """
         core, start = self._core, self._records.partition().log.log_start_offset
         mark = core.state.low_water_mark
@@ -106,7 +107,7 @@ class Expiry:
             if (start, mark, self._dead_before) == self._trimmed:
                 return None
         if core.state.records_from < start and core.state.moves.has_below(start):
-            # Nobody can read what they said, and some are to be moved: they are there.
+            # Their contents are unreadable, and some are to be moved: count them as messages.
             core.state.on_records(core.state.records_from, start)
         end = removal_end(core.state, max(mark, self._trimmed_to or 0), start)
         self._trimmed_to = end if end < start else None

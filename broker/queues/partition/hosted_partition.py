@@ -1,7 +1,7 @@
 """One partition of a queue, hosted by the leader of its journal (Kafka: SharePartition).
 
-Shell: owns the task that loads the partition, and one that reads records which are not in memory.
-All else is plain calls: nothing comes between a decision and its effect.
+Shell: owns the task that loads the partition, and the one that reads cold records. All else is
+plain calls: no other task runs between a decision and its effect.
 """
 
 from enum import Enum
@@ -44,7 +44,7 @@ from tidelog.wire.protocol.write_buffer import FileRegion
 Reply = TypeVar("Reply")
 
 _MORE_RECORDS: Final = 20_000
-"""Records read further when the known ones hold no message to deliver."""
+"""Number of records read further when the known ones hold no message to deliver."""
 
 
 class Delivery(NamedTuple):
@@ -55,30 +55,30 @@ class Delivery(NamedTuple):
 
 
 class EmptyReason(Enum):
-    """Why a receive got no messages of one partition."""
+    """Reason that a receive got no messages of one partition."""
 
     NO_MESSAGES = 0
     NOT_KNOWN_YET = 1
-    """The partition is being loaded, or read from its disk; its waiters are told afterwards."""
+    """The partition is being loaded, or read from its disk; its waiters are called afterwards."""
 
 
 class MessageWaiter(Protocol):
     """A receive that waits."""
 
     def is_waiting(self) -> bool:
-        """Return whether it has no messages yet."""
+        """Return whether the receive has no messages yet."""
         ...
 
     def attempt(self, ready_at: "HostedPartition | None" = None) -> None:
-        """There may be messages; if only one of its partitions has news, at that one."""
+        """Try to receive; if only one of its partitions has changed, at that one."""
         ...
 
     def on_delivery(self, hosted: "HostedPartition", delivery: Delivery) -> None:
-        """These messages were read from the disk for this receive."""
+        """Take messages that were read from the disk for this receive."""
         ...
 
     def on_failure(self, hosted: "HostedPartition", error: BrokerError) -> None:
-        """The partition has no messages for this receive."""
+        """Take the error of a partition that has no messages for this receive."""
         ...
 
 
@@ -87,7 +87,7 @@ class Context(Protocol):
 
     env: Env
     nursery: trio.Nursery
-    """For tasks that live as long as the broker."""
+    """For tasks that run as long as the broker."""
     partitions: ReplicaManager
     group_commit: GroupCommit
     search: OffsetSearch
@@ -97,25 +97,25 @@ class Context(Protocol):
         """Return the metadata of a queue: `cached`, if that is current.
 
         Raises:
-            UnknownQueueError: It was deleted.
-            UnknownTopicIdError: It is not known here, maybe not yet.
+            UnknownQueueError: The queue was deleted.
+            UnknownTopicIdError: The queue is not known here, maybe not yet.
         """
         ...
 
     def not_led_error(self, hosted: "HostedPartition") -> BrokerError:
-        """Return why a partition is not served here any more."""
+        """Return the error of a partition that is no longer served here."""
         ...
 
     def schedule(self, hosted: "HostedPartition") -> None:
-        """Attend to a partition soon."""
+        """Schedule a tick for a partition."""
         ...
 
     def schedule_deadline(self, hosted: "HostedPartition") -> None:
-        """Attend to a partition when something happens by itself."""
+        """Schedule a tick for a partition's next deadline."""
         ...
 
     def remove(self, hosted: "HostedPartition") -> None:
-        """Have it no more."""
+        """Remove a partition from the server."""
         ...
 
 
@@ -123,23 +123,23 @@ class Context(Protocol):
 class HostedPartition:
     """A partition of a queue.
 
-    Invariant: whoever waits here is told of whatever may give it messages: by the records when more
-    are committed, by the deadlines of the server, and after every entry.
+    Invariant: a waiting receive is called for every event that may give it messages: by the records
+    when the high watermark advances, by the deadlines of the server, and after every journal entry.
     """
 
     def __init__(self, context: Context, view: QueueView, journal: Partition) -> None:
-        """Serve from the journal, which is led here; `load` must run in a task."""
+        """Serve from a journal that is led here; `load` must run in a task."""
         self.number = journal.number
         self.key = journal.key
         self.view = view
         self.error: BrokerError | None = None
-        """Why it is not served any more."""
+        """Reason that the partition is no longer served."""
         self.is_loaded = False
         self.loaded_to = 0
-        """What is below was there when it was loaded, or is done."""
+        """Messages below this offset were known when it was loaded, or are deleted."""
         self.waiters: dict[MessageWaiter, None] = {}
         self.immediate_waiters: dict[MessageWaiter, None] = {}
-        """Those of them that are to be told as soon as it is known whether there is something."""
+        """Waiters that are called as soon as it is known whether there are messages."""
         self.journal = Journal(
             context.env, context.group_commit, journal, on_snapshot=self._snapshot_committed
         )
@@ -154,11 +154,11 @@ class HostedPartition:
         self._quarantine = Quarantine(self.core, view.name, context.env.probe)
         self._empty_cache = EmptyCache()
         self._watched: Partition | None = None
-        """The replica of the records of which it awaits more."""
+        """The replica of the source records at which it waits for more."""
         self._is_reading = False
-        """Whether something is read from the disk for this partition; one at a time."""
+        """Whether a read from the disk is under way for this partition; one at a time."""
         self._is_cutting = False
-        """Whether somebody looks how much of the journal is old enough to go."""
+        """Whether a task is determining how much of the journal can be deleted."""
         self._has_changed = trio.Event()
         self._has_loaded = trio.Event()
         journal.watchers[self] = None
@@ -172,10 +172,10 @@ class HostedPartition:
         """Return the time of day here."""
         return self._context.env.clock.now_ms()
 
-    # -- coming and going -----------------------------------------------------------------------
+    # -- loading and unloading ------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Learn what the journal says; then it can be asked."""
+        """Replay the journal; after that the partition serves requests."""
         try:
             await self._wait_until_caught_up()
             found = await self.journal.load(self._context.reader, self.core.state.apply)
@@ -188,7 +188,7 @@ class HostedPartition:
             self.core.start(self.now_ms(), leader_epoch=self.journal.epoch)
             self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
         except WireFormatError as error:
-            self.drop(UnexpectedServerError(f"the journal cannot be understood: {error}"))
+            self.drop(UnexpectedServerError(f"the journal cannot be decoded: {error}"))
         except BrokerError as error:
             self.drop(self.journal.partition.passing(error))
         else:
@@ -197,27 +197,27 @@ class HostedPartition:
             self.schedule()
 
     async def wait_loaded(self) -> None:
-        """Wait until it can be asked.
+        """Wait until the partition is loaded.
 
         Raises:
-            BrokerError: It is not served here.
+            BrokerError: This broker does not serve the partition.
         """
         await self._has_loaded.wait()
         if self.error is not None:
             raise self.error
 
     async def catch_up(self) -> None:
-        """Learn of all records that are committed.
+        """Read all committed records that are not known yet.
 
         Raises:
-            BrokerError: It is not served here, or they cannot be read.
+            BrokerError: This broker does not serve the partition, or cannot read the records.
         """
         await self.wait_loaded()
         try:
             await self.trim_all()
             await self.records.drive(self.records.feed(self.core, lambda: False))
         except BrokerError as error:
-            # Of a disk that has failed here: whoever leads next has another one.
+            # The error of a failed disk is retriable: the next leader has another disk.
             raise self.journal.partition.passing(error) from error
         self._require_undamaged()
         if not self.core.state.is_ready:
@@ -227,15 +227,15 @@ class HostedPartition:
         await self.advance_to_now()
 
     async def advance_to_now(self) -> None:
-        """Let time pass, however many leases have ended; others have their turn meanwhile."""
+        """Advance time to now, however many leases have ended; other tasks run meanwhile."""
         while not self.core.state.advance_in_part(self.now_ms()):
             await trio.lowlevel.checkpoint()
 
     async def wait_committed(self) -> None:
-        """Wait until all is committed that was decided so far.
+        """Wait until all decisions so far are committed.
 
         Raises:
-            BrokerError: It may never be.
+            BrokerError: They may never be committed.
         """
         commit = CommitWait()
         self.journal.when_committed(commit, 0)
@@ -251,7 +251,7 @@ class HostedPartition:
             await self._has_changed.wait()
 
     def drop(self, error: BrokerError) -> None:
-        """Serve it no more; everybody who waits is told why."""
+        """Stop serving the partition; waiting requests get `error`."""
         if self.error is not None:
             return
         self.error = error
@@ -267,14 +267,14 @@ class HostedPartition:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody would miss what is known here: the journal has it."""
+        """Whether the partition can be unloaded: the journal has its whole state."""
         is_busy = self._is_reading or self.journal.has_pending
         return self.is_loaded and not (self.waiters or is_busy)
 
     def unload(self) -> None:
-        """Forget what is known here, of which nobody makes use."""
-        assert self.is_idle, "somebody uses it"
-        self.drop(LeaderNotAvailableError("this partition of the queue must be loaded anew"))
+        """Drop the state of the partition, which no request uses."""
+        assert self.is_idle, "only an idle partition is unloaded"
+        self.drop(LeaderNotAvailableError("this partition of the queue must be loaded again"))
 
     def changed(self, partition: Partition) -> None:
         """See `broker.partitions.partition.Watcher`."""
@@ -284,16 +284,16 @@ class HostedPartition:
             self.drop(self._context.not_led_error(self))
 
     def schedule(self) -> None:
-        """Have `attend` called soon."""
+        """Have the server call this partition in its next tick."""
         self._context.schedule(self)
 
     # -- deciding -------------------------------------------------------------------------------
 
     def require(self) -> None:
-        """Check, before anything is decided, that it can be written, and is up to date.
+        """Raise, before a decision, unless it can be written to the journal; update settings.
 
         Raises:
-            BrokerError: It cannot; nothing has happened.
+            BrokerError: It cannot be written; nothing was changed.
         """
         if self.error is not None:
             raise self.error
@@ -304,13 +304,13 @@ class HostedPartition:
         self.trim()
 
     def _configure(self, view: QueueView) -> None:
-        """Let other settings be in force from now on."""
+        """Apply new settings."""
         before, config = self.core.config, view.config(self.number)
         if (before.priority_weights, before.fair_delivery) != (
             config.priority_weights,
             config.fair_delivery,
         ):
-            # The order of delivery is another one, and made from the journal.
+            # The order of delivery has changed, and is rebuilt from the journal.
             self.drop(LeaderNotAvailableError("the queue has other settings; ask again"))
             assert self.error is not None
             raise self.error
@@ -320,20 +320,20 @@ class HostedPartition:
         self.decide(self.core.adopt_kept(now_ms=self.now_ms()))
 
     def decide(self, outcome: Outcome[Reply]) -> Reply:
-        """Carry out a decision: it is appended soon, and nobody is answered before."""
+        """Apply a decision: it is appended soon, and no request is answered before."""
         for frame in outcome.frames:
             try:
                 self.core.state.apply(frame)
             except BaseException:
-                # A defect: what is known here may be anything.
-                self.drop(UnexpectedServerError("this partition of the queue must be loaded anew"))
+                # A defect: the state in memory may be inconsistent.
+                self.drop(UnexpectedServerError("this partition of the queue must be loaded again"))
                 raise
             self.journal.enqueue(frame, self.core.state.background_work)
         self.schedule()
         return outcome.reply
 
     def serve_waiters(self) -> None:
-        """Serve those who wait, as many as there are messages for."""
+        """Serve waiting receives, as many as there are messages for."""
         while self.waiters and self.error is None and not self._is_known_empty:
             first = next(iter(self.waiters))
             first.attempt(self)
@@ -343,7 +343,7 @@ class HostedPartition:
             waiter.attempt(self)
 
     def flush(self) -> None:
-        """Append what was decided."""
+        """Append pending decisions to the journal."""
         if self.error is None and self.journal.has_pending:
             now_ms = self.now_ms()
             try:
@@ -354,7 +354,7 @@ class HostedPartition:
                 self.drop(error)
 
     def _snapshot_committed(self, offset: int) -> None:
-        """Let go of what is before a snapshot, now or when it is old enough."""
+        """Delete the journal before a snapshot, now or when it is old enough."""
         if self.view.history_retention_ms == 0:
             self.journal.cut(offset)
         elif not self._is_cutting:
@@ -383,17 +383,17 @@ class HostedPartition:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When those who wait may get something by itself (Unix milliseconds): not in a read."""
+        """Next deadline that may give messages to waiters (Unix ms); `None` in a read."""
         if not self.waiters or not self.is_loaded or self.error is not None or self._is_reading:
             return None
         return self.core.state.next_deadline_ms
 
     def probe(self, event: str, *, severity: str, **fields: object) -> None:
-        """Tell the operator."""
+        """Report an event to the operator."""
         self._context.env.probe(event, severity=severity, **fields)
 
     def trim(self) -> None:
-        """Let go of what the log has lost, of very much only of a part."""
+        """Remove messages whose records the log has deleted; of very many only a part."""
         outcome = self._expiry.trim(self._context.env.clock)
         if outcome is None:
             return
@@ -419,7 +419,7 @@ class HostedPartition:
         """Receive messages, up to what the command and `max_bytes` allow.
 
         Raises:
-            BrokerError: There are none to be had here.
+            BrokerError: No messages can be received here.
         """
         if self.error is not None:
             raise self.error
@@ -451,10 +451,10 @@ class HostedPartition:
     def _select(
         self, waiter: MessageWaiter, command: ReceiveCommand, max_bytes: int
     ) -> Reading[Delivery | EmptyReason]:
-        """Select and lease messages while `waiter` waits; yield what has to come from the disk.
+        """Select and lease messages while `waiter` waits; yield slices to load from the disk.
 
         Raises:
-            BrokerError: There are none to be had here.
+            BrokerError: No messages can be received here.
         """
         core, records = self.core, self.records
 
@@ -505,9 +505,9 @@ class HostedPartition:
     def _deliver(self, plan: ReceivePlan, gathered: Gathered, now_ms: int) -> Delivery | None:
         """Lease the messages that were found; `None` if another receive leased them meanwhile.
 
-        Also `None` if there is more to look at.
+        Also `None` if further messages must be examined.
         """
-        if self._is_reading:  # Then time has passed since `take` has checked.
+        if self._is_reading:  # Time has passed since the check in `take`.
             self.require()
             now_ms = self.now_ms()
         if self._quarantine.hold(plan, gathered):
@@ -523,14 +523,14 @@ class HostedPartition:
 
     @property
     def _can_offer(self) -> bool:
-        """Whether it knows enough records to hand out some."""
+        """Whether enough records are known to deliver some."""
         return self.core.state.is_ready or self.core.config.is_fifo
 
     def _require_undamaged(self) -> None:
-        """Check that there is no damage behind which nobody may look.
+        """Raise if there is damage that blocks the messages behind it.
 
         Raises:
-            BrokerError: There is; maybe another replica has what is there.
+            BrokerError: There is damage; another replica may have the records.
         """
         if self.records.damage is not None:
             raise self.records.partition().passing(self.records.damage)
@@ -549,7 +549,7 @@ class HostedPartition:
         self.schedule()
 
     def _watch(self, source: Partition | None) -> None:
-        """Await more records of this replica."""
+        """Wait for more records of this replica."""
         if self._watched is not None and self._watched is not source:
             self._watched.stop_waiting(self)
         self._watched = source
@@ -557,7 +557,7 @@ class HostedPartition:
             source.wait_for_data(self)
 
     def _await_news(self) -> None:
-        """Await more records, and the end of leases and delays."""
+        """Wait for more records, and for the end of leases and delays."""
         self._watch(self.records.partition())
         self._context.schedule_deadline(self)
 
@@ -573,7 +573,7 @@ class HostedPartition:
         except BrokerError as error:
             result = self.journal.partition.passing(error)
         finally:
-            # Not after the waiter was told: it may look for more at once, and read itself.
+            # Cleared before the waiter is called, which may start another read at once.
             self._is_reading = False
             self.schedule()
         if isinstance(result, BrokerError):
@@ -584,7 +584,7 @@ class HostedPartition:
             waiter.attempt()
 
     async def _trim(self) -> None:
-        """Let go of all that the log has lost, before anything is handed out."""
+        """Trim all messages whose records the log has deleted, before a delivery."""
         try:
             await self.trim_all()
         except BrokerError as error:
@@ -594,10 +594,10 @@ class HostedPartition:
             self.schedule()
 
     async def trim_all(self) -> None:
-        """Let go of what the log has lost, however much it is.
+        """Remove all messages whose records the log has deleted.
 
         Raises:
-            BrokerError: It cannot be written.
+            BrokerError: The decision cannot be written.
         """
         self.require()
         while self._expiry.is_trimming:
@@ -605,7 +605,7 @@ class HostedPartition:
             self.require()
 
     async def _expire(self) -> None:
-        """Do away with what is too old, as far as the log can tell."""
+        """Expire messages that are too old, as far as the log can tell."""
         try:
             await self.trim_all()
             before = await self._expiry.too_old_below(self.now_ms())
@@ -614,7 +614,7 @@ class HostedPartition:
                 self.decide(self.core.expire(end, now_ms=self.now_ms()))
                 await trio.lowlevel.checkpoint()
         except BrokerError as error:
-            # They are handed out a while longer.
+            # The messages stay visible for a while longer.
             self.probe("messages_not_expired", severity="warning", reason=str(error))
         finally:
             self._is_reading = False

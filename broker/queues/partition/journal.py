@@ -1,7 +1,7 @@
-"""The journal of one partition of a queue: read when it is loaded, and appended to by its leader.
+"""Journal of one partition of a queue: replayed at load, and appended to by its leader.
 
-Shell without tasks. What is decided in one go becomes one batch; who waits for it is told when that
-is committed.
+Shell without tasks. Decisions of one tick become one batch; their waiters are called when it is
+committed.
 """
 
 from collections.abc import Callable
@@ -38,18 +38,18 @@ from tidelog.wire.messages.queue_journal import (
 )
 
 _STEP_BYTES: Final = 64 << 10
-"""Applied in one go, before others get their turn."""
+"""Bytes applied in one go, before other tasks run."""
 _BATCH_BYTES_MAX: Final = 512 << 10
-"""Of frames in one batch, unless a single one is larger."""
+"""Maximum bytes of frames in one batch, unless a single frame is larger."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 
 
 @final
 class Journal:
-    """The journal as its leader, in one leader epoch.
+    """The journal as seen by its leader, in one leader epoch.
 
-    Invariant: what is pending was applied already. So if it cannot be appended, whoever applied it
-    has to forget all that it knows.
+    Invariant: pending frames are already applied. So if they cannot be appended, the state that
+    they were applied to must be dropped.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Journal:
         """Write to a partition that is led here.
 
         Args:
-            env: The world.
-            group_commit: Makes durable what is appended.
-            partition: Of the journal.
-            on_snapshot: Told where a snapshot begins that is committed, so that `cut` may let go
-                of what is before it; `None`: that is done at once.
+            env: The environment.
+            group_commit: Makes appended batches durable.
+            partition: The partition of the journal.
+            on_snapshot: Called with the offset of a committed snapshot, so that `cut` may delete
+                the records before it; `None`: they are deleted at once.
         """
         leader = partition.leader
-        assert leader is not None, "it was found, so it is led here"
+        assert leader is not None, "`led` returns only partitions that are led here"
         self.partition = partition
         self.epoch = leader.leader_epoch
         self._env = env
@@ -79,18 +79,18 @@ class Journal:
         self._on_appended: list[tuple[AckWaiter, int]] = []
         self._on_committed: list[tuple[AckWaiter, int]] = []
         self._bytes_since = 0
-        """Since the last snapshot."""
+        """Bytes since the last snapshot."""
         self._snapshot_bytes = 0
         self._snapshot_offset: int | None = None
-        """Where the last whole snapshot begins, committed or not; `None` if none is known."""
+        """Offset of the last whole snapshot, committed or not; `None` if none is known."""
         self._on_snapshot = self.cut if on_snapshot is None else on_snapshot
 
     @property
     def leader(self) -> PartitionLeader:
-        """What this broker knows as the leader.
+        """This broker's state as the leader.
 
         Raises:
-            NotLeaderError: It does not lead in this epoch any more.
+            NotLeaderError: This broker does not lead in this epoch any more.
         """
         leader = self.partition.leader
         if leader is None or leader.leader_epoch != self.epoch:
@@ -99,15 +99,15 @@ class Journal:
 
     @property
     def is_led(self) -> bool:
-        """Whether this broker leads it still, in the same epoch."""
+        """Whether this broker still leads it, in the same epoch."""
         leader = self.partition.leader
         return leader is not None and leader.leader_epoch == self.epoch
 
     def require(self) -> None:
-        """Check, before anything is decided, that it can be written.
+        """Raise, before a decision, unless the journal accepts appends.
 
         Raises:
-            BrokerError: It cannot; nothing has happened.
+            BrokerError: It does not; nothing was changed.
         """
         self.leader.require_enough_in_sync(Acks.ALL)
         self.partition.require_disk()
@@ -117,12 +117,12 @@ class Journal:
     async def load(self, reader: SliceReader, apply: Callable[[JournalFrame], None]) -> bool:
         """Apply all frames from the last whole snapshot on; return whether there were any.
 
-        To be called when all is committed that earlier leaders may have acknowledged; what was
-        appended in this epoch is this leader's own, committed or not.
+        Call it when all records that earlier leaders may have acknowledged are committed. Records
+        of this epoch are this leader's own, committed or not.
 
         Raises:
-            BrokerError: It is not led here any more, or cannot be read.
-            WireFormatError: A newer version wrote it, or it does not say what it should.
+            BrokerError: The journal is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote it, or it is malformed.
         """
         start = self.partition.log.log_start_offset
         last = await self.read_last(reader)
@@ -135,7 +135,9 @@ class Journal:
             nonlocal is_first
             begins_snapshot = isinstance(frame.entries[0], SnapshotStarted)
             if is_first and self._snapshot_offset is not None and not begins_snapshot:
-                raise WireFormatError(f"it has no snapshot at offset {start}, and says that it has")
+                raise WireFormatError(
+                    f"its last frame names a snapshot at offset {start}, and there is none"
+                )
             is_first = False
             apply(frame)
             self._bytes_since = size_bytes + (0 if begins_snapshot else self._bytes_since)
@@ -148,13 +150,13 @@ class Journal:
     async def _read(
         self, reader: SliceReader, offsets: range, take: Callable[[JournalFrame, int], None]
     ) -> None:
-        """Hand over all frames of at least these offsets, each with its size in bytes."""
+        """Pass all frames of at least these offsets to `take`, each with its size in bytes."""
         log = self.partition.log
         log_end, offset = log.log_end_offset, offsets.start
         while offset < offsets.stop:
             _ = self.leader
             part = log.read(offset, max_bytes=_STEP_BYTES, high_watermark=log_end)
-            assert part is not None, "there is something below its end"
+            assert part is not None, "the log has a batch below its end"
             if reader.is_cold(part):
                 part = await reader.load(self.partition, part)
             else:
@@ -176,7 +178,7 @@ class Journal:
             if header.next_offset <= offset:
                 continue
             if header.base_offset > offset > first:
-                break  # A gap: asked for again, it is an error.
+                break  # A gap: the next read raises an error for it.
             data = part.file.read_at(position, header.size)
             columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
             for value in (columns.values or [])[max(offset - header.base_offset, 0) :]:
@@ -191,11 +193,11 @@ class Journal:
 
     @property
     def has_pending(self) -> bool:
-        """Whether something is to be appended, or somebody waits for that."""
+        """Whether frames are to be appended, or requests wait for that."""
         return bool(self._pending or self._on_appended or self._on_committed)
 
     def enqueue(self, frame: JournalFrame, background_work: BackgroundWork) -> None:
-        """Have a frame appended by the next `flush`; after it, so much is left to do."""
+        """Add a frame for the next `flush`, with the background work that remains after it."""
         told = JournalFrame(frame.now_ms, frame.entries, background_work, self._snapshot_offset)
         self._pending.append(encode(told))
 
@@ -203,8 +205,8 @@ class Journal:
         """Return the last frame, `None` if there is none.
 
         Raises:
-            BrokerError: It is not led here any more, or cannot be read.
-            WireFormatError: A newer version wrote it.
+            BrokerError: The journal is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote the frame.
         """
         log = self.partition.log
         if log.log_end_offset == log.log_start_offset:
@@ -212,11 +214,11 @@ class Journal:
         return await self._frame_at(reader, log.log_end_offset - 1)
 
     async def snapshot_before(self, reader: SliceReader, offset: int) -> int | None:
-        """Return from where on to read to know all up to an offset, if a frame there says so.
+        """Return the snapshot offset in a frame: reading from there gives all state up to it.
 
         Raises:
-            BrokerError: It is not led here any more, or cannot be read.
-            WireFormatError: A newer version wrote it.
+            BrokerError: The journal is not led here any more, or cannot be read.
+            WireFormatError: A newer version wrote the frame.
         """
         return (await self._frame_at(reader, offset)).snapshot_offset
 
@@ -226,18 +228,18 @@ class Journal:
         return frames[0]
 
     def when_appended(self, waiter: AckWaiter, index: int) -> None:
-        """Tell `waiter` when all that is pending is in the log here."""
+        """Call `waiter` when all pending frames are in the log here."""
         self._on_appended.append((waiter, index))
 
     def when_committed(self, waiter: AckWaiter, index: int) -> None:
-        """Tell `waiter` when all that is pending, and all before it, is committed."""
+        """Call `waiter` when all pending frames, and all before them, are committed."""
         self._on_committed.append((waiter, index))
 
     def flush(self, *, now_ms: int) -> None:
-        """Append what is pending.
+        """Append the pending frames.
 
         Raises:
-            BrokerError: It cannot be written, or only a part of it; nobody was told so yet.
+            BrokerError: They cannot be written, or only some of them; no waiter was called yet.
         """
         frames, self._pending = self._pending, []
         if frames:
@@ -258,25 +260,25 @@ class Journal:
         if is_waited_for:
             self._group_commit.appended(self.partition)
         elif frames:
-            # Leases that may be lost: a delete that follows soon takes them along.
+            # Leases that may be lost: a delete that follows soon syncs them, too.
             self._group_commit.appended_lazily(self.partition)
 
     # -- snapshots ------------------------------------------------------------------------------
 
     @property
     def is_snapshot_due(self) -> bool:
-        """Whether so much was written since the last one that it is time for another."""
+        """Whether enough bytes were written since the last snapshot for another one."""
         if self._bytes_since and self._env.buggify("journal snapshot early"):
             return True
         return is_snapshot_due(bytes_since=self._bytes_since, snapshot_bytes=self._snapshot_bytes)
 
     def append_snapshot(self, frames: list[JournalFrame], *, now_ms: int) -> None:
-        """Append the whole state; what is before it may go when it is committed.
+        """Append the whole state; the records before it may be deleted once it is committed.
 
-        If it cannot be written, or only a part of it, nothing is lost: what was before is kept, and
-        it is time for another one when as much was written again.
+        If it cannot be written, or only a part of it, nothing is lost. Earlier records are kept,
+        and another snapshot is due when as many bytes were written again.
         """
-        assert not self._pending, "what was decided before is in the log"
+        assert not self._pending, "earlier decisions are in the log"
         log = self.partition.log
         start, before = log.log_end_offset, self._snapshot_offset
         *parts, ended = frames
@@ -308,17 +310,17 @@ class Journal:
         self._on_snapshot(index)
 
     def cut(self, snapshot_offset: int) -> None:
-        """Let the log begin with a snapshot that is committed, or with a later one."""
-        with suppress(BrokerError):  # A log that is offline is read by nobody.
+        """Delete the records before a committed snapshot; a later log start stays."""
+        with suppress(BrokerError):  # An offline log has no readers.
             high_watermark = self.partition.high_watermark
             self.partition.log.delete_records(snapshot_offset, high_watermark=high_watermark)
             self._group_commit.request(self.partition)
 
     def failed(self, index: int, error: BrokerError) -> None:
-        """See `broker.partitions.partition.AckWaiter`: what was before the snapshot is kept."""
+        """See `broker.partitions.partition.AckWaiter`: the records before the snapshot are kept."""
 
     def fail(self, error: BrokerError) -> None:
-        """Tell those who wait for what is pending that it is in vain."""
+        """Fail the requests that wait for pending frames."""
         self._pending.clear()
         appended, self._on_appended = self._on_appended, []
         committed, self._on_committed = self._on_committed, []

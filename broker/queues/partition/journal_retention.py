@@ -1,7 +1,7 @@
-"""How long a queue remembers what happened to its messages.
+"""Retention of a queue's journal, which holds the history of its messages.
 
-Shell without tasks. A journal always begins with a whole snapshot, or with the first entry of all:
-so whoever reads it knows of every message what had happened to it before.
+Shell without tasks. A journal always begins with a whole snapshot, or with its first entry: so its
+reader knows the earlier history of every message.
 """
 
 from tidelog.broker.partitions.log_reader import SliceReader
@@ -17,19 +17,19 @@ async def cut_history(
     snapshot_offset: int,
     keep_from_ms: int,
 ) -> None:
-    """Let go of what is older than a time, as far as the journal begins with a snapshot then.
+    """Delete history before a time, as far as the rest begins with a snapshot.
 
     Args:
-        journal: Led here, or it stays as it is.
-        reader: Of its log.
+        journal: A journal; without change unless it is led here.
+        reader: Reader of its log.
         search: Finds times in it.
-        snapshot_offset: Where the last snapshot begins that is committed.
-        keep_from_ms: Nothing of this time or later is let go of, unless it is 0 ms old; Unix
+        snapshot_offset: Offset of the last committed snapshot.
+        keep_from_ms: Records of this time or later are kept, unless they are 0 ms old; Unix
             milliseconds.
 
     Raises:
-        BrokerError: It cannot be read; nothing has changed.
-        WireFormatError: A newer version wrote it.
+        BrokerError: The journal cannot be read; nothing was changed.
+        WireFormatError: A newer version wrote the journal.
     """
     partition = journal.partition
     first = (await search.find_time(partition, keep_from_ms)).offset

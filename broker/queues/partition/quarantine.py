@@ -1,4 +1,4 @@
-"""Messages that cannot be read: others go on; of a FIFO queue, those of other groups."""
+"""Quarantine of unreadable messages: others are delivered; in a FIFO queue, other groups only."""
 
 from typing import final
 
@@ -12,31 +12,31 @@ from tidelog.wire.errors import BrokerError, CorruptRecordError
 
 @final
 class Quarantine:
-    """Those of one partition of a queue, and what the operator is told of them.
+    """Unreadable messages of one partition of a queue, and their reports to the operator.
 
-    Invariant: of a group with an unreadable message nothing is handed out that stands behind it.
+    Invariant: in a group with an unreadable message, no message behind it is delivered.
     """
 
     def __init__(self, core: QueuePartition, queue: str, probe: Probe) -> None:
-        """Know of none; the operator is told of each stretch that is found."""
+        """Start without messages; `probe` reports each range that is found."""
         self._core = core
         self._queue = queue
         self._probe = probe
         self._held: list[tuple[int, int]] = []
         self._error: CorruptRecordError | None = None
-        """Why some are held."""
+        """Error of a quarantined range."""
 
     def hold(self, plan: ReceivePlan, gathered: Gathered) -> bool:
-        """Hold what a plan offered and nobody can read; of a FIFO queue if it came first.
+        """Quarantine the unreadable messages of a plan; of a FIFO queue only if they came first.
 
-        Returns whether there may be something else to offer, for there was nothing.
+        Return whether another plan may have messages, since this one had none.
         """
         is_in_order = self._core.config.is_fifo
         if plan.attempt is not None or (is_in_order and gathered.taken):
             return False
         for first, end, error in gathered.unreadable:
             self._core.state.quarantine(first, end)
-            # Each time it may be found from another message on.
+            # The same range may be found from another message on.
             known = [held for held in self._held if held[0] < end and first < held[1]]
             if not known:
                 self._probe(
@@ -52,7 +52,7 @@ class Quarantine:
         """Release messages that are not known to be damaged any more.
 
         Raises:
-            LeaderNotAvailableError: The log is not here.
+            LeaderNotAvailableError: This broker has no replica of the log.
         """
         if not self._held:
             return
@@ -65,11 +65,11 @@ class Quarantine:
             self._error = None
 
     def require_none(self, partition: Partition) -> None:
-        """Check that nothing is held, when there is nothing else.
+        """Raise if messages are quarantined; called when there are no others.
 
         Raises:
-            CorruptRecordError: Something is.
-            BrokerError: The same, and another replica may have it.
+            CorruptRecordError: Messages are quarantined.
+            BrokerError: The same, and another replica may have the records.
         """
         if self._error is not None:
             error: BrokerError = partition.passing(self._error)

@@ -1,7 +1,7 @@
-"""The records under a partition of a queue: what is committed, and which batches hold what.
+"""Source records of a queue partition: committed records, and the batches of messages.
 
-Shell without tasks: what has to come from the disk is yielded, and whoever drives it sends back
-what was loaded. So the same code serves at once what is in memory, and in a task what is not.
+Shell without tasks: generators yield the slices that must come from the disk, and their driver
+sends back the loaded ones. So the same code serves records in memory at once, and others in a task.
 """
 
 from bisect import bisect_right
@@ -42,21 +42,21 @@ from tidelog.wire.protocol.write_buffer import FileRegion
 Result = TypeVar("Result")
 
 _STEP_BYTES: Final = 256 << 10
-"""Of a log, looked at in one go for what has come."""
+"""Bytes of a log that are searched for new records in one go."""
 _STEPS_AT_ONCE: Final = 8
-"""Before others get their turn."""
+"""Number of steps before other tasks run."""
 _UNCOMPRESSED_BYTES_MAX: Final = 64 << 20
 _TIME_MAX_MS: Final = 1 << 62
 _DIGITS_MAX: Final = 20
 _READ_BYTES_MAX: Final = 8 << 20
 _COPIED_BYTES_MAX: Final = 256 << 10
-"""Of one partition, while its receive waits to be committed."""
+"""Maximum bytes copied for one partition, while its receive waits for the commit."""
 
 _Walked = tuple[int, BatchHeader]
-"""Where a batch is in its file."""
+"""Position and header of a batch in its file."""
 Reading = Generator[LogSlice | None, LogSlice | None, Result]
-"""Yields slices that are to be loaded, and is sent what was loaded, or thrown why it was not; or
-yields `None` when others should run first."""
+"""Yields slices to load, and is sent the loaded ones or thrown the error; or yields `None` when
+other tasks should run first."""
 
 
 class Gathered(msgspec.Struct):
@@ -68,14 +68,14 @@ class Gathered(msgspec.Struct):
     size: int = 0
     """Bytes of all batches."""
     damage: CorruptRecordError | None = None
-    """Why some were left out."""
+    """Error by which some were left out."""
     unreadable: list[tuple[int, int, CorruptRecordError]] = []
-    """First offsets and exclusive ends of what cannot be read, and why."""
+    """First offsets and exclusive ends of unreadable ranges, with their errors."""
     stopped_at: int | None = None
-    """The first message for which there was no room."""
+    """Offset of the first message for which there was no room."""
 
     def found_unreadable(self, offset: int, error: CorruptRecordError) -> int:
-        """Take note that nobody can read what is from an offset on; return where one can again."""
+        """Record an unreadable range from an offset on; return its end."""
         first, end = error.detail("offset"), error.detail("next_offset")
         assert first is not None
         assert end is not None
@@ -86,39 +86,40 @@ class Gathered(msgspec.Struct):
 
 @final
 class UndecodableRecordsError(WireFormatError):
-    """Nobody can decode some records; their producer sent them so, with the right checksum."""
+    """Records that cannot be decoded; their producer sent them so, with the right checksum."""
 
     def __init__(self, reason: WireFormatError, next_offset: int) -> None:
-        """Name the offset behind them; they begin with the first record that was asked for."""
+        """Name the offset behind them; they begin with the first requested record."""
         super().__init__(f"the records cannot be decoded: {reason}")
         self.next_offset = next_offset
 
     def count_in(self, runs: Iterable[Run]) -> int:
-        """Return how many of the messages that were asked for are among them."""
+        """Return how many of the requested messages are among them."""
         return sum(max(0, min(count, self.next_offset - first)) for first, count in runs)
 
 
 @final
 class SourceRecords:
-    """The records of one partition, as its queue sees them."""
+    """The records of one partition, as its queue uses them."""
 
     def __init__(
         self, partitions: ReplicaManager, reader: SliceReader, topic_id: bytes, *, number: int
     ) -> None:
-        """Read from the replica that is in `partitions`, whoever leads it."""
+        """Read from the replica in `partitions`, whether or not it is led here."""
         self._partitions = partitions
         self._reader = reader
         self._topic_id = topic_id
         self._number = number
         self.damage: CorruptRecordError | None = None
-        """Why a FIFO queue is not told of more records."""
+        """Damage for which a FIFO queue gets no more records."""
         self._batch_cache = BatchCache()
 
     def partition(self) -> Partition:
         """Return the replica.
 
         Raises:
-            LeaderNotAvailableError: It is not here at the moment, or being repaired.
+            LeaderNotAvailableError: There is no replica here at the moment, or it is being
+                repaired.
         """
         partition = self._partitions.replica(self._topic_id, self._number)
         if partition is None or partition.is_held:
@@ -128,16 +129,16 @@ class SourceRecords:
         return partition
 
     def feed(self, core: QueuePartition, is_enough: Callable[[], bool]) -> Reading[None]:
-        """Tell the queue of records until it knows all that are committed, or enough.
+        """Pass records to the queue until it knows all committed ones, or enough.
 
         Args:
-            core: The queue; it may change while something is loaded.
+            core: The queue; it may change during a load.
             is_enough: Returns whether to stop before the end. With priorities or fair delivery it
-                is not asked: the order needs all records.
+                is not called: the order needs all records.
 
         Raises:
             LogOfflineError: The disk failed.
-            LeaderNotAvailableError: The replica is not here.
+            LeaderNotAvailableError: This broker has no replica.
         """
         config = core.config
         needs_all = bool(config.priority_weights) or config.fair_delivery
@@ -156,11 +157,11 @@ class SourceRecords:
                 continue
             try:
                 part = log.read(first, max_bytes=_STEP_BYTES, high_watermark=high_watermark)
-                assert part is not None, "there is something below the high watermark"
+                assert part is not None, "the log has a batch below the high watermark"
                 was_trusted = part.is_trusted
                 if self._reader.is_cold(part):
                     part = yield from _loaded(part)
-                # What this process did not write is checked each time it is read.
+                # Bytes that this process did not write are checked in each read.
                 walked = self._walk(partition, part, is_to_know=was_trusted)
                 if core.state.records_from == first:
                     self._feed_batches(
@@ -174,7 +175,7 @@ class SourceRecords:
                     self.damage = error
                     return
                 if core.state.records_from == first:
-                    # Nobody can read what they say; they are there all the same.
+                    # Their contents are unreadable, but they still count as messages.
                     core.state.on_records(first, min(end, high_watermark))
             except OSError as error:
                 raise partition.reading_failed(error) from error
@@ -233,12 +234,12 @@ class SourceRecords:
     ) -> Reading[Gathered]:
         """Find the batches of messages, in their order, until there are enough bytes.
 
-        At least one batch is found if there is one that can be read. What is damaged is left out,
-        with all behind it unless `passes_damage`.
+        At least one batch is found if one is readable. Damaged messages are left out, with all
+        behind them unless `passes_damage`.
 
         Raises:
             LogOfflineError: The disk failed.
-            LeaderNotAvailableError: The replica is not here.
+            LeaderNotAvailableError: This broker has no replica.
         """
         found: dict[int, Batch] = {}
         bases: list[int] = []
@@ -291,7 +292,7 @@ class SourceRecords:
             part = partition.log.read(first, max_bytes=max_bytes, high_watermark=high_watermark)
             if part is None:
                 raise LeaderNotAvailableError(
-                    f"this broker has not heard yet that offset {first} is committed"
+                    f"offset {first} is above the high watermark that this broker knows"
                 )
             if self._reader.is_cold(part):
                 part = yield from _loaded(part)
@@ -301,7 +302,7 @@ class SourceRecords:
         if not batches or batches[0].base_offset > first:
             next_offset = batches[0].base_offset if batches else first + 1
             raise CorruptRecordError(
-                f"records {first} to {next_offset} (exclusive) are not there",
+                f"records {first} to {next_offset} (exclusive) are missing",
                 offset=first,
                 next_offset=next_offset,
             )
@@ -312,11 +313,11 @@ class SourceRecords:
         return await self.drive(self.gather(runs, max_bytes=max_bytes))
 
     async def read_records(self, runs: Sequence[Run]) -> list[DeadLetterRecord]:
-        """Return messages, ascending, from the first one on as many as fit into some memory.
+        """Return messages, ascending, from the first one on as many as fit into a memory limit.
 
         Raises:
             CorruptRecordError: The first one cannot be read.
-            UndecodableRecordsError: It can be read, but not be decoded.
+            UndecodableRecordsError: It can be read, but not decoded.
             BrokerError: Reading failed.
         """
         if not runs:
@@ -347,9 +348,9 @@ class SourceRecords:
         """Yield some records of a batch.
 
         Raises:
-            CorruptRecordError: It is damaged.
-            LogOfflineError: It cannot be read.
-            WireFormatError: Nobody can decode it.
+            CorruptRecordError: The batch is damaged.
+            LogOfflineError: The batch cannot be read.
+            WireFormatError: The batch cannot be decoded.
         """
         try:
             data = batch.file.read_at(batch.position, batch.size)
@@ -361,10 +362,10 @@ class SourceRecords:
         yield from records_in(data, header, offsets)
 
     async def drive(self, work: Reading[Result]) -> Result:
-        """Carry out work, loading the slices that it asks for.
+        """Drive a generator, loading the slices that it yields.
 
         Raises:
-            BrokerError: Of the work, or it is not served here any more.
+            BrokerError: The generator failed, or the partition is not served here any more.
         """
         try:
             cold = next(work)
@@ -374,10 +375,10 @@ class SourceRecords:
         return await self.resume(work, cold)
 
     async def resume(self, work: Reading[Result], cold: LogSlice | None) -> Result:
-        """Carry out work, loading the slices that it asks for, beginning with this one.
+        """Drive a generator, loading the slices that it yields, beginning with this one.
 
         Raises:
-            BrokerError: Of the work, or it is not served here any more.
+            BrokerError: The generator failed, or the partition is not served here any more.
         """
         try:
             while True:
@@ -396,7 +397,7 @@ class SourceRecords:
             return result
 
     def pieces(self, batches: list[Batch]) -> list[bytes | FileRegion]:
-        """Return what is sent of batches that were found.
+        """Return the pieces of a reply for batches that were found.
 
         Raises:
             LogOfflineError: They cannot be read.
@@ -413,7 +414,7 @@ class SourceRecords:
 
 
 def _joined(batches: list[Batch]) -> Iterator[LogSlice]:
-    """Yield slices of batches that lie one behind the other."""
+    """Yield slices of contiguous batches."""
     at = 0
     while at < len(batches):
         first = batches[at]
@@ -436,7 +437,7 @@ def _joined(batches: list[Batch]) -> Iterator[LogSlice]:
 
 
 def _slice_of(batches: list[Batch]) -> LogSlice:
-    """Return batches as they lie in their file, one behind the other."""
+    """Return the slice of contiguous batches."""
     first, last = batches[0], batches[-1]
     return LogSlice(
         first.file,
@@ -450,14 +451,14 @@ def _slice_of(batches: list[Batch]) -> LogSlice:
 
 def _loaded(part: LogSlice) -> Reading[LogSlice]:
     loaded = yield part
-    assert loaded is not None, "a slice was asked for"
+    assert loaded is not None, "a yielded slice is sent back loaded"
     return loaded
 
 
 def _feed_batch(
     core: QueuePartition, header: BatchHeader, data: bytes | None, *, first: int, end: int
 ) -> None:
-    """Tell a queue of records of one batch, with what they say if that was read."""
+    """Pass records of one batch to a queue, with their fields if the batch was read."""
     delay_ms = core.config.delivery_delay_ms
     fields = None if data is None else _fields(header, data, first, end=end, delay_ms=delay_ms)
     deliver_at_ms = header.max_timestamp_ms + delay_ms if delay_ms and not fields else 0
@@ -465,10 +466,10 @@ def _feed_batch(
 
 
 def _skip_missing(core: QueuePartition, first: int, end: int) -> None:
-    """Tell a queue of records whose batches are not there.
+    """Pass records to a queue whose batches are missing.
 
     Raises:
-        CorruptRecordError: It has an order, which nobody knows behind them.
+        CorruptRecordError: The queue has an order, which is unknown behind them.
     """
     if core.config.is_fifo:
         raise corrupt(first, end)
@@ -500,7 +501,7 @@ def _batches_in(part: LogSlice, first: int, end: int) -> Iterator[Batch]:
 def _fields(
     header: BatchHeader, data: bytes, first: int, *, end: int, delay_ms: int
 ) -> list[RecordFields] | None:
-    """Return what the records in a range of offsets say; `None` if nobody can read that."""
+    """Return the fields of the records in a range of offsets; `None` if they cannot be decoded."""
     try:
         columns = decode_columns(header, data, uncompressed_length_max=_UNCOMPRESSED_BYTES_MAX)
     except WireFormatError:
@@ -514,7 +515,7 @@ def _fields(
         delta = offset - header.base_offset
         place = delta if places is None else places.get(delta)
         if place is None:
-            # Compaction took it out: as little of a message as a chunk is.
+            # Removed by compaction: like a chunk, it is no message.
             fields.append(RecordFields(is_chunk=True))
         else:
             fields.append(_fields_of(header, columns, place, delay_ms=delay_ms))
@@ -541,5 +542,5 @@ def _fields_of(header: BatchHeader, columns: Columns, place: int, *, delay_ms: i
 
 
 def _number(value: bytes, default: int) -> int:
-    """Return a number in decimal; the default if it is none, for that is no reason to stop."""
+    """Return a decimal number, or the default: a malformed header must not stop the queue."""
     return int(value) if value.isdigit() and len(value) <= _DIGITS_MAX else default

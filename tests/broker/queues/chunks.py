@@ -1,4 +1,4 @@
-"""Large messages as clients send them, in few words."""
+"""Chunks and large messages in the format of clients, in few words."""
 
 from tests.broker.world import START_MS
 from tidelog.wire.batch.large_messages import ChunkMap, chunk_header, chunks_header
@@ -16,7 +16,7 @@ def chunk(index: int) -> bytearray:
 
 
 def message(*runs: tuple[int, int], key: bytes | None = None) -> bytearray:
-    """Return a batch with a message whose chunks are there."""
+    """Return a batch with a message whose chunks are in the log."""
     headers: Headers = (chunks_header(ChunkMap(BODY, LENGTH, runs)), ("kept", b"yes"))
     columns = Columns(1, keys=[key], values=[b""], headers=[headers])
     return encode_batch(columns, first_timestamp_ms=START_MS)

@@ -1,6 +1,6 @@
-"""What tests ask of queues, in few words."""
+"""Requests that tests send to queues, in few words."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ from tidelog.wire.protocol.rpc import RpcConnection
 
 
 class Message(NamedTuple):
-    """One message that was received."""
+    """One received message."""
 
     partition: int
     offset: int
@@ -89,7 +89,7 @@ def topic_of(broker: Broker, name: str = "orders") -> bytes:
 
 
 class PendingMessages(NamedTuple):
-    """A receive whose reply may not be there yet."""
+    """A receive whose reply may not have arrived yet."""
 
     reply: Pending[ReceiveReply]
 
@@ -107,7 +107,7 @@ def submit_receive(
     max_wait_ms: int = 0,
     **more: Any,  # noqa: ANN401 (fields of various types)
 ) -> PendingMessages:
-    """Ask for messages; `more` are fields of the request."""
+    """Receive messages; `more` are fields of the request."""
     how: dict[str, Any] = {"max_bytes": 1 << 20, "holder": "a test", **more}
     request = ReceiveRequest(
         queue_id, list(partitions), max_messages, max_wait_ms=max_wait_ms, **how
@@ -116,7 +116,7 @@ def submit_receive(
 
 
 async def received(pending: PendingMessages) -> list[Message]:
-    """Wait for messages; raise what went wrong at any partition."""
+    """Wait for messages; raise the error of any partition."""
     reply, attachment = await pending.reply.reply_and_attachment()
     messages: list[Message] = []
     position = 0
@@ -185,7 +185,7 @@ async def settle(
     action: SettleAction = SettleAction.DELETE,
     delay_ms: int | None = None,
 ) -> None:
-    """Settle messages; raise what went wrong with any."""
+    """Settle messages; raise the error of any message."""
     reply = await submit_settle(
         client, queue_id, messages, action=action, delay_ms=delay_ms
     ).reply()
@@ -196,7 +196,7 @@ async def settle(
 
 
 def refused(results: list[Settled]) -> list[Run]:
-    """Return what was refused."""
+    """Return the refused runs."""
     return [run for result in results for each in result.refused for run in each.runs]
 
 
@@ -209,7 +209,7 @@ async def count(client: RpcConnection, queue_id: bytes, partition: int = 0) -> Q
 
 
 async def states(client: RpcConnection, queue_id: bytes) -> tuple[int, int, int, int]:
-    """Return how many are visible, leased, delayed and dead."""
+    """Return the numbers of visible, leased, delayed and dead messages."""
     counts = await count(client, queue_id)
     return counts.visible, counts.in_flight, counts.delayed, counts.dead
 
@@ -231,7 +231,7 @@ async def seek(client: RpcConnection, queue_id: bytes, offset: int, *, partition
 async def peek(
     client: RpcConnection, queue_id: bytes, *states: MessageState, max_bytes: int = 0
 ) -> PeekReply:
-    """Look at the messages of partition 0."""
+    """Peek at the messages of partition 0."""
     request = PeekRequest(queue_id, 0, list(map(int, states)), 0, 1000, max_bytes)
     return await submit(client, api.PEEK, request).reply()
 

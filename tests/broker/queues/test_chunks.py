@@ -19,7 +19,7 @@ from tidelog.wire.batch.large_messages import chunk_header
 from tidelog.wire.batch.record_batch import Columns, encode_batch, parse_header
 
 
-def test_a_batch_of_chunks_says_so_in_its_header() -> None:
+def test_a_batch_of_chunks_is_marked_in_its_header() -> None:
     mixed = Columns(2, values=[b"a", b"b"], headers=[(chunk_header(BODY, 0),), ()])
 
     for batch, has_only_chunks in (
@@ -56,7 +56,9 @@ async def test_chunks_are_no_messages_of_any_queue(mock_clock: MockClock, *, is_
         assert await seek(client, queue, 1) == 2
 
 
-async def test_chunks_in_a_batch_with_messages_are_none_either(mock_clock: MockClock) -> None:
+async def test_chunks_in_a_batch_with_messages_are_no_messages_either(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     mixed = Columns(3, values=[b"a", b"b", b"c"], headers=[(), (chunk_header(BODY, 0),), ()])
     async with world.broker() as broker, world.client() as client:
@@ -67,7 +69,7 @@ async def test_chunks_in_a_batch_with_messages_are_none_either(mock_clock: MockC
         assert [m.offset for m in await receive(client, queue)] == [0, 2]
 
 
-async def test_a_sender_that_dies_between_chunks_leaves_nothing_that_anybody_waits_for(
+async def test_chunks_of_a_lost_sender_do_not_block_a_queue(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,4 +1,4 @@
-"""Tests of what a message becomes on its way to another topic."""
+"""Tests of the records of moved messages."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def record(offset: int, size: int = 1) -> DeadLetterRecord:
 
 
 @pytest.mark.statement("b53")
-def test_a_dead_letter_says_where_it_comes_from_and_keeps_what_it_was() -> None:
+def test_a_dead_letter_has_origin_headers_and_its_own_headers() -> None:
     sent = record(10)._replace(
         headers=(("trace", b"7"), (DELIVER_AT_HEADER, b"5"), (PRIORITY_HEADER, b"2"))
     )
@@ -52,7 +52,7 @@ def test_a_dead_letter_says_where_it_comes_from_and_keeps_what_it_was() -> None:
 
 
 @pytest.mark.statement("b53")
-def test_a_letter_that_dies_again_says_where_it_died_last() -> None:
+def test_a_dead_letter_that_dies_again_has_the_last_origin() -> None:
     once = as_dead_letter(record(10), ORIGIN, LETTERS)
 
     twice = as_dead_letter(once, DeadLetterOrigin("letters", "letters", 0), LETTERS)
@@ -62,14 +62,14 @@ def test_a_letter_that_dies_again_says_where_it_died_last() -> None:
     assert dict(twice.headers)[ORIGIN_QUEUE_HEADER] == b"letters"
 
 
-def test_what_goes_back_is_as_it_was_and_says_when_it_was_sent() -> None:
+def test_a_redriven_record_is_the_original_with_its_first_send_time() -> None:
     back = as_it_was(as_dead_letter(record(10), ORIGIN, LETTERS))
 
     assert back == record(10)._replace(headers=(("trace", b"7"), (FIRST_SENT_HEADER, b"1010")))
 
 
 @pytest.mark.statement("b54")
-def test_however_often_it_is_moved_a_message_says_when_it_was_first_sent() -> None:
+def test_a_moved_message_keeps_its_first_send_time_over_all_moves() -> None:
     once = as_dead_letter(record(10), ORIGIN, LETTERS)._replace(timestamp_ms=5000)
 
     back = as_it_was(once)._replace(timestamp_ms=6000)
@@ -78,20 +78,20 @@ def test_however_often_it_is_moved_a_message_says_when_it_was_first_sent() -> No
     assert [value for name, value in twice.headers if name == FIRST_SENT_HEADER] == [b"1010"]
 
 
-def test_a_time_that_is_none_is_not_believed() -> None:
+def test_an_invalid_first_send_time_is_replaced() -> None:
     for strange in (b"", b"soon", b"-1", b"9" * 5000):
         sent = record(10)._replace(headers=((FIRST_SENT_HEADER, strange),))
 
         assert as_it_was(sent).headers == ((FIRST_SENT_HEADER, b"1010"),)
 
 
-def test_a_batch_is_cut_by_its_records_alone_and_never_empty() -> None:
+def test_a_move_batch_is_cut_by_its_records_alone_and_never_empty() -> None:
     assert fitting([record(1, 1 << 20), record(2)]) == 1
     assert fitting([record(1), record(2, 1 << 20)]) == 1
     assert fitting([record(number) for number in range(100)]) == 100
 
 
-def test_the_same_records_are_the_same_batch_and_come_out_again_as_new_ones() -> None:
+def test_the_same_records_encode_to_the_same_batch_and_decode_as_new_ones() -> None:
     records = [record(5), record(7)]
 
     first, second = (
@@ -108,7 +108,7 @@ def test_the_same_records_are_the_same_batch_and_come_out_again_as_new_ones() ->
     assert found == [record(7)._replace(offset=1, timestamp_ms=9000)]
 
 
-def test_each_partition_of_each_queue_moves_under_an_identity_of_its_own() -> None:
+def test_each_queue_partition_has_its_own_mover_id() -> None:
     ids = {producer_id_of(bytes([queue]) * 16, number) for queue in range(9) for number in range(9)}
 
     assert len(ids) == 81

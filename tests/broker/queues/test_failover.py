@@ -1,4 +1,4 @@
-"""Queues of three brokers: who serves them dies, and nothing that was said becomes untrue."""
+"""Tests of queues on three brokers: replies stay true when the leader of a journal dies."""
 
 from dataclasses import replace
 from functools import partial
@@ -46,7 +46,7 @@ async def make_queue(brokers: ThreeBrokers, count: int, **settings: str) -> byte
 
 
 async def at_leader(brokers: ThreeBrokers, process: Process, queue_id: bytes) -> list[Message]:
-    """Receive one message, from whoever serves the queue."""
+    """Receive one message from the leader of the queue's journal."""
     while True:
         leader = brokers.leader(JOURNAL)
         try:
@@ -60,7 +60,7 @@ async def at_leader(brokers: ThreeBrokers, process: Process, queue_id: bytes) ->
 
 @pytest.mark.statement("b73", "b74", "b78")
 @pytest.mark.parametrize("seed", range(2))
-def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
+def test_acknowledged_deletes_survive_the_death_of_the_journal_leader(
     seed: int,
 ) -> None:
     async def main(brokers: ThreeBrokers) -> None:
@@ -78,18 +78,18 @@ def test_when_who_serves_a_queue_is_killed_everything_that_was_said_stays_true(
         await until(lambda: brokers.leader(JOURNAL) not in {None, leader}, 60)
         brokers.start(leader)
         await until(lambda: workers.are_done == MESSAGES, 120)
-        await trio.sleep(60)  # What is not deleted after all comes again.
+        await trio.sleep(60)  # A message that was not deleted is delivered again.
         workers.should_stop = True
 
         workers.check()
-        assert len(workers.deleted) >= MESSAGES - 6  # Two answers may have been lost.
+        assert len(workers.deleted) >= MESSAGES - 6  # Two replies may have been lost.
         assert workers.offsets() == set(range(MESSAGES))
 
     live(seed, main)
 
 
 @pytest.mark.statement("b74", "b75")
-def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kept() -> None:
+def test_a_receipt_of_the_old_leader_is_valid_at_the_new_one_and_its_lease_is_kept() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 1, visibility_timeout_ms="60s", receive_acks="all")
         first = brokers.leader(JOURNAL)
@@ -112,15 +112,13 @@ def test_a_receipt_of_the_old_leader_is_good_at_the_new_one_and_its_lease_is_kep
             assert await at_leader(brokers, process, queue_id) == []
             done.set()
 
-        brokers.world.add_node("somebody").start(client)
+        brokers.world.add_node("client").start(client)
         await done.wait()
 
     live(3, main)
 
 
-def test_what_is_deleted_by_a_receipt_of_a_lease_that_nobody_else_heard_of_never_comes_again() -> (
-    None
-):
+def test_a_message_deleted_by_an_uncommitted_lease_never_returns() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 3, visibility_timeout_ms="20s", receive_acks="leader")
         first = brokers.leader(JOURNAL)
@@ -147,14 +145,14 @@ def test_what_is_deleted_by_a_receipt_of_a_lease_that_nobody_else_heard_of_never
             assert [each.offset for each in await at_leader(brokers, process, queue_id)] == [2]
             done.set()
 
-        brokers.world.add_node("somebody").start(client)
+        brokers.world.add_node("client").start(client)
         await done.wait()
 
     live(7, main)
 
 
 @pytest.mark.statement("b89")
-def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> None:
+def test_a_receive_that_waits_at_a_leader_that_resigns_gets_a_retriable_error() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 0)
         first = brokers.leader(JOURNAL)
@@ -170,7 +168,7 @@ def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> N
                     await received(pending)
             done.set()
 
-        brokers.world.add_node("somebody").start(client)
+        brokers.world.add_node("client").start(client)
         await done.wait()
 
     live(4, main)
@@ -178,7 +176,7 @@ def test_who_waits_at_a_leader_that_hands_over_is_told_to_ask_another_one() -> N
 
 @pytest.mark.statement("b55")
 @pytest.mark.parametrize("seed", range(2))
-def test_dead_letters_are_in_one_place_whoever_dies_while_they_are_moved(seed: int) -> None:
+def test_dead_letters_are_in_one_queue_when_a_broker_dies_during_the_move(seed: int) -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_dead_letter_queue(brokers, MESSAGES)
         workers = Workers(brokers, queue_id)
@@ -215,7 +213,7 @@ async def make_dead_letter_queue(brokers: ThreeBrokers, count: int) -> bytes:
 
 
 @pytest.mark.statement("b79")
-def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
+def test_a_deposed_leader_neither_delivers_nor_deletes_messages() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 2, receive_acks="all")
         first = brokers.leader(JOURNAL)
@@ -231,7 +229,7 @@ def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
                 pending = submit_receive(connection, queue_id, 1)
                 await until(lambda: brokers.leader(JOURNAL) not in {None, first}, 60)
 
-                # Who leads now has the message still leased, and the other one not.
+                # At the new leader one message is still leased, and the other is not.
                 assert [each.offset for each in await at_leader(brokers, process, queue_id)] == [1]
                 heal()
                 with pytest.raises(BrokerError):
@@ -239,13 +237,13 @@ def test_a_leader_that_was_deposed_hands_out_and_deletes_nothing() -> None:
                 assert (await settled.reply()).results[0].error is not None
             done.set()
 
-        brokers.world.add_node("somebody").start(client)
+        brokers.world.add_node("client").start(client)
         await done.wait()
 
     live(5, main)
 
 
-def test_who_receives_from_a_disk_that_has_failed_is_told_to_ask_another_broker() -> None:
+def test_a_receive_from_a_failed_disk_gets_a_retriable_error() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         queue_id = await make_queue(brokers, 2)
         first = brokers.leader(JOURNAL)
@@ -265,15 +263,15 @@ def test_who_receives_from_a_disk_that_has_failed_is_told_to_ask_another_broker(
                 assert told.value.is_retriable
             done.set()
 
-        brokers.world.add_node("somebody").start(client)
+        brokers.world.add_node("client").start(client)
         await done.wait()
 
     live(8, main)
 
 
 @pytest.mark.statement("b55")
-def test_a_dead_letter_that_is_there_is_not_sent_again_however_late() -> None:
-    """Logs forget producers that are silent for long, but not those that move messages."""
+def test_a_moved_dead_letter_is_not_sent_again_after_any_time() -> None:
+    """Logs expire producers that are silent for long, except for mover ids."""
 
     async def main(brokers: ThreeBrokers) -> None:
         async def create(client: Client) -> bytes:
@@ -296,7 +294,7 @@ def test_a_dead_letter_that_is_there_is_not_sent_again_however_late() -> None:
 
         def append_and_kill(*args: object, **how: object) -> object:
             appended = append(*args, **how)  # type: ignore[arg-type]
-            brokers.kill(1)  # Before it hears of that.
+            brokers.kill(1)  # Before the reply arrives.
             return appended
 
         log.append = append_and_kill  # type: ignore[method-assign,assignment]
@@ -305,7 +303,7 @@ def test_a_dead_letter_that_is_there_is_not_sent_again_however_late() -> None:
         machine.start(partial(workers.work, action=SettleAction.REJECT))
         await until(lambda: log.log_end_offset == 1)
         log.append = append  # type: ignore[method-assign]
-        await trio.sleep(120)  # Maintenance comes by.
+        await trio.sleep(120)  # Maintenance expires producers.
         brokers.start(1)
         await until(lambda: brokers.leader(JOURNAL) == 1, 60)
         await trio.sleep(60)

@@ -1,6 +1,6 @@
-"""Tests of queues over what compaction leaves: a record that is gone is no message."""
+"""Tests of queues over compacted logs: a removed record is no message."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from tidelog.wire.batch.sparse_batch import encode_sparse
 
 
 def append_left(broker: Broker, values: Sequence[bytes], *places: int) -> None:
-    """Have a batch of records with keys in the log, of which compaction left some."""
+    """Append the compacted form of a batch of records with keys."""
     columns = Columns(len(values), keys=[b"key"] * len(values), values=list(values))
     append_left_of(broker, encode_batch(columns, first_timestamp_ms=START_MS), *places)
 
 
 def append_left_of(broker: Broker, batch: bytearray, *places: int) -> None:
-    """Have in the log what compaction left of a batch."""
+    """Append the compacted form of a batch."""
     header = parse_header(batch)
     assert header is not None
     left = encode_sparse(header, decoded(batch), places)
@@ -47,7 +47,9 @@ def append_left_of(broker: Broker, batch: bytearray, *places: int) -> None:
 
 
 @pytest.mark.parametrize("is_fifo", [False, True])
-async def test_a_record_that_is_gone_is_no_message(mock_clock: MockClock, *, is_fifo: bool) -> None:
+async def test_a_record_removed_by_compaction_is_no_message(
+    mock_clock: MockClock, *, is_fifo: bool
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=is_fifo)
@@ -65,7 +67,7 @@ async def test_a_record_that_is_gone_is_no_message(mock_clock: MockClock, *, is_
         assert await states(client, queue) == (0, 0, 0, 0)
 
 
-async def test_what_is_left_is_delayed_as_before(mock_clock: MockClock) -> None:
+async def test_records_left_by_compaction_keep_their_delay(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, delivery_delay_ms="10s")
@@ -80,7 +82,9 @@ async def test_what_is_left_is_delayed_as_before(mock_clock: MockClock) -> None:
         assert [each.offset for each in await receive(client, queue)] == [1, 4]
 
 
-async def test_a_duplicate_of_what_is_left_gets_its_offset(mock_clock: MockClock) -> None:
+async def test_a_duplicate_of_a_record_left_by_compaction_gets_its_offset(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)

@@ -1,9 +1,9 @@
-"""Tests of finding partitions of queues, and of waiting there."""
+"""Tests of the queue server: finding queue partitions, and waiting there."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 import gc
 import tracemalloc
@@ -38,7 +38,7 @@ def journal(broker: Broker, queue_id: bytes) -> Partition:
     return found
 
 
-async def test_a_queue_that_nobody_uses_is_forgotten(mock_clock: MockClock) -> None:
+async def test_an_idle_queue_is_unloaded(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -55,7 +55,7 @@ async def test_a_queue_that_nobody_uses_is_forgotten(mock_clock: MockClock) -> N
 
 
 @pytest.mark.statement("b89")
-async def test_a_queue_that_is_deleted_wakes_those_who_wait(mock_clock: MockClock) -> None:
+async def test_a_deleted_queue_wakes_its_waiting_receives(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -70,7 +70,7 @@ async def test_a_queue_that_is_deleted_wakes_those_who_wait(mock_clock: MockCloc
             await receive(client, queue)
 
 
-async def test_a_queue_that_is_not_known_yet_may_be_asked_for_again(
+async def test_a_queue_that_is_not_known_yet_is_retriable(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -83,7 +83,7 @@ async def test_a_queue_that_is_not_known_yet_may_be_asked_for_again(
             await receive(client, queue, partitions=(1,))
 
 
-async def test_a_queue_that_was_only_counted_is_forgotten_at_once(mock_clock: MockClock) -> None:
+async def test_a_queue_that_was_only_counted_is_unloaded_soon(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         counted = await create_queue(broker)
@@ -122,14 +122,15 @@ def traced() -> Generator[None]:
         tracemalloc.stop()
 
 
-async def test_a_partition_of_a_queue_takes_less_than_ten_kilobytes_while_it_is_loaded(
+async def test_a_loaded_queue_partition_takes_less_than_ten_kilobytes(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         await create_queue(broker, "first", topic="orders", partitions=1)
         queues = [await create_queue(broker, f"q{number}") for number in range(QUEUES)]
-        await states(client, queues.pop())  # What is made once, whatever the number of queues.
+        # Objects that exist once, whatever the number of queues.
+        await states(client, queues.pop())
 
         with traced():
             before, _ = tracemalloc.get_traced_memory()
@@ -145,5 +146,5 @@ async def test_a_partition_of_a_queue_takes_less_than_ten_kilobytes_while_it_is_
             gc.collect()
             forgotten, _ = tracemalloc.get_traced_memory()
 
-        # The log of the journal is kept, and what the disk of this test has of it.
+        # The log of the journal stays open, and the disk of this test keeps its files in memory.
         assert (forgotten - before) / len(queues) < 6_000

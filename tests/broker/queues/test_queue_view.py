@@ -1,4 +1,4 @@
-"""Tests of what the metadata says of queues."""
+"""Tests of the view of a queue in the metadata."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def catalog(**settings: str) -> Catalog:
     return found
 
 
-def test_dead_letters_of_a_partition_always_go_to_the_same_one() -> None:
+def test_dead_letters_of_a_partition_always_have_the_same_target() -> None:
     view = view_of(catalog(dead_letter_queue="letters"), QUEUE_ID)
 
     targets = [view.config(number).dead_letter_target for number in range(5)]
@@ -38,7 +38,7 @@ def test_dead_letters_of_a_partition_always_go_to_the_same_one() -> None:
     assert targets == [(LETTERS, 0), (LETTERS, 1), (LETTERS, 2), (LETTERS, 0), (LETTERS, 1)]
 
 
-def test_a_queue_has_the_settings_that_it_was_given() -> None:
+def test_a_queue_view_has_the_settings_of_the_queue() -> None:
     settings = {"retry_backoff": "1s,10s", "receive_acks": "leader", "priority_weights": "4,1"}
     config = view_of(catalog(**settings), QUEUE_ID).config(0)
 
@@ -48,7 +48,7 @@ def test_a_queue_has_the_settings_that_it_was_given() -> None:
     assert config.dead_letter_target is None
 
 
-def test_a_backoff_can_be_a_rule() -> None:
+def test_a_retry_backoff_can_be_a_rule() -> None:
     config = view_of(catalog(retry_backoff="exponential(1s,3,1min)"), QUEUE_ID).config(0)
 
     assert config.retry_backoff == ExponentialBackoff(
@@ -56,7 +56,7 @@ def test_a_backoff_can_be_a_rule() -> None:
     )
 
 
-def test_facts_are_the_same_as_long_as_nothing_changes() -> None:
+def test_a_queue_view_is_current_until_the_metadata_changes() -> None:
     known = catalog()
     before = view_of(known, QUEUE_ID)
     assert view_of(known, QUEUE_ID).is_same(before)
@@ -68,11 +68,11 @@ def test_facts_are_the_same_as_long_as_nothing_changes() -> None:
     assert not is_current(known, before)
     now = view_of(known, QUEUE_ID)
     known.apply(TopicAltered(LETTERS, {"retention_ms": "1h"}))
-    assert not is_current(known, now), "the topic of its dead letters is another one"
+    assert not is_current(known, now), "the topic of its dead letters has changed"
     known.apply(TopicDeleted(QUEUE_ID))
     assert not is_current(known, view_of(catalog(), QUEUE_ID))
 
 
-def test_a_topic_is_no_queue() -> None:
+def test_a_topic_has_no_queue_view() -> None:
     with pytest.raises(UnknownQueueError):
         view_of(catalog(), ORDERS)

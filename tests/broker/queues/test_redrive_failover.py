@@ -1,4 +1,4 @@
-"""Redrives of three brokers: who serves them dies, and each message comes back once."""
+"""Tests of redrives on three brokers: each message is moved back once when leaders die."""
 
 from collections import Counter
 
@@ -14,7 +14,7 @@ PARTITIONS = 2
 
 
 def count_in(brokers: ThreeBrokers, topic: str) -> Counter[tuple[int, bytes]]:
-    """Return how often each value stands in each partition, as leaders have it."""
+    """Return how often each value is in each partition, at its leader."""
     found: Counter[tuple[int, bytes]] = Counter()
     for number in range(PARTITIONS):
         leader = brokers.leader(topic, number)
@@ -42,7 +42,7 @@ async def make_dead_letters(client: Client) -> None:
 
 @pytest.mark.statement("b61")
 @pytest.mark.parametrize("seed", range(2))
-def test_a_redrive_of_several_partitions_brings_back_each_message_once(seed: int) -> None:
+def test_a_redrive_of_several_partitions_moves_each_message_once(seed: int) -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_dead_letters)
         await until(lambda: count_in(brokers, "dead").total() == MESSAGES, 60)

@@ -1,6 +1,6 @@
-"""A broker warns before messages of a queue expire, and reports those that are lost."""
+"""Tests of warnings before messages of a queue expire, and of reports of lost messages."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from trio.testing import MockClock
@@ -23,7 +23,7 @@ async def fill(client: RpcConnection, topic: bytes, *, batches: int, first: int 
 
 
 async def pass_rounds(world: World, count: int = 3) -> None:
-    """Let the broker look, and look again."""
+    """Let the broker check twice."""
     for _ in range(count):
         await world.pass_time(ROUND_S)
 
@@ -36,7 +36,7 @@ def is_loaded(broker: Broker, queue: bytes) -> bool:
     return any(isinstance(watcher, HostedPartition) for watcher in journal.watchers)
 
 
-async def test_a_queue_that_is_not_loaded_is_named_when_its_messages_are_about_to_expire(
+async def test_an_unloaded_queue_is_reported_before_its_messages_expire(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -58,7 +58,7 @@ async def test_a_queue_that_is_not_loaded_is_named_when_its_messages_are_about_t
         assert 9 < int(str(told["oldest_age_ms"])) / (DAY_S * 1000) < 9.01
 
 
-async def test_it_is_said_again_only_after_an_hour(mock_clock: MockClock) -> None:
+async def test_a_retention_warning_is_repeated_after_an_hour(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         await create_queue(broker, retention_ms="100d")
@@ -76,7 +76,7 @@ async def test_it_is_said_again_only_after_an_hour(mock_clock: MockClock) -> Non
         assert len(world.told("messages_expire_soon")) == 2
 
 
-async def test_nothing_is_said_of_a_queue_whose_messages_were_deleted(
+async def test_a_queue_whose_messages_are_deleted_gets_no_retention_warning(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -92,7 +92,7 @@ async def test_nothing_is_said_of_a_queue_whose_messages_were_deleted(
         assert [told["queue"] for told in world.told("messages_expire_soon")] == ["others"]
 
 
-async def test_lost_messages_are_reported_of_a_queue_that_no_client_uses(
+async def test_lost_messages_are_reported_for_an_unused_queue(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -113,7 +113,7 @@ async def test_lost_messages_are_reported_of_a_queue_that_no_client_uses(
         assert sum(int(str(each["count"])) + int(str(each["unseen"])) for each in gone) == start > 0
 
 
-async def test_counts_have_the_age_of_the_oldest_message(mock_clock: MockClock) -> None:
+async def test_counts_have_the_oldest_message_age(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -125,10 +125,10 @@ async def test_counts_have_the_age_of_the_oldest_message(mock_clock: MockClock) 
         assert (await count(client, queue)).oldest_age_ms == 1000
 
         await settle(client, queue, await receive(client, queue, 1))
-        assert (await count(client, queue)).oldest_age_ms == 0, "it comes from the future"
+        assert (await count(client, queue)).oldest_age_ms == 0, "the timestamp is in the future"
 
 
-async def test_a_queue_that_keeps_its_messages_for_ever_goes_by_its_topic(
+async def test_a_queue_without_retention_uses_that_of_its_topic(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -146,7 +146,7 @@ async def test_a_queue_that_keeps_its_messages_for_ever_goes_by_its_topic(
         assert [told["queue"] for told in world.told("messages_expire_soon")] == ["orders"]
 
 
-async def test_no_queue_is_loaded_for_it_while_there_is_time_and_then_only_once(
+async def test_a_queue_is_loaded_once_and_only_near_the_retention_limit(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -168,7 +168,7 @@ async def test_no_queue_is_loaded_for_it_while_there_is_time_and_then_only_once(
         assert len(world.told("messages_expire_soon")) == 3
 
 
-async def test_a_queue_that_was_reset_is_named_as_well(mock_clock: MockClock) -> None:
+async def test_a_queue_after_a_seek_gets_a_retention_warning(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, retention_ms="10d")

@@ -1,4 +1,4 @@
-"""Sends to queues of three brokers: whoever leads and dies, each message is there once."""
+"""Tests of sends on three brokers: each message is there once when leaders die."""
 
 from functools import partial
 from random import Random
@@ -14,7 +14,7 @@ from tidelog.client.queue.queue import Queue
 
 IDS = 40
 SENDS = 4
-"""How often each id is sent."""
+"""Number of sends of each id."""
 
 
 async def make_queue(client: Client, **settings: str) -> Queue:
@@ -30,7 +30,7 @@ def has_told(told: dict[int, set[int]], count: int) -> bool:
 async def send_numbers(
     queue: Queue, numbers: list[int], told: dict[int, set[int]], *, random: Random
 ) -> None:
-    """Send ids in this order, and note where each message is said to be."""
+    """Send ids in this order, and record the offsets of the replies."""
     for number in numbers:
         value, sent_id = b"%d" % number, str(number)
         receipt = await queue.send(value, group=b"g%d" % (number % 3), deduplication_id=sent_id)
@@ -41,8 +41,8 @@ async def send_numbers(
 
 @pytest.mark.statement("b39", "q8")
 @pytest.mark.parametrize("seed", range(3))
-def test_each_id_is_there_once_and_in_order_whoever_leads_and_dies(seed: int) -> None:
-    """Statements 39 and 41, and what is said of a duplicate is true."""
+def test_each_deduplication_id_is_there_once_and_in_order_over_failovers(seed: int) -> None:
+    """Statements 39 and 41, and the reply to a duplicate is true."""
     random = Random(seed)
 
     async def main(brokers: ThreeBrokers) -> None:
@@ -86,7 +86,7 @@ def test_each_id_is_there_once_and_in_order_whoever_leads_and_dies(seed: int) ->
 
 
 @pytest.mark.statement("b39")
-def test_a_leader_that_was_deposed_acknowledges_no_send_and_its_message_is_sent_once() -> None:
+def test_a_deposed_leader_acknowledges_no_send_and_its_message_is_sent_once() -> None:
     async def main(brokers: ThreeBrokers) -> None:
         await brokers.with_client(make_queue)
         first = await brokers.leads()
@@ -112,8 +112,8 @@ def test_a_leader_that_was_deposed_acknowledges_no_send_and_its_message_is_sent_
 
 
 @pytest.mark.statement("b47")
-def test_a_purge_counts_also_where_another_broker_leads_the_records() -> None:
-    """Statement 47: who leads the records asks who serves the queue."""
+def test_a_purge_resets_deduplication_where_another_broker_leads_the_records() -> None:
+    """Statement 47: the leader of the records asks the leader of the journal."""
 
     async def main(brokers: ThreeBrokers) -> None:
         async def work(client: Client) -> list[int | None]:
@@ -126,7 +126,7 @@ def test_a_purge_counts_also_where_another_broker_leads_the_records() -> None:
             first = await brokers.leads()
             partition = brokers.partition(first)
             assert partition is not None
-            # As if the disk did not answer for a while, where the records are.
+            # As if the disk of the records did not answer for a while.
             partition.is_stalled = True
             assert partition.status_changed is not None
             partition.status_changed(partition)

@@ -1,4 +1,4 @@
-"""Tests of defects: whatever happens to one partition of a queue, the broker goes on."""
+"""Tests of defects in one partition of a queue: the broker continues."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ from tidelog.wire.protocol.rpc import RpcConnection
 
 @asynccontextmanager
 async def restarted(mock_clock: MockClock) -> AsyncGenerator[tuple[World, RpcConnection, bytes]]:
-    """Yield a broker to which the messages of a queue are cold: two are dead, two are not."""
+    """Yield a broker with a queue of cold messages: two are dead, two are not."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         await create_queue(broker, "dead", topic="dead")
@@ -43,12 +43,12 @@ async def restarted(mock_clock: MockClock) -> AsyncGenerator[tuple[World, RpcCon
         yield world, client, queue
 
 
-async def mend(world: World, defects: list[str]) -> None:
-    """Let there be no defect any more, and what was dropped be loaded."""
+async def remove_defect(world: World, defects: list[str]) -> None:
+    """Remove the defect, and wait until the dropped partition is loaded."""
     assert defects
     assert all("partition 0 of queue 'orders' failed unexpectedly" in each for each in defects)
     assert "Traceback" in defects[0]
-    assert "LookupError: planted" in defects[0]
+    assert "LookupError: a defect" in defects[0]
     defects.clear()
     world.work.read_defect = None
     for _ in range(10):
@@ -59,16 +59,16 @@ async def test_a_queue_that_failed_to_load_is_loaded_again(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     async with restarted(mock_clock) as (world, client, queue):
-        world.work.read_defect = LookupError("planted")
+        world.work.read_defect = LookupError("a defect")
 
         with pytest.raises(UnexpectedServerError, match="LookupError"):
             await receive(client, queue)
 
-        await mend(world, defects)
+        await remove_defect(world, defects)
         assert [each.value for each in await receive(client, queue)] == [b"c", b"d"]
 
 
-async def test_a_queue_that_failed_to_find_what_is_too_old_is_loaded_again(
+async def test_a_queue_that_failed_to_expire_messages_is_loaded_again(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     world = World(mock_clock)
@@ -80,14 +80,14 @@ async def test_a_queue_that_failed_to_find_what_is_too_old_is_loaded_again(
 
     world = world.after_crash()
     async with world.broker(), world.client() as client:
-        # Loads it, and looks at no message.
+        # Loads it without reading a message.
         await submit(client, api.DESCRIBE_REDRIVE, DescribeRedriveRequest(queue, [0])).reply()
-        world.work.read_defect = LookupError("planted")
+        world.work.read_defect = LookupError("a defect")
 
         with pytest.raises(UnexpectedServerError, match="LookupError"):
             await receive(client, queue)
 
-        await mend(world, defects)
+        await remove_defect(world, defects)
         assert [each.value for each in await receive(client, queue)] == [b"new"]
 
 
@@ -95,47 +95,47 @@ async def test_a_queue_that_failed_to_read_messages_is_loaded_again(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     async with restarted(mock_clock) as (world, client, queue):
-        await receive(client, queue, 1, visibility_timeout_ms=0)  # What is too old is known.
-        world.work.read_defect = LookupError("planted")
+        await receive(client, queue, 1, visibility_timeout_ms=0)  # The expiry check is done.
+        world.work.read_defect = LookupError("a defect")
 
         with pytest.raises(UnexpectedServerError, match="LookupError"):
             await receive(client, queue)
 
-        await mend(world, defects)
+        await remove_defect(world, defects)
         values = {each.value for each in await receive(client, queue)}
         assert values == {b"c", b"d"}
 
 
-async def test_letters_are_moved_when_the_defect_is_gone(
+async def test_dead_letters_are_moved_when_the_defect_is_gone(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     async with restarted(mock_clock) as (world, client, queue):
         assert await states(client, queue) == (2, 0, 0, 2)
-        world.work.read_defect = LookupError("planted")
+        world.work.read_defect = LookupError("a defect")
         settings = {"dead_letter_queue": "dead"}
         await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
         await let_happen()
 
-        await mend(world, defects)
+        await remove_defect(world, defects)
         assert await states(client, queue) == (2, 0, 0, 0)
 
 
-async def test_a_redrive_goes_on_when_the_defect_is_gone(
+async def test_a_redrive_continues_when_the_defect_is_gone(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     async with restarted(mock_clock) as (world, client, queue):
         assert await states(client, queue) == (2, 0, 0, 2)
         topic = b"topic orders".ljust(16, b".")
-        world.work.read_defect = LookupError("planted")
+        world.work.read_defect = LookupError("a defect")
         await submit(client, api.REDRIVE, RedriveRequest(queue, [0], topic)).reply()
         await let_happen()
 
-        await mend(world, defects)
+        await remove_defect(world, defects)
         values = [record.value for record in await fetch_all(client, topic)]
         assert values == [b"a", b"b", b"c", b"d", b"c", b"d"]
 
 
-async def test_a_defect_in_looking_for_what_is_to_be_done_ends_no_broker(
+async def test_a_defect_in_the_check_for_background_work_does_not_stop_the_broker(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, defects: list[str]
 ) -> None:
     async with restarted(mock_clock) as (world, client, queue):
@@ -148,14 +148,14 @@ async def test_a_defect_in_looking_for_what_is_to_be_done_ends_no_broker(
             settings = AlterQueueRequest("orders", {"dead_letter_queue": "dead"}, [])
             await submit(client, api.ALTER_QUEUE, settings).reply()
             await let_happen()
-        assert "looking for what is to be done in 'orders' failed" in defects.pop()
+        assert "checking queue 'orders' for background work failed" in defects.pop()
 
         await world.pass_time(5.1)
 
-        assert await states(client, queue) == (2, 0, 0, 0), "the dead letters went where they go"
+        assert await states(client, queue) == (2, 0, 0, 0), "the dead letters were moved"
 
 
-async def test_a_defect_in_forgetting_what_nobody_sends_to_ends_no_broker(
+async def test_a_defect_in_dropping_idle_windows_does_not_stop_the_broker(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch, defects: list[str]
 ) -> None:
     world = World(mock_clock)
@@ -169,5 +169,5 @@ async def test_a_defect_in_forgetting_what_nobody_sends_to_ends_no_broker(
         monkeypatch.setattr(PartitionWindow, "idle_s", property(fail))
         await world.pass_time(601)
 
-        assert "forgetting what nobody sends to failed" in defects.pop()
+        assert "dropping idle deduplication windows failed" in defects.pop()
         assert (await send(client, queue, (b"b", "2"))).offsets == [1]

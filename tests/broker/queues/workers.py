@@ -1,4 +1,4 @@
-"""Workers of a queue in a cluster: each receives and deletes, and notes what it was told."""
+"""Workers of a queue in a cluster, which receive and delete messages and record the replies."""
 
 from typing import NamedTuple, final
 
@@ -15,7 +15,7 @@ JOURNAL = "queue@orders"
 
 
 class Delivery(NamedTuple):
-    """What a worker was told of one message, by the clocks of brokers."""
+    """A delivery to a worker, with times by the clocks of brokers."""
 
     offset: int
     receive_count: int
@@ -25,30 +25,30 @@ class Delivery(NamedTuple):
 
 @final
 class Workers:
-    """What all workers were told together."""
+    """Records of all workers together."""
 
     def __init__(self, brokers: ThreeBrokers, queue_id: bytes) -> None:
         self.deliveries: list[Delivery] = []
-        """In the order in which they came."""
+        """Deliveries in the order of their arrival."""
         self.deleted: dict[int, float] = {}
-        """When it was said that a message is deleted, by offset."""
+        """Time of the acknowledgement of a delete, by offset."""
         self.in_doubt: set[int] = set()
-        """Messages that were to be deleted, and nobody said whether they are."""
+        """Messages whose delete has an unknown outcome."""
         self.should_stop = False
         self._brokers = brokers
         self._queue_id = queue_id
 
     @property
     def are_done(self) -> int:
-        """How many messages are deleted, or may be."""
+        """Number of messages that are deleted, or may be."""
         return len(self.in_doubt | set(self.deleted))
 
     def offsets(self) -> set[int]:
-        """Return which messages were delivered."""
+        """Return the offsets of delivered messages."""
         return {delivery.offset for delivery in self.deliveries}
 
     async def work(self, process: Process, *, action: SettleAction = SettleAction.DELETE) -> None:
-        """Receive and delete, or reject, until told to stop."""
+        """Receive and delete, or reject, until cancelled."""
         while not self.should_stop:
             leader = self._brokers.leader(JOURNAL)
             if leader is None:
@@ -87,7 +87,7 @@ class Workers:
     async def settle(
         self, client: RpcConnection, messages: list[Message], action: SettleAction
     ) -> None:
-        """Delete or reject messages, and note which ones are."""
+        """Delete or reject messages, and record the outcome."""
         self.in_doubt |= {message.offset for message in messages}
         reply = await submit_settle(client, self._queue_id, messages, action=action).reply()
         for result, message in zip(reply.results, messages, strict=False):
@@ -97,12 +97,12 @@ class Workers:
                 self.deleted |= {each.offset: now for each in of_result}
 
     def check(self) -> None:
-        """Check what holds for every history, whatever happened to brokers."""
+        """Check the rules that hold for every history, under any failure of brokers."""
         last: dict[int, Delivery] = {}
         for delivery in self.deliveries:
             before = last.get(delivery.offset)
             if before is not None:
-                # Nobody gets it early, and its count never falls (b73, b74).
+                # No delivery comes early, and the receive count never falls (b73, b74).
                 assert delivery.at_ms >= before.deadline_ms, (before, delivery)
                 assert delivery.receive_count > before.receive_count, (before, delivery)
             last[delivery.offset] = delivery

@@ -1,4 +1,4 @@
-"""A queue with a dead-letter queue, and what tests of dead letters do with both."""
+"""A queue with a dead-letter queue, and helpers for tests of dead letters."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -42,14 +42,14 @@ async def dead_letter_queue(
 
 
 async def let_move(world: World, seconds: int = 10) -> None:
-    """Let everything be moved that can be in this time, however often it has to be tried."""
+    """Let time pass for moves, including retries."""
     await let_happen()
     for _ in range(seconds):
         await world.pass_time(1)
 
 
 async def reject(client: RpcConnection, queue: bytes, max_messages: int = 10) -> list[Message]:
-    """Receive some messages and make them dead letters."""
+    """Receive some messages and reject them, which makes them dead letters."""
     messages = await receive(client, queue, max_messages)
     await settle(client, queue, messages, action=SettleAction.REJECT)
     await let_happen()

@@ -24,7 +24,7 @@ from tidelog.wire.batch.large_messages import ChunkMap, chunks_of
 from tidelog.wire.messages.queues import SettleAction
 
 
-async def test_a_dead_letter_goes_with_its_chunks(
+async def test_a_dead_letter_is_moved_with_its_chunks(
     mock_clock: MockClock,
 ) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, dead, queue):
@@ -52,7 +52,7 @@ async def test_a_dead_letter_goes_with_its_chunks(
 
 
 @pytest.mark.statement("b54")
-async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: MockClock) -> None:
+async def test_copied_chunks_are_as_new_as_their_message(mock_clock: MockClock) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         topic, there = topic_of(broker), topic_of(broker, "dead")
         for index in range(3):
@@ -68,7 +68,7 @@ async def test_chunks_are_as_new_at_the_target_as_their_message(mock_clock: Mock
         assert (await list_offset(client, there, moved_ms)).offset == 0
 
 
-async def test_chunks_that_reached_a_target_are_not_sent_again_when_it_failed_in_between(
+async def test_chunks_at_a_target_are_not_copied_again_after_a_failure(
     mock_clock: MockClock,
 ) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
@@ -86,7 +86,7 @@ async def test_chunks_that_reached_a_target_are_not_sent_again_when_it_failed_in
         assert await states(client, queue) == (0, 0, 0, 0)
 
 
-async def test_a_dead_letter_whose_chunks_were_deleted_goes_without_them_and_says_so(
+async def test_a_dead_letter_whose_chunks_were_deleted_is_moved_without_them(
     mock_clock: MockClock,
 ) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):

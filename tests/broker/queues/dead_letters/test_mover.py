@@ -1,4 +1,4 @@
-"""Tests of dead letters on their way: never in both places, never in neither."""
+"""Tests of the dead-letter mover: a message is never in both queues, and never in neither."""
 
 import errno
 from itertools import pairwise
@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from trio.testing import MockClock
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 from tests.broker.broker_requests import (
     batch_of,
@@ -60,7 +60,7 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.rpc import RpcConnection
 
 
-async def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_queue(
+async def test_a_message_above_max_receive_count_is_moved_to_the_dead_letter_queue(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -89,7 +89,7 @@ async def test_a_message_that_was_received_too_often_goes_to_the_dead_letter_que
 
 
 @pytest.mark.statement("b54")
-async def test_what_is_too_old_for_a_queue_is_new_to_its_dead_letter_queue(
+async def test_a_dead_letter_has_a_new_age_in_the_dead_letter_queue(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -106,7 +106,7 @@ async def test_what_is_too_old_for_a_queue_is_new_to_its_dead_letter_queue(
         assert found[FIRST_SENT_HEADER] == str(START_MS).encode()
 
 
-async def test_dead_letters_wait_for_a_target_that_has_no_room(mock_clock: MockClock) -> None:
+async def test_dead_letters_wait_for_a_target_on_a_full_disk(mock_clock: MockClock) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
         (path,) = {path for path, _ in world.segments() if path.startswith("topics/dead")}
@@ -121,7 +121,7 @@ async def test_dead_letters_wait_for_a_target_that_has_no_room(mock_clock: MockC
 
 
 @pytest.mark.statement("b55")
-async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) -> None:
+async def test_a_move_whose_reply_was_lost_is_made_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         await create_queue(broker, "dead", topic="dead")
@@ -131,7 +131,8 @@ async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) 
         world.work.hold_syncs()
         submit_settle(client, queue, messages, action=SettleAction.REJECT)
         await let_happen()
-        world.work.let_sync()  # That the messages are dead: now they are produced.
+        # Commit of the decision that the messages are dead: now they are produced.
+        world.work.let_sync()
         await let_happen()
 
     world = world.after_crash()
@@ -144,10 +145,10 @@ async def test_a_move_whose_answer_was_lost_is_made_once(mock_clock: MockClock) 
 
 
 @pytest.mark.statement("b55")
-async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
+async def test_moved_dead_letters_that_the_log_has_deleted_are_not_sent_again(
     mock_clock: MockClock,
 ) -> None:
-    """Nobody can repeat a batch whose beginning is gone; the target knows that it has it."""
+    """A batch whose beginning is deleted cannot be repeated; the target knows that it has it."""
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c"))
         messages = await receive(client, queue, 2)
@@ -158,7 +159,8 @@ async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
         world.disk.fail("write_at", path=path, error_number=errno.ENOSPC, count=1)
         world.work.let_all_sync()
         await pending.reply()
-        await let_happen()  # They are there, and the journal had no room to say so.
+        # The messages are at the target, and the journal had no room to record that.
+        await let_happen()
         await delete_records(client, topic_of(broker), 1)
 
         for _ in range(4):
@@ -170,7 +172,7 @@ async def test_what_the_log_lost_of_letters_that_are_there_is_not_sent_again(
 
 
 @pytest.mark.statement("b55")
-async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_goes_on(
+async def test_dead_letters_deleted_by_the_log_before_their_move_are_lost_and_the_rest_is_moved(
     mock_clock: MockClock,
 ) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
@@ -188,13 +190,13 @@ async def test_what_the_log_lost_of_letters_on_their_way_is_gone_and_the_rest_go
         assert values == [b"b"]
 
 
-async def test_a_purge_stops_letters_that_wait_to_be_committed(mock_clock: MockClock) -> None:
+async def test_a_purge_stops_dead_letters_that_wait_for_their_commit(mock_clock: MockClock) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
         messages = await receive(client, queue, 2)
         world.work.hold_syncs()
         rejection = submit_settle(client, queue, messages, action=SettleAction.REJECT)
-        await let_happen()  # Whoever moves them waits until that is committed.
+        await let_happen()  # The mover waits until the decision is committed.
 
         emptied = submit(client, api.PURGE, PurgeRequest(queue, [0]))
         await let_happen()
@@ -207,7 +209,7 @@ async def test_a_purge_stops_letters_that_wait_to_be_committed(mock_clock: MockC
         assert await fetch_all(client, topic_of(broker, "dead")) == []
 
 
-async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
+async def test_a_seek_past_dead_letters_that_are_being_read_leaves_them_in_the_queue(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -220,7 +222,7 @@ async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
     world = world.after_crash()
     async with world.broker() as broker, world.client() as client:
         assert (await states(client, queue))[3] == 2
-        world.work.hold_reads()  # Of what this process did not write.
+        world.work.hold_reads()  # Reads of records that this process did not write.
         await alter(client, dead_letter_queue="dead")
         await let_happen()
         asked = submit(client, api.QUEUE_SEEK, QueueSeekRequest(queue, 0, 2))
@@ -234,7 +236,7 @@ async def test_a_seek_past_letters_that_are_read_leaves_them_where_they_are(
         assert [each.value for each in await receive(client, queue)] == [b"c"]
 
 
-async def test_letters_keep_their_origin_when_the_queue_gets_another_target(
+async def test_dead_letters_keep_their_origin_when_the_queue_gets_another_target(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -254,7 +256,7 @@ async def test_letters_keep_their_origin_when_the_queue_gets_another_target(
         assert found[ORIGIN_QUEUE_HEADER] == b"orders"
 
 
-async def test_without_a_target_dead_letters_are_kept_until_there_is_one(
+async def test_dead_letters_without_a_target_are_kept_until_there_is_one(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -279,7 +281,7 @@ async def alter(client: RpcConnection, **settings: str) -> None:
     await submit(client, api.ALTER_QUEUE, AlterQueueRequest("orders", settings, [])).reply()
 
 
-async def test_a_message_that_is_too_large_for_its_target_comes_back(
+async def test_a_message_that_is_too_large_for_its_target_returns_to_the_queue(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -302,7 +304,7 @@ async def test_a_message_that_is_too_large_for_its_target_comes_back(
         assert (kept.first_offset, kept.count, kept.state) == (1, 1, MessageState.VISIBLE)
 
 
-async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
+async def test_a_rejected_dead_letter_is_retried_with_exponential_backoff(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -328,7 +330,7 @@ async def test_what_a_target_refuses_is_tried_again_ever_later_and_that_is_seen(
         assert "(refused 3 times, tried again after 4 min)" in delays_ms[times[2]]
 
 
-async def test_letters_that_nobody_can_decode_come_back_and_others_go(
+async def test_undecodable_dead_letters_return_to_the_queue_and_others_are_moved(
     mock_clock: MockClock,
 ) -> None:
     """Any producer can send such a batch: its checksum is right."""
@@ -353,7 +355,7 @@ async def test_letters_that_nobody_can_decode_come_back_and_others_go(
         assert "decoded" in kept.reason
 
 
-async def test_a_batch_is_committed_when_it_was_produced(mock_clock: MockClock) -> None:
+async def test_a_produced_batch_is_committed_when_the_call_returns(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         topic = await create_topic(client)
@@ -366,7 +368,7 @@ async def test_a_batch_is_committed_when_it_was_produced(mock_clock: MockClock) 
         assert [record.value for record in await fetch_all(client, topic)] == [b"a"]
 
 
-async def test_a_topic_that_was_deleted_is_told_from_one_without_leader(
+async def test_a_deleted_topic_is_told_from_one_without_a_leader(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

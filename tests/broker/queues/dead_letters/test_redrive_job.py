@@ -1,4 +1,4 @@
-"""Tests of bringing dead letters back."""
+"""Tests of redrive."""
 
 import pytest
 from trio.testing import MockClock
@@ -46,7 +46,7 @@ async def redrive(
 
 
 async def describe(client: RpcConnection, queue: bytes) -> RedriveDescription:
-    """Return how far the redrive is."""
+    """Return the progress of the redrive."""
     request = DescribeRedriveRequest(queue, [0])
     (found,) = (await submit(client, api.DESCRIBE_REDRIVE, request).reply()).redrives
     raise_if(found.error)
@@ -54,7 +54,7 @@ async def describe(client: RpcConnection, queue: bytes) -> RedriveDescription:
 
 
 @pytest.mark.statement("b59")
-async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: MockClock) -> None:
+async def test_a_redrive_moves_each_dead_letter_to_its_origin(mock_clock: MockClock) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
         bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a", b"b"))
@@ -77,7 +77,7 @@ async def test_each_dead_letter_goes_back_to_where_it_came_from(mock_clock: Mock
 
 
 @pytest.mark.statement("b60")
-async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClock) -> None:
+async def test_a_redriven_message_is_as_new_as_a_sent_one(mock_clock: MockClock) -> None:
     async with dead_letter_queue(mock_clock, retention_ms="1h") as (
         world,
         broker,
@@ -98,7 +98,7 @@ async def test_what_comes_back_is_as_new_as_what_is_sent_now(mock_clock: MockClo
 
 
 @pytest.mark.statement("b59")
-async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) -> None:
+async def test_a_redrive_can_be_limited_to_one_origin_queue(mock_clock: MockClock) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
         bills = await create_queue(broker, "bills", topic="bills", dead_letter_queue="dead")
         await produce(client, topic_of(broker), batch_of(b"a"))
@@ -119,7 +119,7 @@ async def test_only_what_came_from_one_queue_goes_back(mock_clock: MockClock) ->
 
 
 @pytest.mark.statement("b60", "b61")
-async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock) -> None:
+async def test_a_redrive_keeps_its_rate_and_can_be_cancelled(mock_clock: MockClock) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, dead, orders):
         await produce(client, topic_of(broker), batch_of(b"a", b"b", b"c", b"d", b"e"))
         await reject(client, orders, 10)
@@ -141,7 +141,7 @@ async def test_a_redrive_keeps_its_rate_and_can_be_stopped(mock_clock: MockClock
 
 
 @pytest.mark.statement("b61")
-async def test_a_redrive_goes_on_after_a_start(mock_clock: MockClock) -> None:
+async def test_a_redrive_continues_after_a_restart(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         dead = await create_queue(broker, "dead", topic="dead")
@@ -160,7 +160,7 @@ async def test_a_redrive_goes_on_after_a_start(mock_clock: MockClock) -> None:
         assert values == [b"a", b"b", b"c"] * 2
 
 
-async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
+async def test_messages_that_a_redrive_target_rejects_are_counted_and_stay(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -182,7 +182,7 @@ async def test_what_is_refused_where_it_is_to_go_is_counted_and_stays(
         assert await states(client, dead) == (1, 0, 0, 0)
 
 
-async def test_a_redrive_does_not_go_where_the_one_before_it_was_to_go(
+async def test_a_redrive_does_not_use_the_target_of_the_previous_one(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -195,12 +195,12 @@ async def test_a_redrive_does_not_go_where_the_one_before_it_was_to_go(
     world = world.after_crash()
     async with world.broker(), world.client() as client:
         assert await states(client, dead) == (2, 0, 0, 0)
-        world.work.hold_reads()  # While it looks at its messages ...
+        world.work.hold_reads()  # While it reads its messages ...
         await submit(client, api.REDRIVE, RedriveRequest(dead, [0], first)).reply()
         await let_happen()
         await redrive(client, dead, is_cancelled=True)
         await submit(client, api.REDRIVE, RedriveRequest(dead, [0], second)).reply()
-        world.work.let_all_read()  # ... another one has begun.
+        world.work.let_all_read()  # ... another redrive has begun.
         await let_move(world)
 
         assert await fetch_all(client, first) == []
@@ -208,7 +208,9 @@ async def test_a_redrive_does_not_go_where_the_one_before_it_was_to_go(
         assert (await describe(client, dead)).moved == 2
 
 
-async def test_what_nobody_can_decode_stays_and_others_go(mock_clock: MockClock) -> None:
+async def test_undecodable_messages_stay_and_a_redrive_moves_the_others(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         dead = await create_queue(broker, "dead", topic="dead")
@@ -228,10 +230,10 @@ async def test_what_nobody_can_decode_stays_and_others_go(mock_clock: MockClock)
         assert await states(client, dead) == (3, 0, 0, 0)
 
 
-async def test_strange_headers_end_no_redrive(
+async def test_malformed_origin_headers_do_not_end_a_redrive(
     mock_clock: MockClock,
 ) -> None:
-    """Any producer can set them, to whatever it likes."""
+    """Any producer can set them to any value."""
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         dead = await create_queue(broker, "dead", topic="dead")

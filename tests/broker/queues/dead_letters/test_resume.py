@@ -1,6 +1,6 @@
-"""What was under way goes on when a broker begins to lead, and idle queues cost nothing by that."""
+"""Tests of resumption: a new leader continues background work, and idle queues cost nothing."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 import errno
@@ -34,7 +34,7 @@ from tidelog.wire.protocol.rpc import RpcConnection
 
 
 def is_loaded(broker: Broker, queue_id: bytes) -> bool:
-    """Return whether a partition of a queue takes memory."""
+    """Return whether a partition of a queue is in memory."""
     return bool(journal(broker, queue_id).watchers)
 
 
@@ -58,7 +58,7 @@ async def reject_while_the_journal_is_full(
     await pending.reply()
 
 
-async def test_dead_letters_that_were_on_their_way_go_on_though_nobody_asks(
+async def test_dead_letter_moves_resume_without_a_request(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -79,7 +79,7 @@ async def test_dead_letters_that_were_on_their_way_go_on_though_nobody_asks(
 
 
 @pytest.mark.statement("b61")
-async def test_a_redrive_goes_on_though_nobody_asks(mock_clock: MockClock) -> None:
+async def test_a_redrive_resumes_without_a_request(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         dead = await create_queue(broker, "dead", topic="dead")
@@ -97,7 +97,7 @@ async def test_a_redrive_goes_on_though_nobody_asks(mock_clock: MockClock) -> No
         assert await values_of(client, topic_of(broker)) == [b"a", b"b", b"c"] * 2
 
 
-async def test_a_queue_that_has_nothing_to_do_is_not_loaded_by_a_start(
+async def test_a_start_does_not_load_a_queue_without_background_work(
     mock_clock: MockClock,
 ) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, dead, queue):
@@ -116,7 +116,9 @@ async def test_a_queue_that_has_nothing_to_do_is_not_loaded_by_a_start(
         assert await states(client, dead) == (2, 0, 0, 0)
 
 
-async def test_kept_dead_letters_go_when_there_is_a_place_for_them(mock_clock: MockClock) -> None:
+async def test_kept_dead_letters_are_moved_when_the_queue_gets_a_target(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         await create_queue(broker, "dead", topic="dead")
@@ -136,7 +138,7 @@ async def test_kept_dead_letters_go_when_there_is_a_place_for_them(mock_clock: M
         assert await values_of(client, topic_of(broker, "dead")) == [b"a", b"b"]
 
 
-async def test_kept_dead_letters_of_a_loaded_queue_go_when_there_is_a_place_for_them(
+async def test_kept_dead_letters_of_a_loaded_queue_are_moved_when_it_gets_a_target(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -153,7 +155,7 @@ async def test_kept_dead_letters_of_a_loaded_queue_go_when_there_is_a_place_for_
         assert await values_of(client, topic_of(broker, "dead")) == [b"a", b"b"]
 
 
-async def test_a_queue_whose_journal_had_no_room_goes_on_when_there_is_some(
+async def test_a_queue_whose_journal_had_no_room_resumes_when_there_is_room(
     mock_clock: MockClock,
 ) -> None:
     async with dead_letter_queue(mock_clock) as (world, broker, client, _, queue):
@@ -166,7 +168,7 @@ async def test_a_queue_whose_journal_had_no_room_goes_on_when_there_is_some(
         assert await states(client, queue) == (0, 0, 0, 0)
 
 
-async def test_what_has_failed_goes_on_though_other_queues_have_news_all_the_time(
+async def test_failed_work_resumes_although_other_queues_change_all_the_time(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -187,7 +189,7 @@ async def test_what_has_failed_goes_on_though_other_queues_have_news_all_the_tim
         assert is_loaded(broker, queue)
 
 
-async def test_a_queue_that_is_forgotten_for_nobody_uses_it_is_not_looked_at_again(
+async def test_an_unloaded_idle_queue_is_not_checked_for_work(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -199,7 +201,7 @@ async def test_a_queue_that_is_forgotten_for_nobody_uses_it_is_not_looked_at_aga
         queue = await create_queue(broker, "another", topic="another")
         await receive(client, queue)
         assert is_loaded(broker, queue)
-        journal(broker, queue).log.fail("whoever looks at it says so")
+        journal(broker, queue).log.fail("each check is recorded")
         await world.pass_time(1300)
         await world.pass_time(1300)
 

@@ -1,4 +1,4 @@
-"""Tests of what a leader knows of sends, and of where it has that from."""
+"""Tests of deduplication windows, and of their reads from the log."""
 
 import pytest
 from trio.testing import MockClock
@@ -11,7 +11,7 @@ from tidelog.wire.messages.queues import GetPurgeOffsetRequest
 from tidelog.wire.protocol import api
 
 
-async def test_what_was_deleted_from_the_log_is_no_original(mock_clock: MockClock) -> None:
+async def test_a_message_deleted_from_the_log_is_no_original(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -24,7 +24,9 @@ async def test_what_was_deleted_from_the_log_is_no_original(mock_clock: MockCloc
         assert (await send(client, queue, (b"b", "2"))).offsets == [1]
 
 
-async def test_what_nobody_sends_to_is_forgotten_and_read_again(mock_clock: MockClock) -> None:
+async def test_an_idle_deduplication_window_is_dropped_and_read_again(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True, deduplication_window_ms="1h")
@@ -34,10 +36,10 @@ async def test_what_nobody_sends_to_is_forgotten_and_read_again(mock_clock: Mock
         assert (await send(client, queue, (b"b", "2"))).offsets == [1]
 
 
-async def test_while_the_young_part_of_the_log_is_damaged_nothing_is_sent(
+async def test_sends_are_refused_while_the_window_in_the_log_is_damaged(
     mock_clock: MockClock,
 ) -> None:
-    """What cannot be read may be what was sent before: better no send than one sent twice."""
+    """Damaged records may be earlier sends of the message: better no send than a duplicate."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -52,8 +54,8 @@ async def test_while_the_young_part_of_the_log_is_damaged_nothing_is_sent(
             await send(client, queue, (b"new", "new"))
 
 
-async def test_what_others_appended_is_read_over(mock_clock: MockClock) -> None:
-    """Also what looks as if it were of a queue, and what nobody can read."""
+async def test_batches_of_other_producers_are_skipped(mock_clock: MockClock) -> None:
+    """Also those that look like sends, and those that cannot be decoded."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -67,7 +69,7 @@ async def test_what_others_appended_is_read_over(mock_clock: MockClock) -> None:
         assert (await send(client, queue, (b"b", "1"), (b"c", "2"))).offsets == [3, 2]
 
 
-async def test_whoever_does_not_lead_the_journal_asks_where_it_was_purged(
+async def test_a_broker_without_the_journal_asks_its_leader_for_the_purge_offset(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

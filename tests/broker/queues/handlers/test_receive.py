@@ -1,4 +1,4 @@
-"""Tests of receiving and settling over the wire, with one broker."""
+"""Tests of RECEIVE and SETTLE over the wire, with one broker."""
 
 import pytest
 from trio.testing import MockClock
@@ -19,7 +19,7 @@ from tidelog.wire.batch.record_batch import Columns, encode_batch
 TIMEOUT_S = 30
 
 
-async def test_what_was_received_nobody_else_gets_until_its_time_is_over(
+async def test_a_received_message_is_invisible_until_its_visibility_timeout(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -44,7 +44,7 @@ async def test_what_was_received_nobody_else_gets_until_its_time_is_over(
 
 
 @pytest.mark.statement("b17")
-async def test_a_receive_that_waits_gets_what_is_sent(mock_clock: MockClock) -> None:
+async def test_a_long_poll_receives_a_sent_message(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -59,7 +59,7 @@ async def test_a_receive_that_waits_gets_what_is_sent(mock_clock: MockClock) -> 
 
 
 @pytest.mark.statement("b18")
-async def test_a_send_wakes_as_many_receives_as_there_are_messages_for(
+async def test_a_send_wakes_as_many_receives_as_it_has_messages(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -77,7 +77,7 @@ async def test_a_send_wakes_as_many_receives_as_there_are_messages_for(
         assert [message.value for message in await received(pending[3])] == [b"b"]
 
 
-async def test_who_asks_an_empty_queue_hears_at_once_also_when_old_messages_are_looked_for(
+async def test_a_receive_without_wait_time_returns_at_once_also_during_an_expiry_check(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -94,7 +94,7 @@ async def test_who_asks_an_empty_queue_hears_at_once_also_when_old_messages_are_
             assert pending.is_answered
 
 
-async def test_who_does_not_wait_hears_when_what_was_read_for_another_one_is_known(
+async def test_a_receive_without_wait_time_is_answered_after_a_read_for_another_receive(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -111,7 +111,7 @@ async def test_who_does_not_wait_hears_when_what_was_read_for_another_one_is_kno
         assert not waiting.is_answered
 
 
-async def test_who_does_not_wait_hears_when_a_queue_is_loaded_for_which_others_wait(
+async def test_a_receive_without_wait_time_is_answered_when_the_queue_is_loaded(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -127,7 +127,7 @@ async def test_who_does_not_wait_hears_when_a_queue_is_loaded_for_which_others_w
         assert not waiting.is_answered
 
 
-async def test_a_receive_that_waits_ends_with_nothing_when_its_time_is_over(
+async def test_a_long_poll_ends_without_messages_when_its_time_is_over(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -143,7 +143,7 @@ async def test_a_receive_that_waits_ends_with_nothing_when_its_time_is_over(
         assert await received(pending) == []
 
 
-async def test_what_nobody_hears_of_any_more_is_given_back(mock_clock: MockClock) -> None:
+async def test_messages_received_by_a_lost_client_are_released(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, receive_acks="all")
@@ -160,7 +160,9 @@ async def test_what_nobody_hears_of_any_more_is_given_back(mock_clock: MockClock
         assert [each.receive_count for each in await receive(client, queue)] == [1]
 
 
-async def test_an_attempt_is_repeated_though_nothing_else_is_visible(mock_clock: MockClock) -> None:
+async def test_a_receive_attempt_can_be_repeated_although_no_message_is_visible(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -174,7 +176,7 @@ async def test_an_attempt_is_repeated_though_nothing_else_is_visible(mock_clock:
         assert [each.receive_count for each in again] == [1]
 
 
-async def test_an_attempt_that_was_repeated_keeps_its_messages_when_its_first_asker_goes(
+async def test_a_repeated_receive_attempt_keeps_its_messages_when_the_first_client_disconnects(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -194,4 +196,4 @@ async def test_an_attempt_that_was_repeated_keeps_its_messages_when_its_first_as
         await let_happen()
 
         assert [each.value for each in await received(again)] == [b"v"]
-        assert await receive(client, queue) == [], "nobody else has it as well"
+        assert await receive(client, queue) == [], "no other receive has it as well"

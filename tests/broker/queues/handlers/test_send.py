@@ -34,7 +34,7 @@ WINDOW_S = 300
 
 
 @pytest.mark.statement("b39")
-async def test_a_duplicate_is_answered_with_the_original_and_not_appended(
+async def test_a_duplicate_send_returns_the_original_and_is_not_appended(
     mock_clock: MockClock,
 ) -> None:
     """Statement 39."""
@@ -53,7 +53,7 @@ async def test_a_duplicate_is_answered_with_the_original_and_not_appended(
 
 
 @pytest.mark.statement("b40", "b41")
-async def test_the_window_begins_with_the_original_and_outlives_its_deletion(
+async def test_the_deduplication_window_begins_with_the_original_and_outlives_its_deletion(
     mock_clock: MockClock,
 ) -> None:
     """Statements 40 and 41."""
@@ -71,7 +71,7 @@ async def test_the_window_begins_with_the_original_and_outlives_its_deletion(
 
 
 @pytest.mark.statement("b49")
-async def test_a_message_that_is_not_visible_yet_is_known_for_as_long_as_the_queue_says(
+async def test_the_deduplication_window_covers_delayed_messages(
     mock_clock: MockClock,
 ) -> None:
     """Statement 49."""
@@ -90,7 +90,7 @@ async def test_a_message_that_is_not_visible_yet_is_known_for_as_long_as_the_que
 
 
 @pytest.mark.statement("b45", "b46")
-async def test_the_same_content_is_kept_once_where_the_content_counts(
+async def test_content_based_deduplication_keeps_the_same_content_once(
     mock_clock: MockClock,
 ) -> None:
     """Statements 45 and 46."""
@@ -101,16 +101,16 @@ async def test_the_same_content_is_kept_once_where_the_content_counts(
         request = AlterQueueRequest("orders", {"content_based_deduplication": "on"}, [])
         await submit(client, api.ALTER_QUEUE, request).reply()
 
-        # What was sent before that counts as well: it is the same queue.
+        # An earlier send of the content counts, too: it is the same queue.
         assert (await send(client, queue, (b"a", None), (b"b", None))).offsets == [0, 2]
         assert (await send(client, queue, (b"b", None), (b"b", "id"))).offsets == [2, 3]
 
 
 @pytest.mark.statement("b42")
-async def test_of_two_queues_on_one_topic_each_has_a_window_of_its_own(
+async def test_two_queues_on_one_topic_have_separate_deduplication_windows(
     mock_clock: MockClock,
 ) -> None:
-    """Statement 42 asks for queues; what was produced to the topic is in none of them."""
+    """Statement 42 is about queues; records produced to the topic are in no window."""
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -125,7 +125,9 @@ async def test_of_two_queues_on_one_topic_each_has_a_window_of_its_own(
 
 
 @pytest.mark.statement("b42", "b43")
-async def test_within_groups_an_id_is_kept_once_in_each(mock_clock: MockClock) -> None:
+async def test_deduplication_by_message_group_keeps_an_id_once_in_each_group(
+    mock_clock: MockClock,
+) -> None:
     """Statements 42 and 43: g1/x, g2/x, g1/x."""
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
@@ -139,7 +141,7 @@ async def test_within_groups_an_id_is_kept_once_in_each(mock_clock: MockClock) -
 
 
 @pytest.mark.statement("b47")
-async def test_a_purge_lets_what_was_there_be_sent_again(mock_clock: MockClock) -> None:
+async def test_purged_messages_can_be_sent_again(mock_clock: MockClock) -> None:
     """Statement 47."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
@@ -158,7 +160,9 @@ async def test_a_purge_lets_what_was_there_be_sent_again(mock_clock: MockClock) 
 
 
 @pytest.mark.statement("b39")
-async def test_a_new_process_knows_what_was_sent_to_the_old_one(mock_clock: MockClock) -> None:
+async def test_a_restarted_broker_recognizes_duplicates_of_earlier_sends(
+    mock_clock: MockClock,
+) -> None:
     """Statements 39 and 41, from the log."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
@@ -176,7 +180,7 @@ async def test_a_new_process_knows_what_was_sent_to_the_old_one(mock_clock: Mock
 
 
 @pytest.mark.statement("b39")
-async def test_two_sends_of_one_id_at_the_same_time_are_one_message(
+async def test_two_concurrent_sends_of_one_id_are_one_message(
     mock_clock: MockClock,
 ) -> None:
     """Neither is acknowledged before the message is committed."""
@@ -201,7 +205,7 @@ async def test_two_sends_of_one_id_at_the_same_time_are_one_message(
         assert sorted(reply.duplicates for reply in replies) == [[], [0]]
 
 
-async def test_sends_that_come_while_the_window_is_read_wait_for_it(
+async def test_sends_wait_while_the_deduplication_window_is_read(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -222,7 +226,9 @@ async def test_sends_that_come_while_the_window_is_read_wait_for_it(
 
 
 @pytest.mark.statement("b39", "b46")
-async def test_a_repeated_request_is_the_same_send_however_late(mock_clock: MockClock) -> None:
+async def test_a_repeated_send_request_returns_the_original_offsets_at_any_time(
+    mock_clock: MockClock,
+) -> None:
     """Also without ids, and when the window is over."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
@@ -234,7 +240,7 @@ async def test_a_repeated_request_is_the_same_send_however_late(mock_clock: Mock
         await world.pass_time(2 * WINDOW_S)
         again = await submit_send(client, queue, batch).reply()
 
-        # Who was the original is not known any more; that there was one is.
+        # The original is no longer known, only that there was one.
         assert (again.offsets, again.duplicates) == ([None, 1, 2], [0])
         assert again.timestamp_ms == first.timestamp_ms
 
@@ -261,7 +267,7 @@ async def test_another_batch_under_the_same_sequence_is_refused(mock_clock: Mock
         assert len(await fetch_all(client, topic_of(broker))) == 1
 
 
-async def test_messages_have_the_time_at_which_the_broker_took_them(
+async def test_messages_have_the_append_time_of_the_broker(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -287,7 +293,7 @@ async def test_messages_have_the_time_at_which_the_broker_took_them(
         (b"no batch at all", InvalidBatchError),
     ],
 )
-async def test_what_a_queue_does_not_take_is_refused_as_a_whole(
+async def test_a_send_with_an_invalid_message_is_refused_as_a_whole(
     mock_clock: MockClock, batch: bytes, error: type[BrokerError]
 ) -> None:
     """Statement 65."""
@@ -301,7 +307,7 @@ async def test_what_a_queue_does_not_take_is_refused_as_a_whole(
         assert await fetch_all(client, topic_of(broker)) == []
 
 
-async def test_what_is_sent_to_nowhere_is_refused(mock_clock: MockClock) -> None:
+async def test_a_send_to_an_unknown_queue_or_partition_is_refused(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -312,7 +318,7 @@ async def test_what_is_sent_to_nowhere_is_refused(mock_clock: MockClock) -> None
             await submit_send(client, b"?" * 16, batch).reply()
 
 
-async def test_who_does_not_wait_for_the_commit_is_told_that_nobody_knows(
+async def test_a_send_that_times_out_before_its_commit_has_an_unknown_outcome(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -331,7 +337,7 @@ async def test_who_does_not_wait_for_the_commit_is_told_that_nobody_knows(
         assert (await submit_send(client, queue, batch).reply()).offsets == [1]
 
 
-async def test_more_than_the_queue_takes_is_refused_until_its_time(mock_clock: MockClock) -> None:
+async def test_sends_above_the_send_rate_are_throttled(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, send_rate="10")
@@ -350,7 +356,7 @@ async def test_more_than_the_queue_takes_is_refused_until_its_time(mock_clock: M
         assert (await submit_send(client, queue, batch_of(b"now")).reply()).throttle_ms == 0
 
 
-async def test_what_was_given_up_while_the_window_was_read_is_not_appended_later(
+async def test_a_send_cancelled_while_the_window_is_read_is_not_appended_later(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -30,7 +30,9 @@ from tidelog.wire.protocol import api
 TIMEOUT_S = 30
 
 
-async def test_what_was_deleted_is_gone_and_stays_in_the_log(mock_clock: MockClock) -> None:
+async def test_a_deleted_message_is_gone_from_the_queue_and_stays_in_the_log(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -46,7 +48,7 @@ async def test_what_was_deleted_is_gone_and_stays_in_the_log(mock_clock: MockClo
 
 
 @pytest.mark.statement("b18")
-async def test_a_release_wakes_a_receive_that_waits(mock_clock: MockClock) -> None:
+async def test_a_release_wakes_a_waiting_receive(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -61,7 +63,7 @@ async def test_a_release_wakes_a_receive_that_waits(mock_clock: MockClock) -> No
 
 
 @pytest.mark.statement("b18")
-async def test_a_message_that_was_released_with_a_delay_comes_back_after_it(
+async def test_a_message_released_with_a_delay_is_visible_after_it(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -82,7 +84,7 @@ async def test_a_message_that_was_released_with_a_delay_comes_back_after_it(
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])
-async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_power_cut(
+async def test_a_message_stays_deleted_although_its_lease_was_lost_in_a_power_cut(
     mock_clock: MockClock, *, is_loaded: bool
 ) -> None:
     world = World(mock_clock)
@@ -95,7 +97,7 @@ async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_powe
 
     world = world.after_power_cut(1)
     async with world.broker(), world.client() as client:
-        if is_loaded:  # But it knows of no records.
+        if is_loaded:  # The state has no records yet.
             await submit(client, api.GET_PURGE_OFFSET, GetPurgeOffsetRequest(queue, 0)).reply()
 
         await settle(client, queue, messages)
@@ -104,7 +106,7 @@ async def test_what_is_deleted_stays_deleted_though_its_lease_was_lost_in_a_powe
         assert [message.value for message in await receive(client, queue)] == [b"c"]
 
 
-async def test_a_delete_by_a_lost_lease_succeeds_where_the_log_has_lost_some_of_it(
+async def test_a_delete_by_a_lost_lease_succeeds_where_the_log_has_deleted_records(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -126,7 +128,7 @@ async def test_a_delete_by_a_lost_lease_succeeds_where_the_log_has_lost_some_of_
         assert [message.value for message in await receive(client, queue)] == [b"c"]
 
 
-async def test_what_cannot_be_settled_in_time_is_not_settled_much_later(
+async def test_a_settlement_that_cannot_be_made_in_time_is_refused(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -144,12 +146,12 @@ async def test_what_cannot_be_settled_in_time_is_not_settled_much_later(
         world.work.let_all_read()
 
         (result,) = (await pending.reply()).results
-        with pytest.raises(LeaderNotAvailableError, match="nothing was done"):
+        with pytest.raises(LeaderNotAvailableError, match="nothing was changed"):
             raise_if(result.error)
         assert await states(client, queue) == (0, 1, 0, 0)
 
 
-async def test_a_request_settles_no_more_than_some_runs_in_all(mock_clock: MockClock) -> None:
+async def test_the_number_of_runs_in_a_settle_request_is_limited(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)

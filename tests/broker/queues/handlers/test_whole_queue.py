@@ -1,4 +1,4 @@
-"""Tests of counting, purging and seeking."""
+"""Tests of counts, purges, seeks and cancellations."""
 
 from collections.abc import Callable
 from functools import partial
@@ -41,10 +41,10 @@ from tidelog.wire.protocol.api import Api
 
 TIMEOUT_S = 30
 QUEUE = b"queue orders...."
-"""The id of the queue that tests create."""
+"""Id of the queue that tests create."""
 
 
-async def test_a_purge_does_away_with_everything(mock_clock: MockClock) -> None:
+async def test_a_purge_deletes_all_messages(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -59,7 +59,7 @@ async def test_a_purge_does_away_with_everything(mock_clock: MockClock) -> None:
 
 
 @pytest.mark.statement("b70")
-async def test_a_purge_spares_what_is_sent_after_it_was_asked_for(mock_clock: MockClock) -> None:
+async def test_a_purge_keeps_messages_sent_after_its_request(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -77,7 +77,7 @@ async def test_a_purge_spares_what_is_sent_after_it_was_asked_for(mock_clock: Mo
         assert [each.value for each in await receive(client, queue)] == [b"c"]
 
 
-async def test_very_much_is_cancelled_and_purged_in_parts(
+async def test_very_many_messages_are_cancelled_and_purged_in_parts(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remove, "PIECES_AT_ONCE", 2)
@@ -97,7 +97,7 @@ async def test_very_much_is_cancelled_and_purged_in_parts(
 
 
 @pytest.mark.statement("b18")
-async def test_a_seek_hands_out_again_what_is_in_the_log(mock_clock: MockClock) -> None:
+async def test_a_seek_makes_messages_in_the_log_visible_again(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -112,7 +112,7 @@ async def test_a_seek_hands_out_again_what_is_in_the_log(mock_clock: MockClock) 
         assert [(each.value, each.receive_count) for each in again] == [(b"b", 1), (b"c", 1)]
 
 
-async def test_the_oldest_message_is_known_by_its_time(mock_clock: MockClock) -> None:
+async def test_the_oldest_message_age_is_counted(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -121,7 +121,7 @@ async def test_the_oldest_message_is_known_by_its_time(mock_clock: MockClock) ->
         assert (await count(client, queue)).oldest_timestamp_ms == START_MS - 7
 
 
-async def test_a_delayed_message_that_is_cancelled_is_never_delivered(
+async def test_a_cancelled_delayed_message_is_never_delivered(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -179,13 +179,13 @@ async def test_what_cannot_be_begun_in_time_is_not_done_much_later(
         await world.pass_time(10.1)
         world.work.let_all_read()
 
-        with pytest.raises(LeaderNotAvailableError, match="nothing was done"):
+        with pytest.raises(LeaderNotAvailableError, match="nothing was changed"):
             await first_result(asked_for)
         assert await states(client, queue) == (0, 0, 2, 0)
 
 
 async def first_result(pending: Pending[Any]) -> None:
-    """Raise what went wrong with a request, or with the first of its partitions."""
+    """Raise the error of a request, or of the first of its partitions."""
     reply = await pending.reply()
     for result in (getattr(reply, "results", None) or getattr(reply, "counts", None) or ())[:1]:
         raise_if(result.error)
@@ -214,7 +214,7 @@ async def test_a_request_names_no_more_partitions_than_the_queue_has(
             await submit(client, api_, request_of(queue, [0, 1, 2])).reply()
 
 
-async def test_people_see_who_has_what(mock_clock: MockClock) -> None:
+async def test_peek_shows_states_and_holders_of_messages(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -229,7 +229,7 @@ async def test_people_see_who_has_what(mock_clock: MockClock) -> None:
         ]
 
 
-async def test_the_records_come_with_what_is_seen_as_far_as_there_is_room(
+async def test_peek_returns_records_up_to_the_byte_limit(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,4 +1,4 @@
-"""Batches that are known are found without a look into their files, as long as they are right."""
+"""Tests of the batch cache: known batches are found without a read, as long as they are valid."""
 
 from tests.broker.logs import TOPIC_ID, append, config_of, open_partition_log
 from tests.simulation.machine.faulty_disk import FaultyDisk
@@ -13,7 +13,7 @@ from tidelog.wire.messages.queue_journal import JournalFrame
 
 
 def unheard(event: str, **fields: object) -> None:
-    """Be told, and do nothing."""
+    """Ignore an event."""
 
 
 def led_partition() -> tuple[Partition, File]:
@@ -26,14 +26,14 @@ def led_partition() -> tuple[Partition, File]:
 
 
 def in_a_row(file: File, *, first: int, count: int) -> list[Batch]:
-    """Return batches of ten records and a hundred bytes, one behind the other."""
+    """Return contiguous batches of ten records and a hundred bytes."""
     return [
         Batch(10 * number, 10 * number + 10, file, 100 * number, 100)
         for number in range(first, first + count)
     ]
 
 
-def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> None:
+def test_cached_batches_are_found_from_an_offset_up_to_an_end() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=6)
     known.add(partition, batches)
@@ -42,7 +42,7 @@ def test_batches_are_found_from_the_one_that_holds_an_offset_up_to_an_end() -> N
     assert known.find(partition, 20, 30, max_bytes=1 << 20) == batches[2:3]
 
 
-def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
+def test_cached_batches_are_limited_by_bytes_but_at_least_one() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=6)
     known.add(partition, batches)
@@ -51,7 +51,7 @@ def test_no_more_are_found_than_there_is_room_for_but_one() -> None:
     assert known.find(partition, 0, 60, max_bytes=1) == batches[:1]
 
 
-def test_what_was_not_looked_at_is_not_known() -> None:
+def test_batches_that_were_not_read_are_not_cached() -> None:
     partition, file = led_partition()
     known = BatchCache()
     known.add(partition, in_a_row(file, first=3, count=2))
@@ -61,7 +61,7 @@ def test_what_was_not_looked_at_is_not_known() -> None:
     assert known.find(partition, 45, 60, max_bytes=1 << 20) == in_a_row(file, first=4, count=1)
 
 
-def test_batches_in_another_file_are_not_found_together() -> None:
+def test_cached_batches_of_another_file_are_not_joined() -> None:
     partition, file = led_partition()
     _, other = led_partition()
     known, (first, second) = BatchCache(), in_a_row(file, first=0, count=2)
@@ -70,7 +70,7 @@ def test_batches_in_another_file_are_not_found_together() -> None:
     assert known.find(partition, 0, 20, max_bytes=1 << 20) == [first]
 
 
-def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
+def test_batches_that_are_read_again_replace_cached_ones() -> None:
     partition, file = led_partition()
     known = BatchCache()
     known.add(partition, in_a_row(file, first=0, count=4))
@@ -79,7 +79,7 @@ def test_what_is_looked_at_again_takes_the_place_of_what_was_known() -> None:
     assert known.find(partition, 0, 100, max_bytes=1 << 20) == in_a_row(file, first=0, count=5)
 
 
-def test_only_some_hundreds_are_kept() -> None:
+def test_the_batch_cache_is_limited_to_some_hundred_batches() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=600)
     for batch in batches:
@@ -89,7 +89,7 @@ def test_only_some_hundreds_are_kept() -> None:
     assert not known.find(partition, 0, 10, max_bytes=1 << 20)
 
 
-def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> None:
+def test_the_batch_cache_is_invalid_in_another_leader_epoch() -> None:
     partition, file = led_partition()
     known, batches = BatchCache(), in_a_row(file, first=0, count=2)
     known.add(partition, batches)
@@ -104,7 +104,7 @@ def test_nothing_is_believed_when_another_epoch_began_or_nobody_leads_here() -> 
     assert not known.find(partition, 0, 20, max_bytes=1 << 20)
 
 
-def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
+def test_the_batch_cache_is_invalid_for_a_failed_log() -> None:
     partition, file = led_partition()
     known = BatchCache()
     known.add(partition, in_a_row(file, first=0, count=2))
@@ -115,7 +115,7 @@ def test_nothing_is_believed_of_a_log_that_is_not_in_order() -> None:
     assert not known.find(partition, 0, 20, max_bytes=1 << 20)
 
 
-def test_nothing_is_believed_of_what_was_deleted() -> None:
+def test_the_batch_cache_is_invalid_for_deleted_records() -> None:
     partition, file = led_partition()
     known = BatchCache()
     known.add(partition, in_a_row(file, first=0, count=2))
@@ -147,11 +147,11 @@ def _carry_out(queue: QueuePartition, frames: list[JournalFrame]) -> None:
     queue.state.apply(frame)
 
 
-def test_nothing_is_known_before_somebody_looked() -> None:
+def test_the_empty_cache_is_invalid_before_a_receive() -> None:
     assert not EmptyCache().is_empty(queue_with_a_lease(), 1, START_MS)
 
 
-def test_it_holds_until_a_record_comes_or_a_lease_ends() -> None:
+def test_the_empty_cache_is_valid_until_a_record_or_the_end_of_a_lease() -> None:
     queue, known = queue_with_a_lease(), EmptyCache()
 
     known.set_empty(queue, 1)
@@ -162,7 +162,7 @@ def test_it_holds_until_a_record_comes_or_a_lease_ends() -> None:
     assert not known.is_empty(queue, 2, START_MS)
 
 
-def test_it_does_not_hold_when_anything_was_decided_or_when_it_is_in_doubt() -> None:
+def test_the_empty_cache_is_invalid_after_a_decision_or_an_invalidation() -> None:
     queue, known = queue_with_a_lease(), EmptyCache()
     known.set_empty(queue, 1)
     _carry_out(queue, queue.purge(1, now_ms=START_MS).frames)

@@ -1,6 +1,6 @@
-"""Tests of messages that the log has lost, and of those that are too old."""
+"""Tests of the expiry of old messages, and of messages whose records the log has deleted."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from tidelog.wire.config.queue_config import QueueConfig
 from tidelog.wire.messages.queues import SettleAction
 
 
-async def test_what_the_log_has_lost_is_not_handed_out(mock_clock: MockClock) -> None:
+async def test_messages_whose_records_are_deleted_are_not_delivered(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -30,11 +30,11 @@ async def test_what_the_log_has_lost_is_not_handed_out(mock_clock: MockClock) ->
         await delete_records(client, topic_of(broker), 2)
 
         assert [each.value for each in await receive(client, queue)] == [b"c"]
-        await settle(client, queue, leased)  # It is gone anyway.
+        await settle(client, queue, leased)  # The message is gone in any case.
         assert await states(client, queue) == (0, 1, 0, 0)
 
 
-async def test_what_is_too_old_is_done_away_with_once_a_minute(mock_clock: MockClock) -> None:
+async def test_expired_messages_are_removed_once_a_minute(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, retention_ms="1min")
@@ -50,7 +50,7 @@ async def test_what_is_too_old_is_done_away_with_once_a_minute(mock_clock: MockC
 @pytest.mark.parametrize(
     ("settings", "decisions"), [({"is_fifo": True}, 3), ({"fair_delivery": "true"}, 3), ({}, 1)]
 )
-async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something(
+async def test_expired_messages_are_removed_in_slices(
     mock_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     settings: dict[str, Any],
@@ -76,7 +76,7 @@ async def test_what_is_too_old_goes_in_slices_where_each_message_costs_something
         assert journal.log.log_end_offset == end + decisions + 1
 
 
-async def test_what_the_log_has_lost_goes_in_slices_and_nothing_is_handed_out_meanwhile(
+async def test_messages_with_deleted_records_are_trimmed_in_slices_before_a_delivery(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remove, "PIECES_AT_ONCE", 2)
@@ -99,10 +99,10 @@ async def test_what_the_log_has_lost_goes_in_slices_and_nothing_is_handed_out_me
         assert await states(client, queue) == (0, 1, 0, 0)
 
 
-async def test_nothing_is_too_old_of_which_nobody_knows_how_old_it_is(
+async def test_messages_of_unknown_age_do_not_expire(
     mock_clock: MockClock,
 ) -> None:
-    """What is damaged may be mended, and what is behind it waits for that."""
+    """Damage may be repaired, and the messages behind it wait for that."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, retention_ms="1min")
@@ -121,7 +121,7 @@ async def test_nothing_is_too_old_of_which_nobody_knows_how_old_it_is(
         assert (await states(client, queue))[:2] == (1, 2)
 
 
-def test_dead_letters_that_come_back_when_the_log_has_lost_them_are_gone() -> None:
+def test_dead_letters_that_return_after_the_log_deleted_them_are_removed() -> None:
     driver = Driver(QueueConfig(dead_letter_target=TARGET, max_receive_count=5), records=4)
     driver.settle(driver.take(2), SettleAction.REJECT)
     log = SimpleNamespace(log_start_offset=3)

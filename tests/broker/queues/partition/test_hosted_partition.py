@@ -1,4 +1,4 @@
-"""Tests of a partition of a queue, from when it is loaded."""
+"""Tests of a hosted queue partition, from its load on."""
 
 import pytest
 from trio.testing import MockClock
@@ -23,7 +23,9 @@ from tidelog.wire.protocol import api
 TIMEOUT_S = 30
 
 
-async def test_a_new_process_goes_on_where_the_old_one_was(mock_clock: MockClock) -> None:
+async def test_a_restarted_broker_continues_the_queue_from_its_journal(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -39,7 +41,7 @@ async def test_a_new_process_goes_on_where_the_old_one_was(mock_clock: MockClock
         assert await states(client, queue) == (0, 2, 0, 0)
 
 
-async def test_settings_are_in_force_at_once(mock_clock: MockClock) -> None:
+async def test_altered_queue_settings_hold_at_once(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -54,7 +56,7 @@ async def test_settings_are_in_force_at_once(mock_clock: MockClock) -> None:
         assert [each.receive_count for each in await receive(client, queue)] == [3]
 
 
-async def test_another_order_of_delivery_is_made_from_the_journal(
+async def test_another_order_of_delivery_is_rebuilt_from_the_journal(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -69,7 +71,7 @@ async def test_another_order_of_delivery_is_made_from_the_journal(
         assert [each.value for each in await receive(client, queue)] == [b"b"]
 
 
-async def test_what_the_log_lost_is_gone(mock_clock: MockClock) -> None:
+async def test_messages_with_deleted_records_are_removed(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -83,7 +85,7 @@ async def test_what_the_log_lost_is_gone(mock_clock: MockClock) -> None:
 
 
 @pytest.mark.statement("b13")
-async def test_what_is_too_old_is_handed_out_no_more(mock_clock: MockClock) -> None:
+async def test_expired_messages_are_not_delivered(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, retention_ms="10min", visibility_timeout_ms="1min")
@@ -95,10 +97,10 @@ async def test_what_is_too_old_is_handed_out_no_more(mock_clock: MockClock) -> N
         assert [each.value for each in await receive(client, queue)] == [b"c"]
 
         assert await states(client, queue) == (0, 1, 0, 0)
-        await settle(client, queue, leased)  # Success, as of anything that is done (b13).
+        await settle(client, queue, leased)  # Success, as for any deleted message (b13).
 
 
-async def test_one_thing_at_a_time_is_read_for_a_partition(mock_clock: MockClock) -> None:
+async def test_one_read_at_a_time_is_under_way_for_a_partition(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, delivery_delay_ms="1h")
@@ -109,7 +111,7 @@ async def test_one_thing_at_a_time_is_read_for_a_partition(mock_clock: MockClock
         world.disk.cold_paths.add(path)
         world.work.hold_reads()
         await produce(client, topic_of(broker), batch_of(b"b"))
-        await world.pass_time(61)  # Meanwhile it is time to look for what is too old.
+        await world.pass_time(61)  # Meanwhile an expiry check becomes due.
         world.work.hold_work()
         world.work.let_all_read()
         await let_happen()
@@ -123,7 +125,7 @@ async def test_one_thing_at_a_time_is_read_for_a_partition(mock_clock: MockClock
         assert not waits.is_answered
 
 
-async def test_messages_are_found_behind_any_number_that_nobody_may_have(
+async def test_a_visible_message_is_found_behind_any_number_of_invisible_ones(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hosted_partition, "_MORE_RECORDS", 2)
@@ -137,7 +139,7 @@ async def test_messages_are_found_behind_any_number_that_nobody_may_have(
         assert [each.value for each in await receive(client, queue)] == [b"due"]
 
 
-async def test_who_looked_in_vain_hears_of_the_next_record_and_of_the_next_time(
+async def test_an_empty_receive_is_woken_by_the_next_record_and_the_next_deadline(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -160,7 +162,7 @@ async def test_who_looked_in_vain_hears_of_the_next_record_and_of_the_next_time(
 
 
 @pytest.mark.statement("b86")
-async def test_very_many_leases_that_have_ended_are_taken_note_of_in_parts(
+async def test_very_many_expired_leases_are_ended_in_parts(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_state, "TIMERS_PER_STEP", 1)

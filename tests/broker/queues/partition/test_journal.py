@@ -1,6 +1,6 @@
-"""Tests of journals as they are written, cut and read again."""
+"""Tests of queue journals: appends, snapshots and loads."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ def journal(broker: Broker, queue_id: bytes) -> Partition:
 
 
 @pytest.mark.statement("b78")
-async def test_no_reply_overtakes_the_sync_that_it_speaks_of(mock_clock: MockClock) -> None:
+async def test_no_reply_overtakes_the_sync_of_its_journal_entries(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, receive_acks="all")
@@ -57,7 +57,7 @@ async def test_no_reply_overtakes_the_sync_that_it_speaks_of(mock_clock: MockClo
         await pending.reply.reply()
 
 
-async def test_a_lazy_receive_does_not_wait_for_the_disk(mock_clock: MockClock) -> None:
+async def test_a_receive_with_leader_acks_does_not_wait_for_the_disk(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, receive_acks="leader")
@@ -70,7 +70,7 @@ async def test_a_lazy_receive_does_not_wait_for_the_disk(mock_clock: MockClock) 
         world.work.let_all_sync()
 
 
-async def test_what_was_decided_in_one_go_is_one_batch(mock_clock: MockClock) -> None:
+async def test_decisions_of_one_tick_are_one_batch(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -106,7 +106,7 @@ async def test_a_journal_begins_with_its_last_snapshot(
         assert await states(client, queue) == before == (80, 60, 0, 0)
 
 
-async def test_a_snapshot_that_fails_is_told_and_the_queue_goes_on(
+async def test_a_failed_snapshot_is_reported_and_the_queue_continues(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
@@ -138,7 +138,7 @@ async def test_a_snapshot_that_fails_is_told_and_the_queue_goes_on(
         assert await states(client, queue) == before
 
 
-async def test_what_one_receive_writes_may_be_more_than_a_journal_takes_at_once(
+async def test_the_entries_of_one_receive_may_exceed_one_journal_frame(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frames, "FRAME_BYTES_MAX", 200)
@@ -166,7 +166,7 @@ async def test_what_one_receive_writes_may_be_more_than_a_journal_takes_at_once(
 
 
 @pytest.mark.statement("b82")
-async def test_nothing_has_happened_when_the_disk_is_full(mock_clock: MockClock) -> None:
+async def test_a_full_disk_leaves_the_queue_unchanged(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)

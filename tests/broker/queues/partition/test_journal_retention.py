@@ -1,6 +1,6 @@
-"""Tests of journals that keep for a while what no snapshot needs."""
+"""Tests of the retention of journal history before the last snapshot."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 import pytest
@@ -47,7 +47,7 @@ async def work_through(client: RpcConnection, queue: bytes, count: int) -> None:
 
 
 async def frames_from(broker: Broker, partition: Partition, offset: int) -> list[JournalFrame]:
-    """Return what the journal says, whole."""
+    """Return all frames of the journal from an offset on."""
     assert broker._group_commit is not None
     journal = Journal(broker._env, broker._group_commit, partition)
     frames: list[JournalFrame] = []
@@ -58,7 +58,7 @@ async def frames_from(broker: Broker, partition: Partition, offset: int) -> list
 
 
 async def loaded(broker: Broker, partition: Partition) -> list[JournalFrame]:
-    """Return what of a journal is read to serve the queue."""
+    """Return the frames of a journal that a load reads."""
     assert broker._group_commit is not None
     frames: list[JournalFrame] = []
     journal = Journal(broker._env, broker._group_commit, partition)
@@ -66,7 +66,7 @@ async def loaded(broker: Broker, partition: Partition) -> list[JournalFrame]:
     return frames
 
 
-async def test_what_is_before_a_snapshot_stays_for_as_long_as_the_queue_says(
+async def test_history_before_a_snapshot_is_kept_for_history_retention_ms(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
@@ -95,7 +95,7 @@ async def test_what_is_before_a_snapshot_stays_for_as_long_as_the_queue_says(
         assert not world.told("queue_history_not_cut")
 
 
-async def test_whoever_takes_over_reads_from_the_last_snapshot_on_whatever_is_before_it(
+async def test_a_new_leader_reads_the_journal_from_the_last_snapshot(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
@@ -123,10 +123,10 @@ async def test_whoever_takes_over_reads_from_the_last_snapshot_on_whatever_is_be
             broker, journal(broker, queue), journal(broker, queue).log.log_end_offset - 1
         )
         assert last.snapshot_offset is not None
-        assert last.snapshot_offset > 200, "it goes on writing snapshots where it found the last"
+        assert last.snapshot_offset > 200, "the new leader continues to write snapshots"
 
 
-async def test_a_snapshot_that_was_not_written_whole_is_not_begun_with(
+async def test_an_incomplete_snapshot_is_not_used(
     mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "BYTES_SINCE_MIN", 1000)
@@ -149,7 +149,7 @@ async def test_a_snapshot_that_was_not_written_whole_is_not_begun_with(
         assert frames[-1].entries == whole.entries
 
 
-async def test_a_journal_that_has_no_snapshot_where_it_says_is_refused(
+async def test_a_journal_without_its_named_snapshot_is_refused(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -160,11 +160,11 @@ async def test_a_journal_that_has_no_snapshot_where_it_says_is_refused(
         partition = journal(broker, queue)
         append(partition, encode(JournalFrame(1, [Seeked(0)], BackgroundWork.NOTHING, 1)))
 
-        with pytest.raises(WireFormatError, match="it has no snapshot at offset 1"):
+        with pytest.raises(WireFormatError, match="names a snapshot at offset 1"):
             await loaded(broker, partition)
 
 
-async def test_clients_read_what_happened_as_it_is_stored(mock_clock: MockClock) -> None:
+async def test_clients_read_the_journal_history_as_it_is_stored(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -188,7 +188,7 @@ async def test_clients_read_what_happened_as_it_is_stored(mock_clock: MockClock)
         assert bytes(attached) == stored.file.read_at(stored.position, stored.length)
 
 
-async def test_the_id_of_a_topic_names_no_history_and_that_of_a_queue_no_topic(
+async def test_a_topic_id_names_no_journal_and_a_queue_id_no_topic(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

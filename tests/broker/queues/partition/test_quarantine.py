@@ -1,6 +1,6 @@
-"""Tests of queues with damaged messages: of a FIFO queue their groups wait, and nobody else."""
+"""Tests of quarantine: in a FIFO queue only the groups of damaged messages wait."""
 
-# Looks into brokers, which nobody else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 import pytest
@@ -15,8 +15,8 @@ from tidelog.wire.errors import CorruptRecordError
 from tidelog.wire.protocol.rpc import RpcConnection
 
 
-def mend(broker: Broker, good: bytes, end: int) -> None:
-    """Let the first batch of a segment be what it was."""
+def restore(broker: Broker, good: bytes, end: int) -> None:
+    """Restore the first batch of a segment."""
     assert broker._partitions is not None
     partition = broker._partitions.replica(topic_of(broker), 0)
     assert partition is not None
@@ -35,7 +35,7 @@ async def send(client: RpcConnection, topic: bytes, *messages: bytes) -> None:
 
 
 def damage(world: World, value: bytes) -> None:
-    """Let a value rot on the disk; it has to be read from there from now on."""
+    """Corrupt a value on the disk; later reads come from the disk."""
     (path,) = (path for path, data in world.segments() if value in data)
     at = world.disk.visible_bytes(path).index(value)
     world.disk.damage(path, at, bytes(reversed(value)))
@@ -43,7 +43,7 @@ def damage(world: World, value: bytes) -> None:
 
 
 async def taken(client: RpcConnection, queue: bytes) -> list[bytes | None]:
-    """Receive messages and delete them until there is nothing, or an error."""
+    """Receive and delete messages until there is none, or an error."""
     values: list[bytes | None] = []
     try:
         while messages := await receive(client, queue, 1):
@@ -54,7 +54,7 @@ async def taken(client: RpcConnection, queue: bytes) -> list[bytes | None]:
     return values
 
 
-async def test_only_the_group_of_a_damaged_message_waits_if_groups_are_known(
+async def test_only_the_message_group_of_a_damaged_message_waits(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -76,7 +76,7 @@ async def test_only_the_group_of_a_damaged_message_waits_if_groups_are_known(
         assert await taken(client, queue) == [b"b-three", None]
 
 
-async def test_a_group_goes_on_where_it_stopped_when_the_loss_is_accepted(
+async def test_a_message_group_continues_when_the_loss_is_accepted(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -100,7 +100,7 @@ async def test_a_group_goes_on_where_it_stopped_when_the_loss_is_accepted(
         ]
 
 
-async def test_a_group_goes_on_in_order_when_its_message_was_mended(mock_clock: MockClock) -> None:
+async def test_a_message_group_continues_in_order_after_a_repair(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -113,15 +113,15 @@ async def test_a_group_goes_on_in_order_when_its_message_was_mended(mock_clock: 
         damage(world, b"a-one")
         assert await taken(client, queue) == [b"b-one", None]
 
-        mend(broker, good, 1)
+        restore(broker, good, 1)
 
         assert await taken(client, queue) == [b"a-one", b"a-two"]
 
 
-async def test_nothing_is_handed_out_behind_damage_of_which_nobody_knows_the_group(
+async def test_no_message_is_delivered_behind_damage_of_an_unknown_group(
     mock_clock: MockClock,
 ) -> None:
-    """Order is never broken silently: it may be of any group."""
+    """Order is never broken silently: the damaged message may be of any group."""
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -140,7 +140,7 @@ async def test_nothing_is_handed_out_behind_damage_of_which_nobody_knows_the_gro
         assert await taken(client, queue) == [b"c-one", b"b-two"]
 
 
-async def test_messages_of_a_standard_queue_are_handed_out_past_a_damaged_batch_of_any_size(
+async def test_a_standard_queue_delivers_messages_past_a_damaged_batch_of_any_size(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -169,7 +169,7 @@ async def test_messages_of_a_standard_queue_are_handed_out_past_a_damaged_batch_
         await produce(client, topic_of(broker), batch_of(b"c"))
         assert [each.value for each in await receive(client, queue)] == [b"c"]
 
-        mend(broker, good, 50)
+        restore(broker, good, 50)
 
         messages = await receive(client, queue, 100)
         assert sorted(each.offset for each in messages) == list(range(1, 50))

@@ -1,4 +1,4 @@
-"""Tests of what is handed out when: groups, priorities, delays, and what people see of it."""
+"""Tests of source records: groups, priorities, delays, and reads."""
 
 import pytest
 from trio.testing import MockClock
@@ -42,7 +42,7 @@ def with_headers(*records: tuple[bytes, Headers]) -> bytearray:
 
 
 @pytest.mark.statement("b18")
-async def test_a_group_goes_on_when_what_was_taken_of_it_is_settled(
+async def test_a_message_group_continues_when_its_received_messages_are_settled(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -64,7 +64,7 @@ async def test_a_group_goes_on_when_what_was_taken_of_it_is_settled(
         assert [each.value for each in await received(pending)] == [b"a2"]
 
 
-async def test_groups_are_in_order_after_a_start(mock_clock: MockClock) -> None:
+async def test_message_groups_are_in_order_after_a_restart(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker, is_fifo=True)
@@ -80,7 +80,7 @@ async def test_groups_are_in_order_after_a_start(mock_clock: MockClock) -> None:
 
 
 @pytest.mark.statement("b18")
-async def test_a_delayed_message_is_handed_out_when_its_time_has_come(
+async def test_a_delayed_message_is_delivered_at_its_time(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -102,7 +102,9 @@ async def test_a_delayed_message_is_handed_out_when_its_time_has_come(
         assert [each.value for each in await received(pending)] == [b"later"]
 
 
-async def test_a_queue_with_a_delay_hands_out_nothing_before(mock_clock: MockClock) -> None:
+async def test_a_queue_with_a_delivery_delay_delivers_nothing_earlier(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, delivery_delay_ms="10s")
@@ -114,7 +116,7 @@ async def test_a_queue_with_a_delay_hands_out_nothing_before(mock_clock: MockClo
         assert [each.value for each in await receive(client, queue)] == [b"a", b"b"]
 
 
-async def test_the_urgent_lane_comes_first(mock_clock: MockClock) -> None:
+async def test_messages_with_a_higher_priority_are_delivered_first(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker, priority_weights="4,2,1")
@@ -126,7 +128,7 @@ async def test_the_urgent_lane_comes_first(mock_clock: MockClock) -> None:
         assert [each.value for each in await receive(client, queue, 1)] == [b"urgent"]
 
 
-async def test_a_header_that_is_no_number_is_no_reason_to_stop(mock_clock: MockClock) -> None:
+async def test_a_malformed_number_in_a_header_is_ignored(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -136,7 +138,7 @@ async def test_a_header_that_is_no_number_is_no_reason_to_stop(mock_clock: MockC
         assert [each.value for each in await receive(client, queue)] == [b"a"]
 
 
-def test_a_batch_says_whether_it_has_fields_for_queues() -> None:
+def test_a_batch_header_tells_whether_it_has_queue_fields() -> None:
     plain: Headers = (("trace", b"1"),)
     late: Headers = ((DELIVER_AT_HEADER, b"1"),)
 
@@ -146,7 +148,7 @@ def test_a_batch_says_whether_it_has_fields_for_queues() -> None:
         assert header.has_queue_fields is has_fields
 
 
-async def test_messages_are_taken_when_they_have_been_read(mock_clock: MockClock) -> None:
+async def test_messages_are_leased_after_they_were_read(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -155,7 +157,7 @@ async def test_messages_are_taken_when_they_have_been_read(mock_clock: MockClock
 
     world = world.after_crash()
     async with world.broker(), world.client() as client:
-        assert await receive(client, queue, 1, visibility_timeout_ms=0)  # All is loaded.
+        assert await receive(client, queue, 1, visibility_timeout_ms=0)  # The partition is loaded.
         world.work.hold_reads()
         first = submit_receive(client, queue, 2)
         second = submit_receive(client, queue, 2)
@@ -167,7 +169,7 @@ async def test_messages_are_taken_when_they_have_been_read(mock_clock: MockClock
         assert len(await received(first)) + len(await received(second)) == 3
 
 
-async def test_a_receive_whose_client_is_gone_takes_nothing(mock_clock: MockClock) -> None:
+async def test_a_receive_of_a_lost_client_leases_nothing(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.doomed_broker() as broker, world.client() as client:
         queue = await create_queue(broker)
@@ -189,7 +191,7 @@ async def test_a_receive_whose_client_is_gone_takes_nothing(mock_clock: MockCloc
 
 
 @pytest.mark.parametrize("is_fifo", [False, True])
-async def test_messages_in_a_damaged_batch_are_passed_over_unless_there_is_an_order(
+async def test_a_standard_queue_skips_damaged_batches_and_a_fifo_queue_does_not(
     mock_clock: MockClock,
     *,
     is_fifo: bool,
@@ -214,7 +216,7 @@ async def test_messages_in_a_damaged_batch_are_passed_over_unless_there_is_an_or
                 await receive(client, queue)
 
 
-async def test_a_lease_that_ends_while_something_is_read_keeps_no_broker_busy(
+async def test_a_lease_that_ends_during_a_read_keeps_no_task_busy(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -229,7 +231,7 @@ async def test_a_lease_that_ends_while_something_is_read_keeps_no_broker_busy(
         world.work.hold_reads()
         await produce(client, topic_of(broker), batch_of(b"b"))
 
-        await world.pass_time(11)  # It would not end if tasks were busy for ever.
+        await world.pass_time(11)  # The time would not advance if tasks were always busy.
 
         assert not waits.is_answered
         world.work.let_all_read()
