@@ -1,1 +1,4 @@
-"""The server: the trio process in which the parts are put together."""
+"""The broker process: connections, request handlers, replication, queues and maintenance.
+
+connections, request handlers, replication, queues and maintenance in trio tasks.
+"""

@@ -1,6 +1,6 @@
-"""The table of APIs: which handler answers which API of brokers and clients.
+"""Table of APIs: the handler of each API of brokers and clients.
 
-Shell: builds the handlers of one broker, in the order in which it comes to serve them.
+Shell: builds the handlers of one broker, in the order in which the broker begins to serve them.
 """
 
 from functools import partial
@@ -53,7 +53,7 @@ from tidelog.wire.protocol import api
 
 
 def handshake_routes(introduction: HandshakeHandler) -> Routes:
-    """Return what is served from the first connection on."""
+    """Return the routes that are served from the first connection on."""
     return {
         api.HELLO: Immediate(introduction.hello),
         api.PEER_STATUS: Immediate(introduction.peer_status),
@@ -61,12 +61,12 @@ def handshake_routes(introduction: HandshakeHandler) -> Routes:
 
 
 def cluster_routes(cluster: ClusterNode) -> Routes:
-    """Return what is served from when this node takes part in its cluster."""
+    """Return the routes that are served as soon as this node takes part in its cluster."""
     raft, commands = RaftHandler(cluster.raft), cluster.command_client
     return {
         api.RAFT: Immediate(raft.handle),
         api.RAFT_SNAPSHOT: Immediate(raft.handle_snapshot),
-        # Also for people: it is when no majority is there that they ask.
+        # Administrators call this API, too, and mostly when the cluster has no majority.
         api.DESCRIBE_CLUSTER: Immediate(ClusterHandler(cluster).describe),
         api.FORWARD_COMMAND: InTask(commands.decide),
         api.BROKER_HEARTBEAT: InTask(commands.take_heartbeat),
@@ -75,7 +75,7 @@ def cluster_routes(cluster: ClusterNode) -> Routes:
 
 
 def replication_routes(roles: RoleTransitions) -> Routes:
-    """Return what is served to followers."""
+    """Return the routes that followers use."""
     return {
         api.REPLICA_FETCH: Deferred(roles.server.fetch),
         api.REPLICA_DURABLE: Deferred(roles.server.durable),
@@ -84,7 +84,7 @@ def replication_routes(roles: RoleTransitions) -> Routes:
 
 
 class ApiHandlers:
-    """What clients are served with, and the other brokers that ask on their behalf."""
+    """Handlers for clients, and for brokers that ask on behalf of clients."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class ApiHandlers:
         )
 
     def start(self, dispatcher: Dispatcher) -> None:
-        """Begin to serve."""
+        """Begin to serve clients."""
         moves = ListReassignmentsHandler(self._cluster.metadata, self._partitions)
         dispatcher.serve_brokers(
             {

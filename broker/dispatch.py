@@ -1,8 +1,8 @@
-"""From request to handler, by one table of routes.
+"""Dispatch of requests to handlers, by one table of routes.
 
-A request that need not wait is carried out at once, in the task of the connection; the rest gets a
-task. Brokers are served from the start to the end, clients from when there is something to serve
-until this broker is asked to stop.
+The dispatcher carries out a request that need not wait at once, in the task of the connection;
+other requests get a task. It serves brokers from start to end. It serves clients once the broker is
+ready, until the broker is asked to stop.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Immediate:
 @final
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """An API that is answered at once or when there is something to say."""
+    """An API that is answered at once, or as soon as there is data or a result."""
 
     handler: Callable[[Any, ResponseHandle], None]
 
@@ -41,7 +41,7 @@ class Deferred:
 @final
 @dataclass(frozen=True, slots=True)
 class Appending:
-    """An API that appends what is attached, and is answered at once or later."""
+    """An API that appends the attachment, and is answered at once or later."""
 
     handler: Callable[[Any, memoryview, ResponseHandle], None]
 
@@ -64,23 +64,23 @@ class Dispatcher:
     """Finds the handler of a request."""
 
     def __init__(self, nursery: trio.Nursery, apis: Sequence[Api[Any, Any]]) -> None:
-        """Know `apis`; tasks run in `nursery`."""
+        """Dispatch requests for `apis`; tasks run in `nursery`."""
         self._nursery = nursery
         self.apis: list[api.AnyApi] = list(apis)
         self._api_of = {int(served.key): served for served in self.apis}
         self._of_brokers: dict[int, _Run] = {}
         self._of_clients: dict[int, _Run] = {}
         self.waiting_for = "it has just started"
-        """Why clients are not served yet, for people."""
+        """Reason that clients are not served yet, for error texts."""
         self.is_shutting_down = False
         """Whether new requests of clients are refused."""
 
     def serve_brokers(self, routes: Routes) -> None:
-        """Serve these, too, from now on, also on connections beyond `max_connections`."""
+        """Add routes for brokers, which are also served on connections beyond `max_connections`."""
         self._of_brokers |= self._runs(routes)
 
     def serve_clients(self, routes: Routes) -> None:
-        """Serve clients from now on."""
+        """Serve clients from now on, by these routes."""
         self._of_clients = self._runs(routes)
 
     def handle(self, request: Request, context: RequestContext) -> None:
@@ -97,14 +97,14 @@ class Dispatcher:
             run(request, response)
 
     def _check_clients_are_served(self, context: RequestContext) -> None:
-        """Check that clients are served on this connection.
+        """Raise unless clients are served on this connection.
 
         Raises:
-            RetriableError: They are not now; the message says why.
+            RetriableError: Clients are not served now; the message says why.
         """
         if context.is_reserve:
             raise OverloadedError(
-                "this broker has as many connections as it may (max_connections); what is left is"
+                "this broker has reached max_connections; its remaining connections are reserved"
                 " for other nodes of its cluster"
             )
         if self.is_shutting_down:
@@ -143,5 +143,5 @@ async def run_in_task(
 
 
 def _is_of_client(message: object) -> bool:
-    """Return whether a client asks for what brokers ask each other, too."""
+    """Return whether a client, and not a broker, sent a request for an API that both use."""
     return isinstance(message, ListOffsetsRequest) and message.cluster_id is None

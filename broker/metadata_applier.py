@@ -1,8 +1,8 @@
-"""What the cluster's metadata means for the partitions of this broker.
+"""Application of the cluster's metadata to the partitions of this broker.
 
-Shell: owns the task that opens and removes logs. Changes of leadership take effect at once, in the
-call that tells of them, so that nothing is appended under a leadership that is over; what needs the
-disk follows in the task, one partition after the other, by what the metadata says then.
+Shell: owns the task that opens and removes logs. A change of leadership takes effect at once, in
+the call that announces it, so that no append happens under an ended leadership. Disk work follows
+in the task, one partition after the other, by the metadata of that moment.
 """
 
 from typing import final
@@ -30,15 +30,16 @@ from tidelog.wire.errors import (
 
 _OPENED_REPORTED = 100
 _OPENED_AT_ONCE = 16
-"""Logs of a topic that are made together: file systems make many names durable in one go."""
+"""Number of a topic's logs created together: file systems sync many new names at the cost of
+one."""
 
 
 @final
 class MetadataApplier:
-    """Has every replica open that this broker is to have, and leads what it is to lead.
+    """Opens every replica assigned to this broker, and takes its role in each.
 
-    Invariant: a partition of which the metadata knows another leader is not led here, and one that
-    is not to be here is neither led nor followed.
+    Invariant: this broker does not lead a partition that has another leader in the metadata. It
+    neither leads nor follows a partition that is not assigned to it.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class MetadataApplier:
         group_commit: GroupCommit,
         roles: RoleTransitions,
     ) -> None:
-        """Keep `partitions` as `metadata` says, in the roles that they have.
+        """Keep `partitions` and their roles in step with `metadata`.
 
-        `start`, then have `run` in a task.
+        Call `start`, then run `run` in a task.
         """
         self._env = env
         self._node_id = roles.node_id
@@ -61,24 +62,24 @@ class MetadataApplier:
         self._group_commit = group_commit
         self._roles = roles
         self._due: dict[bytes, dict[int, None]] = {}
-        """Partitions to be opened, by topic."""
+        """Partitions to open, by topic."""
         self._deleted: dict[bytes, str] = {}
-        """Topics whose files are to be removed, with their names."""
+        """Names of deleted topics whose files are to be removed, by topic id."""
         self._closed: dict[bytes, list[Partition]] = {}
-        """Partitions of such topics, which may still be flushed."""
+        """Closed partitions of deleted topics, which may still be flushed."""
         self._left: dict[Key, Partition | None] = {}
-        """Replicas that others have now, whose files are to be removed."""
+        """Replicas reassigned to other brokers, whose files are to be removed."""
         self._failures: dict[Key, BrokerError] = {}
-        """Partitions that could not be opened; they are tried again from time to time."""
+        """Errors of partitions that could not be opened; `retry` opens them again."""
         self._has_work = trio.Event()
         self._has_settled = trio.Event()
 
     async def start(self) -> None:
-        """Open all replicas that this broker has by now.
+        """Open all replicas that the metadata assigns to this broker now.
 
         Raises:
             OSError: The disk failed.
-            DataDirectoryError: A file belongs elsewhere, or to a newer version.
+            DataDirectoryError: A file belongs to another broker, or to a newer version.
         """
         catalog = self._metadata.state.catalog
         self._metadata.subscribe(self._follow)
@@ -98,7 +99,7 @@ class MetadataApplier:
                 self._env.probe("opening_logs", opened=opened + 1, total=len(wanted))
 
     async def run(self) -> None:
-        """Open, close and remove what is due; until cancelled."""
+        """Open, close and remove replicas as the metadata changes; until cancelled."""
         while True:
             while self._due or self._deleted or self._left:
                 if self._deleted:
@@ -116,10 +117,10 @@ class MetadataApplier:
             await self._has_work.wait()
 
     async def settle(self, topic_id: bytes) -> None:
-        """Wait until what is here of a topic is as the metadata says.
+        """Wait until this broker's replicas of a topic match the metadata.
 
         Raises:
-            DiskFullError: ReplicaManager are opened as soon as there is room.
+            DiskFullError: The disk is full; the replicas are opened as soon as there is room.
             LogOfflineError: The disk failed.
         """
         while topic_id in self._deleted or topic_id in self._due:
@@ -129,11 +130,11 @@ class MetadataApplier:
                 raise error
 
     def has_failed(self, topic_id: bytes) -> bool:
-        """Return whether something of a topic could not be opened."""
+        """Return whether a replica of a topic could not be opened."""
         return any(key[0] == topic_id for key in self._failures)
 
     def retry(self) -> None:
-        """Try again to open what could not be opened."""
+        """Open again the replicas that could not be opened."""
         for key in self._failures:
             self._is_due(key)
         self._failures.clear()
@@ -168,7 +169,8 @@ class MetadataApplier:
             if partition is not None:
                 partition.reconfigure(topic.config)
                 self._roles.take_role(partition)
-                # What was only promised to be in memory is to be on disk now.
+                # Records acknowledged from memory may have to be synced now, if the durability was
+                # changed.
                 self._group_commit.appended(partition)
 
     def _close(self, topic_id: bytes, name: str) -> None:
@@ -180,25 +182,26 @@ class MetadataApplier:
         self._has_work.set()
 
     def _leave(self, key: Key) -> None:
-        """Have a replica no more: others have it now."""
-        error = NotLeaderError("this broker has no replica of it any more")
+        """Close a replica that is no longer assigned to this broker."""
+        error = NotLeaderError("this broker no longer has a replica of the partition")
         self._left[key] = self._end(key, error)
         self._has_work.set()
 
     def _end(self, key: Key, error: BrokerError) -> Partition | None:
-        """Close a replica, with which nobody follows any more; its files are still there."""
+        """Stop replication of a replica and close its log. Files stay on disk."""
         self._roles.leave(key)
         return self._partitions.close(key, error)
 
     async def _open_due(self, topic_id: bytes) -> None:
-        """Open what is due of a topic, unless there are topics to be removed first."""
+        """Open the due replicas of a topic; topics that are to be removed come first."""
         due = self._due[topic_id]
         at_once = 1
         while due and not self._deleted and not self._left:
             async with trio.open_nursery() as nursery:
                 for number in list(due)[:at_once]:
                     nursery.start_soon(self._open_one, topic_id, number)
-            # Not before: the first one makes the directory of the topic, and its name durable.
+            # Not before: the first replica creates the directory of the topic, and makes its name
+            # durable.
             at_once = _OPENED_AT_ONCE
         if not due:
             del self._due[topic_id]
@@ -208,7 +211,7 @@ class MetadataApplier:
         self._due[topic_id].pop(number, None)
 
     async def _open(self, topic_id: bytes, number: int) -> None:
-        """Open one replica, if it is still to be, and is not open: a start may have done that."""
+        """Open a replica if it is still assigned and not open yet: a start may have opened it."""
         known = self._metadata.state.partition(topic_id, number)
         if known is None or self._node_id not in known.replicas:
             return
@@ -225,15 +228,15 @@ class MetadataApplier:
             self._opened(partition)
 
     def _opened(self, partition: Partition) -> bool:
-        """Let a partition be what the metadata says by now; return whether it is to be at all."""
+        """Apply the current metadata to an opened partition; return whether it is assigned."""
         key = (partition.topic_id, partition.number)
         topic = self._metadata.state.catalog.topic_by_id(partition.topic_id)
         if topic is None:
-            self._end(key, UnknownTopicIdError("the topic was deleted while it was opened"))
+            self._end(key, UnknownTopicIdError("the topic was deleted while its log was opened"))
             return False
         known = self._metadata.state.partition(*key)
         if known is None or self._node_id not in known.replicas:
-            self._leave(key)  # While it was opened.
+            self._leave(key)  # The partition was reassigned while its log was opened.
             return False
         partition.reconfigure(topic.config)
         self._roles.take_role(partition)
@@ -241,7 +244,7 @@ class MetadataApplier:
 
     def _topic(self, topic_id: bytes) -> Topic:
         topic = self._metadata.state.catalog.topic_by_id(topic_id)
-        assert topic is not None, "it has partitions"
+        assert topic is not None, "a topic with partitions is in the catalog"
         return topic
 
     def _failure(self, topic_id: bytes, error: OSError | DataDirectoryError) -> BrokerError:
@@ -249,22 +252,23 @@ class MetadataApplier:
         name = "" if topic is None else topic.name
         if isinstance(error, OSError) and error.errno in DISK_FULL_ERRNOS:
             return DiskFullError(
-                f"the disk is full; topic {name!r} comes into being when there is room"
+                f"the disk is full; topic {name!r} is opened as soon as there is room"
             )
         if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR_ERRNOS:
             return OverloadedError(
-                f"too many files are open; topic {name!r} comes into being when there are fewer"
+                f"too many files are open; topic {name!r} is opened as soon as file descriptors"
+                " are free"
             )
-        return LogOfflineError(f"the disk failed while topic {name!r} was made: {error}")
+        return LogOfflineError(f"the disk failed while topic {name!r} was opened: {error}")
 
     async def _remove_replica(self, key: Key, partition: Partition | None) -> None:
-        """Remove the files of a replica, unless it has come back meanwhile."""
+        """Remove the files of a replica, unless the replica was assigned to this broker again."""
         if partition is not None:
             await self._stop_replica(partition, is_for_good=False)
         topic = self._metadata.state.catalog.topic_by_id(key[0])
         known = self._metadata.state.partition(*key)
         if topic is None or known is None:
-            return  # All of the topic goes.
+            return  # Removing the topic removes the replica.
         if self._node_id in known.replicas:
             self._is_due(key)
             return
@@ -283,10 +287,10 @@ class MetadataApplier:
         try:
             await self._partitions.remove_files(name, topic_id)
         except OSError as error:
-            # The topic is gone all the same.
+            # The topic stays deleted in the metadata; the next start removes its files.
             self._env.probe("files_left_over", severity="warning", topic=name, reason=str(error))
 
     async def _stop_replica(self, partition: Partition, *, is_for_good: bool) -> None:
         """Return when nobody touches the files of a replica that was closed."""
         await self._group_commit.forget(partition, is_for_good=is_for_good)
-        partition.log.close()  # A repair that was under way may have opened it anew.
+        partition.log.close()  # A repair under way may have opened it again.

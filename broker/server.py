@@ -1,10 +1,10 @@
-"""The broker: where the parts are put together.
+"""The broker: start and stop of all its parts.
 
-Shell: owns the order in which things start and stop.
+Shell: owns the order in which parts start and stop.
 
-A start goes from what needs nobody to what needs others: the data directory, the address, the
-node's place in its cluster, a registration with the cluster, the logs; then clients are served. A
-stop goes back: others take over what they can, clients get their answers, everything goes to disk.
+A start goes from local parts to those that need other nodes: data directory, address, place in the
+cluster, registration, logs; then the broker serves clients. A stop goes back: other brokers take
+over leaderships, clients get their replies, everything is synced to disk.
 """
 
 import logging
@@ -52,15 +52,16 @@ from tidelog.wire.protocol import api
 _log = logging.getLogger("tidelog.broker")
 
 _VERSION: Final = version("tidelog")
-"""Looked up when the program is loaded: a start touches files only through its disk."""
+"""Read when the program is loaded, since a start reads files only through its `Disk`."""
 
 _LEAVING_S: Final = 5.0
-"""How long a stop waits for the cluster to hand over what this broker leads."""
+"""Time in seconds that a stop waits for the cluster to elect other leaders for this broker's
+partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatistics:
-    """What a broker holds for its clients at this moment."""
+    """Resources that a broker holds for its clients at this moment."""
 
     connection_count: int
     waiting_count: int
@@ -70,14 +71,14 @@ class BrokerStatistics:
     queued_max_request_bytes: int
     """Memory lent to connections, of `queued_max_request_bytes` in the settings."""
     scrub: ScrubProgress
-    """How far the search for damage has come."""
+    """Progress of scrubbing."""
     compaction: CompactionProgress
-    """What compaction has come to."""
+    """Progress of compaction."""
 
 
 @final
 class Broker:
-    """A broker, from when its address is known."""
+    """A broker, from the moment that its address is known."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Broker:
         nursery: trio.Nursery,
         sources: Mapping[str, str] | None = None,
     ) -> None:
-        """Be in nobody's service yet; tasks run in `nursery`.
+        """Create the parts of a broker that does not serve yet; tasks run in `nursery`.
 
         `sources` says where each setting of `config` comes from, as in `ResolvedConfig`.
         """
@@ -117,21 +118,21 @@ class Broker:
         self._compactor: Compactor | None = None
         self._context: ReplicationContext | None = None
         self.failure: TidelogError | None = None
-        """Why this broker cannot go on, if something outside of it says so."""
+        """Error by which this broker must stop, from another part of the cluster or a disk."""
 
     @property
     def address(self) -> str:
-        """`HOST:PORT` that is listened on."""
+        """`HOST:PORT` at which the broker listens."""
         host, port = self._acceptor.address
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     @property
     def cluster_id(self) -> str:
-        """Identity of the cluster that this broker is in; empty as long as it is in none."""
+        """Identity of the cluster of this broker; empty before the broker has joined one."""
         return self._directory.cluster_id
 
     def statistics(self) -> BrokerStatistics:
-        """Return what is held for clients now."""
+        """Return the resources that are held for clients now."""
         partitions = [] if self._partitions is None else self._partitions.all()
         return BrokerStatistics(
             connection_count=len(self._acceptor.connections),
@@ -145,11 +146,12 @@ class Broker:
         )
 
     async def start(self) -> None:
-        """Become a part of the cluster, open what is there, and begin to serve.
+        """Join the cluster, open the logs, and begin to serve.
 
         Raises:
-            DataDirectoryError: The data directory is damaged, or belongs elsewhere.
-            ConfigError: The peers do not go together.
+            DataDirectoryError: The data directory is damaged, or belongs to another node or
+                cluster.
+            ConfigError: The peers contradict each other.
             OSError: The disk failed.
         """
         self._dispatcher.serve_brokers(handshake_routes(self._introduction))
@@ -200,7 +202,7 @@ class Broker:
         *,
         roles: RoleTransitions,
     ) -> None:
-        """Begin what goes on in the background for as long as this broker runs."""
+        """Start the background tasks of this broker."""
         partitions = retention.partitions
         maintenance = Maintenance(
             self._env,
@@ -233,7 +235,7 @@ class Broker:
             self._nursery.start_soon(run)
 
     async def stop(self) -> None:
-        """Finish what is under way, put everything on disk, and leave the mark of a clean stop."""
+        """Finish requests under way, sync everything, and mark the directory as clean."""
         assert self._cluster is not None
         assert self._partitions is not None
         assert self._scrubber is not None
@@ -248,19 +250,19 @@ class Broker:
         with trio.move_on_after(self._config.shutdown_grace_ms / 1000):
             self._purgatory.close_all()
             await self._acceptor.finish()
-        # What comes behind the last flush would be missing, and the directory be marked as clean.
+        # An append after the last flush would be lost, although the directory is marked as clean.
         self._roles.stop()
         for partition in self._partitions.all():
             partition.log.request_checkpoint()
             self._group_commit.request(partition)
         for partition in self._partitions.all():
             with suppress(LogOfflineError):
-                await self._group_commit.flush_now(partition)  # Waits for one that is being mended.
+                await self._group_commit.flush_now(partition)  # Waits for a repair under way.
         await self._group_commit.wait_idle()
         await self._leave(self._cluster, self._partitions)
 
     async def _hand_over(self, cluster: ClusterNode) -> None:
-        """Let others lead what this broker leads, if there are others."""
+        """Hand leaderships over to other brokers, if there are any."""
         others = [
             broker
             for broker in cluster.metadata.state.brokers.values()
@@ -290,7 +292,7 @@ class Broker:
             self._env.probe("broker_stopped", is_clean=True)
 
     async def _enter_cluster(self) -> ClusterNode:
-        """Find the cluster, or begin one, and take part in it."""
+        """Find the cluster, or create one, and take part in it."""
 
         def answer(status: PeerStatusReply) -> None:
             self._introduction.status = status
@@ -320,10 +322,11 @@ class Broker:
     async def _coordinate(self) -> None:
         """Take part in the cluster until this broker stops.
 
-        A broker that is alone goes on with what it has when the disk of the metadata fails.
+        A sole voter keeps serving when the disk of its metadata fails.
 
         Raises:
-            LogOfflineError: The disk failed, and others must know that this broker is gone.
+            LogOfflineError: The disk failed, and the other nodes must see that this broker has
+                stopped.
         """
         assert self._cluster is not None
         try:
@@ -336,13 +339,13 @@ class Broker:
             self._has_left_cluster.set()
 
     async def _stay_registered(self) -> None:
-        """Have the cluster know that this broker lives, until it stops."""
+        """Keep the registration of this broker alive until it stops."""
         assert self._lifecycle is not None
         with self._registering:
             await self._lifecycle.run()
 
     async def _end_if_it_fails(self, run: Callable[[], Awaitable[None]]) -> None:
-        """End this broker if something says that it must not go on."""
+        """Stop this broker if `run` raises an error after which it must not go on."""
         try:
             await run()
         except TidelogError as error:
@@ -371,13 +374,13 @@ class Broker:
         return self._lifecycle
 
     def _reached_at(self) -> tuple[str, int]:
-        """Return where other brokers, and the clients that ask them, reach this one."""
+        """Return the address at which brokers and clients reach this broker."""
         if self._config.advertised:
             return parse_address(self._config.advertised)
         return self._config.peer_addresses.get(self._config.node_id, self._acceptor.address)
 
     def _warn_of_large_batches(self, cluster: ClusterNode) -> None:
-        """Say which topics allow batches that this broker cannot receive (any more)."""
+        """Warn of topics that allow larger batches than this broker can receive."""
         for topic in cluster.metadata.state.catalog.topics:
             if topic.config.log.max_message_bytes > self._config.max_message_bytes_limit:
                 self._env.probe(
@@ -393,17 +396,19 @@ class Broker:
 async def open_broker(
     config: BrokerConfig, env: Env, disk: Disk, *, sources: Mapping[str, str] | None = None
 ) -> AsyncGenerator[Broker, None]:
-    """Run a broker while the block runs; then stop it cleanly.
+    """Run a broker for the duration of the block; then stop it cleanly.
 
-    One that was started with peers is there when a majority of its cluster is. If cancelled, or if
-    the block raises, the broker ends at once, as in a crash: what was acknowledged is safe, and the
-    next start looks at the rest. The block is cancelled when the broker must not go on. `sources`
-    says where each setting comes from, as in `ResolvedConfig`, for people who ask.
+    A broker that was started with peers has started when a majority of its cluster is up. On
+    cancellation, or if the block raises, the broker ends at once, as in a crash: acknowledged
+    records are safe, and the next start recovers the logs. The block is cancelled when the broker
+    must not go on. `sources` says where each setting comes from, as in `ResolvedConfig`; the broker
+    only reports it.
 
     Raises:
-        DataDirectoryError: The data directory is in use, of another node or cluster, or damaged.
-        ConfigError: The address cannot be listened on, or the peers do not go together.
-        DuplicateBrokerError: Another process has this broker's place in the cluster.
+        DataDirectoryError: The data directory is in use, damaged, or belongs to another node or
+            cluster.
+        ConfigError: The broker cannot listen on the address, or the peers contradict each other.
+        DuplicateBrokerError: Another process is registered under this broker's node id.
         LogOfflineError: The disk with the metadata failed.
         OSError: The disk failed.
     """
@@ -412,7 +417,7 @@ async def open_broker(
         lambda: open_data_directory(disk, node_id=config.node_id, disk_ids=disk_ids)
     )
     try:
-        # First the address, so that a port in use is said before a long recovery.
+        # The address comes first, so that a port in use is reported before a long recovery.
         listener = await listen(env, config)
         try:
             failure: Exception | None = None
@@ -433,7 +438,8 @@ async def open_broker(
                     yield broker
                     await broker.stop()
                 except Exception as error:  # noqa: BLE001  (raised again below)
-                    # Past the nursery, so that it arrives as it is and not in a group.
+                    # Raised outside of the nursery, so that the error does not arrive in an
+                    # exception group.
                     failure = error
                 nursery.cancel_scope.cancel()
             failure = failure or broker.failure

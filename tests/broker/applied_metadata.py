@@ -1,4 +1,4 @@
-"""A broker as far as it keeps partitions; what the cluster commits is up to the test."""
+"""A broker's partitions without the rest of the broker; tests commit the metadata."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +27,7 @@ OWN_ID = 1
 
 @final
 class Follower:
-    """Stands where the node of the cluster is: it only says who it is."""
+    """Stub of a cluster node, which only has an id."""
 
     identity = Identity(OWN_ID, b"a disk")
 
@@ -38,23 +38,23 @@ def _nowhere(node_id: int) -> None:
 
 @final
 class StubClusterNode:
-    """Stands where the rest of the cluster is: it has no address and takes no command."""
+    """Stub of the rest of the cluster, which has no address and takes no command."""
 
     node_id = OWN_ID
     addresses = SimpleNamespace(address_of=_nowhere)
     raft = SimpleNamespace(cluster_id="a cluster")
 
     def __init__(self, metadata: ReplicatedState) -> None:
-        """Know what is in `metadata`."""
+        """Serve the metadata of `metadata`."""
         self.metadata = metadata
 
 
 @final
 class AppliedMetadata:
-    """Broker 1 and its partitions, in a cluster that is only told of."""
+    """Broker 1 and its partitions, in a cluster that consists of metadata only."""
 
     def __init__(self, world: World, cluster: Cluster, nursery: trio.Nursery) -> None:
-        """Have heard all that was decided in `cluster` so far."""
+        """Apply all decisions of `cluster` so far."""
         env = world.env
         node: Any = Follower()
         directory = open_data_directory(world.disk, node_id=OWN_ID, disk_ids=DiskIds("d1", "d2"))
@@ -62,7 +62,7 @@ class AppliedMetadata:
         self.cluster = cluster
         self.metadata = ReplicatedState(env, node)
         self.is_heard_of = True
-        """Whether this broker has heard from the cluster lately."""
+        """Whether this broker has contact with the cluster."""
         self.partitions = ReplicaManager(
             env,
             directory,
@@ -88,7 +88,7 @@ class AppliedMetadata:
         self.hear()
 
     def hear(self, decide: Callable[[], object] = lambda: None) -> None:
-        """Let something be decided, and hear of it, in one entry."""
+        """Have the cluster decide, and apply the decision, in one entry."""
         decide()
         records = self.cluster.records[self._heard_count :]
         self._heard_count += len(records)
@@ -96,25 +96,25 @@ class AppliedMetadata:
         self.metadata.apply(self._entry_count, encode_entry(records))
 
     async def start(self) -> None:
-        """Open what is there, and keep it from then on."""
+        """Open the assigned replicas, and follow the metadata from then on."""
         await self.applier.start()
         self._nursery.start_soon(self.applier.run)
 
     def replica(self, topic_id: bytes, number: int = 0) -> Partition:
-        """Return a replica, which is open."""
+        """Return an open replica."""
         partition = self.partitions.replica(topic_id, number)
         assert partition is not None
         return partition
 
     def leader_epoch(self, topic_id: bytes, number: int = 0) -> int | None:
-        """Return the epoch in which a partition is led here, `None` if it is not."""
+        """Return the epoch in which this broker leads a partition, `None` if it does not."""
         leader = self.replica(topic_id, number).leader
         return None if leader is None else leader.leader_epoch
 
 
 @asynccontextmanager
 async def keeping(world: World, cluster: Cluster) -> AsyncGenerator[AppliedMetadata]:
-    """Keep partitions until the end of the block, which is like a crash."""
+    """Apply metadata to partitions until the end of the block, which is like a crash."""
     async with trio.open_nursery() as nursery:
         yield AppliedMetadata(world, cluster, nursery)
         nursery.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""What tests ask a broker, in few words."""
+"""Requests that tests send to a broker, in few words."""
 
 from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar, final
@@ -63,7 +63,7 @@ def batch_of(
     at_ms: int = START_MS,
     headers: Headers = (),
 ) -> bytearray:
-    """Return a batch of these records as a producer sends it, all with the same headers."""
+    """Return a batch of these records in the format of a producer, all with the same headers."""
     return encode_batch(
         Columns(
             len(values),
@@ -79,7 +79,7 @@ def batch_of(
 
 @final
 class Pending(Generic[Reply_co]):
-    """A request whose reply may not be there yet."""
+    """A request whose reply may not have arrived yet."""
 
     def __init__(self) -> None:
         self._replied = trio.Event()
@@ -100,7 +100,7 @@ class Pending(Generic[Reply_co]):
         self._replied.set()
 
     async def reply(self) -> Reply_co:
-        """Wait for the reply and return it, or raise the error that came instead."""
+        """Wait for the reply and return it, or raise its error."""
         return (await self.reply_and_attachment())[0]
 
     async def reply_and_attachment(self) -> tuple[Reply_co, bytes]:
@@ -118,7 +118,7 @@ def submit(
     request: RequestType,
     *attachment: BytesLike,
 ) -> Pending[ReplyType]:
-    """Send a request and wait for nothing."""
+    """Send a request without waiting."""
     pending: Pending[ReplyType] = Pending()
     client.submit(api_, request, pending.finish, attachment=attachment)
     return pending
@@ -190,7 +190,7 @@ async def produce(
     acks: int = Acks.ALL,
     timeout_ms: int = FOR_EVER_MS,
 ) -> PartitionAppended:
-    """Append one batch and return what became of it; raise what went wrong."""
+    """Append one batch and return its result, or raise its error."""
     reply = await submit_produce(
         client, topic_id, batch, partition=partition, acks=acks, timeout_ms=timeout_ms
     ).reply()
@@ -200,27 +200,27 @@ async def produce(
 
 
 def produce_silently(client: RpcConnection, topic_id: bytes, batch: BytesLike) -> None:
-    """Send one batch with acks 0: no reply will come."""
+    """Send one batch with acks 0, which gets no reply."""
     request = ProduceRequest(Acks.NONE, 0, [PartitionBatch(topic_id, 0, len(batch))])
     client.submit(api.PRODUCE, request, None, attachment=[batch])
 
 
 class Record(NamedTuple):
-    """One record that was fetched."""
+    """One fetched record."""
 
     offset: int
     value: bytes | None
 
 
 class Fetched(NamedTuple):
-    """What one partition had."""
+    """Result of a fetch from one partition."""
 
     records: list[Record]
     high_watermark: int
     log_start_offset: int
     error: BrokerError | None
     next_offset: int
-    """Where to go on."""
+    """Offset of the next fetch."""
 
     @property
     def values(self) -> list[bytes | None]:
@@ -228,7 +228,7 @@ class Fetched(NamedTuple):
 
 
 class PendingFetch(NamedTuple):
-    """A fetch whose reply may not be there yet."""
+    """A fetch whose reply may not have arrived yet."""
 
     reply: Pending[FetchReply]
     offsets: list[int]
@@ -247,14 +247,14 @@ def submit_fetch(
     max_bytes: int = 1 << 20,
     max_partition_bytes: int = 1 << 20,
 ) -> PendingFetch:
-    """Ask for records from each (topic id, partition, offset)."""
+    """Fetch records from each (topic id, partition, offset)."""
     partitions = [PartitionFetch(*each, max_partition_bytes) for each in wanted]
     request = FetchRequest(max_wait_ms, min_bytes, max_bytes, partitions)
     return PendingFetch(submit(client, api.FETCH, request), [offset for _, _, offset in wanted])
 
 
 async def fetched(pending: PendingFetch) -> list[Fetched]:
-    """Wait for the reply of a fetch, check every batch in it, and return the records asked for."""
+    """Wait for the reply of a fetch, check every batch in it, and return the wanted records."""
     reply, attachment = await pending.reply.reply_and_attachment()
     results: list[Fetched] = []
     position = 0
@@ -269,7 +269,7 @@ async def fetched(pending: PendingFetch) -> list[Fetched]:
 async def fetch(
     client: RpcConnection, topic_id: bytes, offset: int = 0, *, partition: int = 0, **limits: int
 ) -> Fetched:
-    """Fetch from one partition; raise what went wrong."""
+    """Fetch from one partition, or raise its error."""
     pending = submit_fetch(client, [(topic_id, partition, offset)], **limits)
     (result,) = await fetched(pending)
     if result.error is not None:
@@ -296,7 +296,7 @@ async def fetch_all(client: RpcConnection, topic_id: bytes, partition: int = 0) 
 async def list_offset(
     client: RpcConnection, topic_id: bytes, place: OffsetSpec, *, partition: int = 0
 ) -> PartitionOffset:
-    """Ask for one offset; raise what went wrong."""
+    """Ask for one offset, or raise its error."""
     request = ListOffsetsRequest([offset_query(topic_id, partition, place)])
     reply = await submit(client, api.LIST_OFFSETS, request).reply()
     (answer,) = reply.partitions
@@ -316,7 +316,7 @@ def _decode(result: PartitionFetched, data: bytes, offset: int) -> Fetched:
         header = parse_header(data)
         assert header is not None
         batch, data = data[: header.size], data[header.size :]
-        # What travels is what the producer sent, or the broker sealed anew.
+        # The batch is that of the producer, except for the fields that the broker stamped.
         assert has_valid_payload(header, batch)
         columns = decode_columns(header, batch, uncompressed_length_max=1 << 24)
         values = columns.values or [None] * columns.record_count

@@ -1,4 +1,4 @@
-"""What holds for every test of the broker: nothing unexpected happens unseen."""
+"""Fixtures of all tests of the broker: no defect stays unseen."""
 
 import logging
 from collections.abc import Iterator
@@ -24,6 +24,6 @@ def defects() -> Iterator[list[str]]:
 
 @pytest.fixture(autouse=True)
 def no_defect_is_overlooked(defects: list[str]) -> Iterator[None]:
-    """Fail a test in which there was a defect; one that wants it looks at it and clears it."""
+    """Fail a test with a defect, unless the test has checked and cleared it."""
     yield
     assert defects == []

@@ -1,4 +1,4 @@
-"""One partition on a disk in memory, for tests of what is built on it."""
+"""Logs of one partition on a disk in memory, for tests."""
 
 from tests.broker.broker_requests import batch_of
 from tests.simulation.machine.faulty_disk import FaultyDisk
@@ -13,7 +13,7 @@ TOPIC_ID = b"t" * 16
 
 
 def open_partition_log(disk: FaultyDisk, config: TopicConfig, number: int = 0) -> PartitionLog:
-    """Open an empty log, or what is there of the one that had this number."""
+    """Open the log of a number: an empty one, or the existing files."""
     owner = SegmentHeader(TOPIC_ID, number, 0)
     return open_log(str(number), owner, FileCache(disk), config=config.log, now_ms=0)[0]
 
@@ -30,7 +30,7 @@ def append(log: PartitionLog, *values: bytes) -> int:
 
 
 def flush(log: PartitionLog) -> None:
-    """Make all of it durable."""
+    """Make all records durable."""
     work = log.begin_flush()
     assert work is not None
     work.run()

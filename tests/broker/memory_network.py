@@ -1,9 +1,8 @@
 """TCP in memory: listeners, connections, full buffers, resets.
 
-The seam of `wire.env.env.Network`. Deterministic: bytes arrive at once and in order, nothing is
-random
-and nothing takes time. What a test wants to go wrong, it says: a small buffer for a reader that is
-slow, a limit of what one call takes, a reset, an accept that fails.
+An implementation of `wire.env.env.Network`. Deterministic: bytes arrive at once and in order,
+nothing is random and nothing takes time. A test sets the faults: a small buffer for a slow reader,
+a limit for one call, a reset, a failing accept.
 """
 
 import errno
@@ -58,18 +57,18 @@ class MemoryStream:
     def __init__(
         self, local: _Address, remote: _Address, incoming: _Pipe, *, outgoing: _Pipe
     ) -> None:
-        """Only `MemoryNetwork.connect` makes one."""
+        """Only `MemoryNetwork.connect` creates streams."""
         self.local = local
         self.peer = f"{remote[0]}:{remote[1]}"
         self.bytes_at_once = _UNLIMITED_BYTES
-        """How much one call takes or gives at most; may be changed at any time."""
+        """Maximum bytes that one call sends or receives; may be changed at any time."""
         self.is_closed = False
         self._incoming = incoming
         self._outgoing = outgoing
 
     @property
     def peer_receive_count(self) -> int:
-        """How often the other side has asked for bytes."""
+        """Number of receive calls of the other end."""
         return self._outgoing.receive_count
 
     def receive_nowait(self, buffer: memoryview) -> int | None:
@@ -132,7 +131,7 @@ class MemoryStream:
             self._check(pipe)
 
     def close(self) -> None:
-        """See `wire.env.env.Stream`. What was sent before still arrives."""
+        """See `wire.env.env.Stream`. Bytes sent before still arrive."""
         if not self.is_closed:
             self.is_closed = True
             self._outgoing.has_ended = True
@@ -140,19 +139,19 @@ class MemoryStream:
             self._wake()
 
     def reset(self) -> None:
-        """Break the connection at both ends: what was under way is lost."""
+        """Break the connection at both ends: bytes under way are lost."""
         for pipe in (self._incoming, self._outgoing):
             pipe.is_reset = True
             pipe.data.clear()
         self._wake()
 
     def set_receive_buffer(self, capacity_bytes: int) -> None:
-        """Let so many bytes wait here at most; 0 is a reader that has stopped for good."""
+        """Set the size of the receive buffer; 0 is a reader that has stopped for good."""
         self._incoming.capacity_bytes = capacity_bytes
         self._incoming.wake()
 
     def break_peer(self, defect: Exception) -> None:
-        """Let the other end fail to receive, as only a defect can."""
+        """Make the other end fail to receive with a defect."""
         self._outgoing.defect = defect
         self._outgoing.wake()
 
@@ -175,7 +174,7 @@ class MemoryListener:
     """A listening address; see `wire.env.env.Listener`."""
 
     def __init__(self, network: "MemoryNetwork", address: _Address) -> None:
-        """Only `MemoryNetwork.listen` makes one."""
+        """Only `MemoryNetwork.listen` creates listeners."""
         self.address = address
         self.backlog: deque[MemoryStream] = deque()
         self._network = network
@@ -183,12 +182,12 @@ class MemoryListener:
         self._changed = trio.Event()
 
     def fail_accept(self, error_number: int) -> None:
-        """Let one call of `accept` fail."""
+        """Make one call of `accept` fail."""
         self._failures.append(error_number)
         self.wake()
 
     def wake(self) -> None:
-        """Let `accept` look again."""
+        """Make `accept` check again."""
         self._changed.set()
         self._changed = trio.Event()
 
@@ -203,7 +202,7 @@ class MemoryListener:
         return self.backlog.popleft()
 
     def close(self) -> None:
-        """See `wire.env.env.Listener`. Whoever was not accepted is turned away."""
+        """See `wire.env.env.Listener`. Waiting connections are refused."""
         if self._network.listeners.get(self.address) is self:
             del self._network.listeners[self.address]
         for stream in self.backlog:
@@ -216,10 +215,10 @@ class MemoryNetwork:
     """All listeners and connections of a test."""
 
     def __init__(self, *, buffer_bytes: int = 256 << 10) -> None:
-        """Let `buffer_bytes` wait in each direction of a connection."""
+        """Limit each direction of a connection to `buffer_bytes` under way."""
         self.listeners: dict[_Address, MemoryListener] = {}
         self.buffer_bytes = buffer_bytes
-        """Of connections that are yet to be made."""
+        """Limit for future connections."""
         self._next_port = _FIRST_FREE_PORT
 
     async def listen(self, host: str, port: int) -> MemoryListener:

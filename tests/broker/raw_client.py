@@ -1,4 +1,4 @@
-"""A client that does only what the test does: byte by byte, and reading only when it is told to."""
+"""A client under full control of a test: byte by byte, and with explicit reads."""
 
 from typing import TypeVar, final
 
@@ -43,7 +43,7 @@ class RawClient:
         return b"".join((frame, *attachment))
 
     async def send(self, data: bytes) -> None:
-        """Send all of it, waiting for the broker to take it."""
+        """Send all bytes, waiting for the broker to take them."""
         view = memoryview(data)
         with trio.fail_after(3600):
             while view:
@@ -52,11 +52,11 @@ class RawClient:
                     await self.stream.wait_writable()
 
     def send_nowait(self, data: bytes) -> int:
-        """Send what the broker takes now; return how much that was."""
+        """Send the bytes that the broker takes now; return their number."""
         return self.stream.send_nowait([data])
 
     def replies_nowait(self) -> list[Reply]:
-        """Receive and return the replies that are there."""
+        """Receive and return the available replies."""
         found: list[Reply] = []
         while True:
             buffer = self._core.decoder.get_buffer()
@@ -65,7 +65,7 @@ class RawClient:
                 return found
             self._core.decoder.bytes_received(count)
             while (reply := self._core.next_reply()) is not None:
-                # A view would end with the next receive.
+                # A view would be invalid after the next receive.
                 found.append(
                     Reply(reply.correlation_id, reply.message, memoryview(bytes(reply.attachment)))
                 )
@@ -81,7 +81,7 @@ class RawClient:
         return found
 
     def is_turned_away(self) -> bool:
-        """Return whether the broker has closed the connection; drops what was not received."""
+        """Return whether the broker has closed the connection; drops unread bytes."""
         buffer = memoryview(bytearray(1 << 16))
         try:
             while count := self.stream.receive_nowait(buffer):

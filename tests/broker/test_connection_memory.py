@@ -1,4 +1,4 @@
-"""Tests of the memory that connections share: who waits, who gives back, who is ended."""
+"""Tests of the memory budget of connections: waits, reclaims and stalled senders."""
 
 import trio
 from trio.testing import MockClock
@@ -18,13 +18,13 @@ from tidelog.wire.protocol import api
 
 MiB = 1 << 20
 LITTLE_MEMORY = {"socket_request_max_bytes": 2 * MiB, "queued_max_request_bytes": 4 * MiB}
-"""Room for two frames that are large, and not for a third one."""
+"""Memory for two large frames, and not for a third one."""
 IMPATIENT = {**LITTLE_MEMORY, "stalled_request_timeout_ms": 10_000}
 LARGE = batch_of(bytes(1_400_000))
 
 
 async def introduced_clients(world: World, count: int) -> list[RawClient]:
-    """Return connections on which a hello was answered."""
+    """Return connections after their HELLO."""
     clients = [await world.raw_client() for _ in range(count)]
     for client in clients:
         await client.introduce()
@@ -47,7 +47,7 @@ async def test_large_frames_take_turns_when_memory_is_short_and_all_finish(
         async def send() -> None:
             nonlocal peak_bytes
             async with world.client() as client:
-                # A small one first: its memory must not stand in the way of the large ones.
+                # A small one first: its memory must not block the large ones.
                 for size in (300_000, 1_400_000, 700_000, 1_400_000):
                     await produce(client, topic, batch_of(bytes(size)))
                     peak_bytes = max(peak_bytes, broker.statistics().queued_max_request_bytes)
@@ -61,7 +61,7 @@ async def test_large_frames_take_turns_when_memory_is_short_and_all_finish(
     await settle()
 
 
-async def test_clients_that_hold_memory_and_want_more_do_not_wait_for_each_other(
+async def test_clients_that_hold_memory_and_want_more_do_not_deadlock(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -72,7 +72,7 @@ async def test_clients_that_hold_memory_and_want_more_do_not_wait_for_each_other
             await client.send(produce_frame(client, topic, batch_of(bytes(1_000_000))))
             await client.replies(1)
         large = [produce_frame(each, topic, batch_of(bytes(1_900_000))) for each in clients]
-        # Too little to know how much more is wanted, but enough not to be idle.
+        # Too few bytes to know the size of the frame, but enough not to be idle.
         for client, request in zip(clients, large, strict=True):
             await client.send(request[:20])
         await settle()
@@ -86,7 +86,7 @@ async def test_clients_that_hold_memory_and_want_more_do_not_wait_for_each_other
             await client.replies(1)
 
 
-async def test_memory_held_by_idle_clients_goes_at_once_to_who_needs_it(
+async def test_memory_of_idle_clients_is_reclaimed_at_once(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -96,11 +96,11 @@ async def test_memory_held_by_idle_clients_goes_at_once_to_who_needs_it(
             for client in (one, two, three):
                 await produce(client, topic, batch_of(bytes(1_400_000)))
 
-            # Time stands still, so nobody has waited.
+            # The clock stands still, so no client has waited.
             assert broker.statistics().queued_max_request_bytes <= 4 * MiB
 
 
-async def test_clients_that_never_pause_take_turns_with_those_who_wait(
+async def test_clients_that_never_pause_take_turns_with_waiting_ones(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -130,7 +130,7 @@ async def test_clients_that_never_pause_take_turns_with_those_who_wait(
         assert world.told("connection_refused") == []
 
 
-async def test_a_client_that_is_ended_while_it_waits_for_answers_is_ended(
+async def test_a_client_that_is_closed_while_it_waits_for_replies_stays_closed(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -159,7 +159,7 @@ async def test_a_client_that_is_ended_while_it_waits_for_answers_is_ended(
         assert broker.statistics().waiting_count == 0
 
 
-async def test_a_slow_sender_does_not_keep_memory_from_others_for_ever(
+async def test_a_slow_sender_is_disconnected_while_others_wait_for_memory(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -188,7 +188,7 @@ async def test_a_slow_sender_does_not_keep_memory_from_others_for_ever(
         )
 
 
-async def test_a_sender_may_take_its_time_while_nobody_waits_for_memory(
+async def test_a_slow_sender_stays_connected_while_no_client_waits_for_memory(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -207,7 +207,7 @@ async def test_a_sender_may_take_its_time_while_nobody_waits_for_memory(
         assert reply.message.results[0].error is None
 
 
-async def test_who_does_not_read_replies_gives_up_its_memory_when_others_need_it(
+async def test_memory_of_a_client_that_reads_no_replies_is_reclaimed(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,7 +1,7 @@
-"""Tests of the way from a request to its handler; every API has one."""
+"""Tests of dispatch from requests to handlers; every API has a handler."""
 
 
-# Looks into brokers, which nothing else has to.
+# Reads private state of brokers.
 # pyright: reportPrivateUsage=false
 
 from typing import final
@@ -21,7 +21,7 @@ from tidelog.wire.protocol import api
 from tidelog.wire.protocol.api import APIS, ApiKey
 
 
-async def test_a_slow_request_does_not_keep_those_behind_it(mock_clock: MockClock) -> None:
+async def test_a_slow_request_does_not_block_later_ones(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await create_topic(client)
@@ -37,7 +37,7 @@ async def test_a_slow_request_does_not_keep_those_behind_it(mock_clock: MockCloc
         assert (await slow.reply()).producer_id >= 1
 
 
-async def test_a_defect_in_a_slow_request_is_answered_and_harms_nobody(
+async def test_a_defect_in_a_slow_request_is_answered_and_affects_no_other_request(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     world = World(mock_clock)
@@ -59,7 +59,7 @@ class NoSuchLuckError(Exception):
     """A defect."""
 
 
-async def test_every_api_that_is_offered_is_served(mock_clock: MockClock) -> None:
+async def test_every_offered_api_is_served(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker, world.client() as client:
         assert client.hello is not None

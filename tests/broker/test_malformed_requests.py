@@ -1,4 +1,4 @@
-"""Requests that are rightly formed and make no sense: all are answered, and none is a defect."""
+"""Tests of well-formed requests with nonsensical fields: all are answered, none causes a defect."""
 
 from random import Random
 
@@ -43,7 +43,7 @@ VALUES = ["1h", "4KiB", "fsync", "replicated", "", "-1", "9" * 400, "unlimited",
 
 
 class Strange:
-    """Makes requests of numbers and names that nobody should send."""
+    """Makes requests with numbers and names that no client should send."""
 
     def __init__(self, seed: int, topic_ids: list[bytes]) -> None:
         self._random = Random(seed)
@@ -144,7 +144,7 @@ class Strange:
 
 
 async def codes_of(pending: Pending[object]) -> set[int]:
-    """Return the errors that came, of the request as a whole and of its parts."""
+    """Return the errors of the request as a whole and of its parts."""
     try:
         reply = await pending.reply()
     except BrokerError as error:
@@ -155,7 +155,7 @@ async def codes_of(pending: Pending[object]) -> set[int]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_requests_that_make_no_sense_are_answered_and_are_no_defect(
+async def test_nonsensical_requests_are_answered_without_a_defect(
     seed: int, mock_clock: MockClock
 ) -> None:
     world = World(mock_clock)
@@ -170,7 +170,7 @@ async def test_requests_that_make_no_sense_are_answered_and_are_no_defect(
         codes: set[int] = set()
         for round_number in range(10):
             pending = [strange.send_one(client) for _ in range(40)]
-            await world.pass_time(601)  # Nobody may wait for longer than ten minutes.
+            await world.pass_time(601)  # No request may wait for longer than ten minutes.
             assert all(each.is_answered for each in pending)
             for each in pending:
                 codes |= await codes_of(each)

@@ -1,4 +1,4 @@
-"""Tests of the network in memory: what holds for it holds for the operating system's TCP too."""
+"""Tests of the network in memory, which also hold for the operating system's TCP."""
 
 import errno
 from collections.abc import AsyncGenerator
@@ -51,7 +51,7 @@ async def test_bytes_arrive_in_order(network: Network) -> None:
 
 
 @NETWORKS
-async def test_a_full_connection_takes_nothing_until_somebody_reads(network: Network) -> None:
+async def test_a_full_connection_takes_nothing_until_the_receiver_reads(network: Network) -> None:
     async with connection(network) as (client, server):
         sent = 0
         while taken := client.send_nowait([bytes(1 << 16)]):
@@ -66,7 +66,7 @@ async def test_a_full_connection_takes_nothing_until_somebody_reads(network: Net
 
 
 @NETWORKS
-async def test_what_was_sent_before_closing_arrives_before_the_end(network: Network) -> None:
+async def test_bytes_sent_before_closing_arrive_before_the_end(network: Network) -> None:
     async with connection(network) as (client, server):
         client.send_nowait([b"bye"])
         client.close()
@@ -80,7 +80,7 @@ async def test_what_was_sent_before_closing_arrives_before_the_end(network: Netw
 
 
 @NETWORKS
-async def test_closing_wakes_whoever_waits_here(network: Network) -> None:
+async def test_closing_wakes_waiting_tasks(network: Network) -> None:
     async with connection(network) as (client, _), trio.open_nursery() as nursery:
         nursery.start_soon(close_soon, client)
         with pytest.raises(ConnectionLostError):
@@ -88,7 +88,7 @@ async def test_closing_wakes_whoever_waits_here(network: Network) -> None:
 
 
 @NETWORKS
-async def test_nobody_listens_where_nobody_listens(network: Network) -> None:
+async def test_a_connect_without_a_listener_is_refused(network: Network) -> None:
     listener = await network.listen("127.0.0.1", 0)
     with pytest.raises(OSError, match="in use") as refusal:
         await network.listen(*listener.address)
@@ -99,7 +99,7 @@ async def test_nobody_listens_where_nobody_listens(network: Network) -> None:
         await network.connect(*listener.address)
 
 
-async def test_a_reset_loses_what_was_under_way_at_both_ends() -> None:
+async def test_a_reset_loses_bytes_under_way_at_both_ends() -> None:
     network = MemoryNetwork()
     listener = await network.listen("h", 1)
     client = await network.connect("h", 1)
@@ -115,7 +115,7 @@ async def test_a_reset_loses_what_was_under_way_at_both_ends() -> None:
             await stream.wait_writable()
 
 
-async def test_a_test_says_how_much_goes_through_at_once() -> None:
+async def test_a_test_limits_the_bytes_of_one_call() -> None:
     network = MemoryNetwork(buffer_bytes=5)
     listener = await network.listen("h", 1)
     client = await network.connect("h", 1)

@@ -1,4 +1,4 @@
-"""What the cluster decides is what this broker leads at once, and has on its disk soon after."""
+"""Tests of the metadata applier: roles change at once, and disk work follows."""
 
 import errno
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def delete(cluster: Cluster, name: str = "orders") -> Callable[[], object]:
     return lambda: cluster.do(DeleteTopic(name))
 
 
-async def test_at_a_start_this_broker_has_its_replicas_and_leads_what_it_is_to_lead(
+async def test_a_start_opens_assigned_replicas_and_takes_their_roles(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2, 3)
@@ -43,7 +43,7 @@ async def test_at_a_start_this_broker_has_its_replicas_and_leads_what_it_is_to_l
         assert kept.partitions.find(topic_id, 0) is kept.replica(topic_id, 0)
 
 
-async def test_logs_that_were_never_made_are_made_at_a_start_and_kept(
+async def test_a_start_creates_missing_logs_and_keeps_them(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -60,7 +60,7 @@ async def test_logs_that_were_never_made_are_made_at_a_start_and_kept(
         assert [partition.high_watermark for partition in kept.partitions.all()] == [0, 1]
 
 
-async def test_at_a_start_what_deleted_topics_left_is_removed(mock_clock: MockClock) -> None:
+async def test_a_start_removes_the_files_of_topics_deleted_before(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     for name in ("orders", "gone"):
         cluster.create(name, [1])
@@ -76,7 +76,7 @@ async def test_at_a_start_what_deleted_topics_left_is_removed(mock_clock: MockCl
     assert not world.disk.exists("deleted")
 
 
-async def test_opening_many_logs_shows_progress(mock_clock: MockClock) -> None:
+async def test_opening_many_logs_reports_progress(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     cluster.create("a", *[[1]] * 150, [2])
     cluster.create("b", *[[1]] * 150)
@@ -88,7 +88,7 @@ async def test_opening_many_logs_shows_progress(mock_clock: MockClock) -> None:
     ]
 
 
-async def test_a_log_that_cannot_be_opened_at_a_start_is_an_error(mock_clock: MockClock) -> None:
+async def test_a_log_that_cannot_be_opened_fails_the_start(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     cluster.create("orders", [1])
     async with keeping(world, cluster) as kept:
@@ -98,7 +98,7 @@ async def test_a_log_that_cannot_be_opened_at_a_start_is_an_error(mock_clock: Mo
             await kept.start()
 
 
-async def test_a_new_topic_is_there_when_it_has_settled(mock_clock: MockClock) -> None:
+async def test_a_new_topic_is_open_when_it_has_settled(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2, 3)
     async with keeping(world, cluster) as kept:
         await kept.start()
@@ -112,7 +112,7 @@ async def test_a_new_topic_is_there_when_it_has_settled(mock_clock: MockClock) -
         assert [kept.leader_epoch(topic_id, number) for number in range(3)] == [0, 0, None]
 
 
-async def test_what_happens_before_the_task_runs_is_not_forgotten(mock_clock: MockClock) -> None:
+async def test_changes_before_the_task_runs_are_not_lost(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     async with keeping(world, cluster) as kept:
         await kept.applier.start()
@@ -126,7 +126,7 @@ async def test_what_happens_before_the_task_runs_is_not_forgotten(mock_clock: Mo
         assert len(kept.partitions.all()) == 1
 
 
-async def test_a_log_is_opened_once_though_news_of_it_comes_at_the_start(
+async def test_a_log_is_opened_once_although_a_change_arrives_during_the_start(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
@@ -145,7 +145,7 @@ async def test_a_log_is_opened_once_though_news_of_it_comes_at_the_start(
         assert kept.leader_epoch(topic_id) is None, "broker 2 leads it now"
 
 
-async def test_another_leader_holds_from_the_moment_it_is_heard_of(mock_clock: MockClock) -> None:
+async def test_a_new_leader_takes_effect_with_the_metadata_change(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     topic_id = cluster.create("orders", [1, 2])
     cluster.in_sync(1, 2)
@@ -162,7 +162,7 @@ async def test_another_leader_holds_from_the_moment_it_is_heard_of(mock_clock: M
         assert str(error) == "broker 2 leads the partition now"
 
 
-async def test_without_any_leader_it_is_said_that_nobody_leads(mock_clock: MockClock) -> None:
+async def test_a_leaderless_partition_is_reported_as_such(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     topic_id = cluster.create("orders", [1])
     async with keeping(world, cluster) as kept:
@@ -173,10 +173,10 @@ async def test_without_any_leader_it_is_said_that_nobody_leads(mock_clock: MockC
         kept.hear(lambda: cluster.fence(1))
 
         ((_, error),) = told.failures
-        assert str(error) == "nobody leads the partition now"
+        assert str(error) == "the partition has no leader now"
 
 
-async def test_a_leadership_that_comes_back_is_another_one(mock_clock: MockClock) -> None:
+async def test_a_leadership_that_returns_has_a_new_epoch(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     topic_id = cluster.create("orders", [1])
     async with keeping(world, cluster) as kept:
@@ -189,7 +189,7 @@ async def test_a_leadership_that_comes_back_is_another_one(mock_clock: MockClock
         assert kept.leader_epoch(topic_id) == cluster.partition().leader_epoch == 2
 
 
-async def test_other_replicas_in_sync_are_no_reason_to_lead_anew(mock_clock: MockClock) -> None:
+async def test_an_isr_change_does_not_begin_a_new_leadership(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     topic_id = cluster.create("orders", [1, 2])
     async with keeping(world, cluster) as kept:
@@ -202,7 +202,7 @@ async def test_other_replicas_in_sync_are_no_reason_to_lead_anew(mock_clock: Moc
         assert kept.replica(topic_id).leader is leader
 
 
-async def test_a_log_that_is_open_takes_the_role_that_it_has_by_then(
+async def test_an_opened_log_takes_its_current_role(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
@@ -221,7 +221,7 @@ async def test_a_log_that_is_open_takes_the_role_that_it_has_by_then(
         assert len(world.told("log_opened")) == 1
 
 
-async def test_other_settings_hold_at_once(mock_clock: MockClock) -> None:
+async def test_altered_settings_hold_at_once(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     topic_id = cluster.create("orders", [1])
     async with keeping(world, cluster) as kept:
@@ -237,7 +237,7 @@ async def test_other_settings_hold_at_once(mock_clock: MockClock) -> None:
         assert partition.high_watermark == 1
 
 
-async def test_what_was_in_memory_only_is_flushed_when_it_is_to_be_on_disk(
+async def test_records_in_memory_are_flushed_when_durability_is_raised(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -253,7 +253,7 @@ async def test_what_was_in_memory_only_is_flushed_when_it_is_to_be_on_disk(
         assert partition.log.durable_end_offset == 1
 
 
-async def test_a_deleted_topic_is_gone_at_once_and_its_files_when_it_has_settled(
+async def test_a_deleted_topic_is_closed_at_once_and_its_files_are_removed(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -294,7 +294,7 @@ async def test_the_files_of_a_deleted_topic_stay_while_they_are_flushed(
         assert world.disk.list_directory("topics") == []
 
 
-async def test_a_topic_that_is_deleted_while_it_is_opened_leaves_nothing(
+async def test_a_topic_deleted_while_it_is_opened_leaves_no_files(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -312,7 +312,7 @@ async def test_a_topic_that_is_deleted_while_it_is_opened_leaves_nothing(
         assert world.disk.list_directory("topics") == []
 
 
-async def test_a_topic_that_is_deleted_during_a_start_leaves_nothing(
+async def test_a_topic_deleted_during_a_start_leaves_no_files(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -321,7 +321,7 @@ async def test_a_topic_that_is_deleted_during_a_start_leaves_nothing(
         world.work.hold_work()
         nursery.start_soon(kept.start)
         await settle()
-        world.work.let_one()  # What was left over.
+        world.work.let_one()  # Files left by an earlier deletion.
         await settle()
         kept.hear(delete(cluster))
         world.work.let_all()
@@ -335,11 +335,11 @@ async def test_a_topic_that_is_deleted_during_a_start_leaves_nothing(
 @pytest.mark.parametrize(
     ("error_number", "error_type", "reason"),
     [
-        (errno.ENOSPC, DiskFullError, "the disk is full; topic 'orders' comes into being"),
-        (errno.EIO, LogOfflineError, "the disk failed while topic 'orders' was made"),
+        (errno.ENOSPC, DiskFullError, "the disk is full; topic 'orders' is opened"),
+        (errno.EIO, LogOfflineError, "the disk failed while topic 'orders' was opened"),
     ],
 )
-async def test_a_topic_without_room_for_all_its_logs_has_the_others_and_gets_them_later(
+async def test_a_topic_without_room_for_all_its_logs_gets_the_missing_ones_later(
     mock_clock: MockClock, error_number: int, error_type: type[BrokerError], *, reason: str
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -361,7 +361,7 @@ async def test_a_topic_without_room_for_all_its_logs_has_the_others_and_gets_the
         assert kept.leader_epoch(topic_id, 0) == kept.leader_epoch(topic_id, 2) == 0
 
 
-async def test_a_log_that_failed_and_was_opened_on_other_news_has_not_failed_any_more(
+async def test_a_failed_log_that_another_change_opened_is_no_longer_failed(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -380,7 +380,7 @@ async def test_a_log_that_failed_and_was_opened_on_other_news_has_not_failed_any
         assert len(world.told("log_opened")) == 1
 
 
-async def test_of_a_deleted_topic_no_failure_stays(mock_clock: MockClock) -> None:
+async def test_failures_of_a_deleted_topic_are_dropped(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1)
     async with keeping(world, cluster) as kept:
         await kept.start()
@@ -395,7 +395,7 @@ async def test_of_a_deleted_topic_no_failure_stays(mock_clock: MockClock) -> Non
         assert not kept.applier.has_failed(topic_id)
 
 
-async def test_files_that_cannot_be_removed_are_told_of_and_do_not_stop_the_rest(
+async def test_files_that_cannot_be_removed_are_reported_and_do_not_block_other_work(
     mock_clock: MockClock,
 ) -> None:
     world, cluster = World(mock_clock), Cluster(1)
@@ -414,7 +414,7 @@ async def test_files_that_cannot_be_removed_are_told_of_and_do_not_stop_the_rest
         assert len(kept.partitions.all()) == 1
 
 
-async def test_a_replica_that_others_have_now_goes_with_its_files(mock_clock: MockClock) -> None:
+async def test_a_reassigned_replica_is_removed_with_its_files(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     topic_id = cluster.create("orders", [1], [1])
     async with keeping(world, cluster) as kept:
@@ -427,7 +427,7 @@ async def test_a_replica_that_others_have_now_goes_with_its_files(mock_clock: Mo
         assert [event["partition"] for event in world.told("replica_removed")] == [0]
 
 
-async def test_at_a_start_replicas_that_others_have_now_are_removed(mock_clock: MockClock) -> None:
+async def test_a_start_removes_reassigned_replicas(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     topic_id = cluster.create("orders", [1], [1])
     async with keeping(world, cluster) as kept:
@@ -440,7 +440,7 @@ async def test_at_a_start_replicas_that_others_have_now_are_removed(mock_clock: 
         assert directories(world) == ["1"]
 
 
-async def test_a_replica_that_comes_back_begins_anew(mock_clock: MockClock) -> None:
+async def test_a_replica_that_is_assigned_again_is_recreated(mock_clock: MockClock) -> None:
     world, cluster = World(mock_clock), Cluster(1, 2)
     topic_id = cluster.create("orders", [1])
     async with keeping(world, cluster) as kept:
@@ -456,7 +456,7 @@ async def test_a_replica_that_comes_back_begins_anew(mock_clock: MockClock) -> N
 
 
 def move_away(cluster: Cluster, topic_id: bytes) -> None:
-    """Have partition 0 moved from broker 1 to broker 2."""
+    """Move partition 0 from broker 1 to broker 2."""
     cluster.do(ReassignReplicas([Reassignment(topic_id, 0, [2])]))
     cluster.in_sync(1, 2)
 

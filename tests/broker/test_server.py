@@ -1,4 +1,4 @@
-"""Tests of a broker as a whole: starting, stopping, crashing, and many clients."""
+"""Tests of a whole broker: start, stop, crashes, and many clients."""
 
 import errno
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from tidelog.wire.protocol import api
 MiB = 1 << 20
 
 
-async def test_a_broker_says_when_it_starts_and_stops(mock_clock: MockClock) -> None:
+async def test_a_broker_reports_its_start_and_stop(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker() as broker:
         assert broker.address == "broker:8433"
@@ -80,7 +80,7 @@ async def test_the_mark_of_a_clean_stop_does_not_outlive_the_next_start(
         assert after.told("broker_started")[0]["was_clean"] is False
 
 
-async def test_two_brokers_cannot_have_one_data_directory(mock_clock: MockClock) -> None:
+async def test_two_brokers_cannot_use_one_data_directory(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with world.broker():
         with pytest.raises(DataDirectoryError, match="is in use"):
@@ -88,18 +88,18 @@ async def test_two_brokers_cannot_have_one_data_directory(mock_clock: MockClock)
                 pass
 
 
-async def test_two_brokers_cannot_have_one_address(mock_clock: MockClock) -> None:
+async def test_two_brokers_cannot_listen_on_one_address(mock_clock: MockClock) -> None:
     world, other = World(mock_clock), World(mock_clock)
     other.network = world.network
     async with world.broker():
         with pytest.raises(ConfigError, match="broker:8433: Address already in use"):
             async with other.broker():
                 pass
-    async with other.broker():  # And its directory is not left locked.
+    async with other.broker():  # The data directory is not left locked either.
         pass
 
 
-async def test_what_is_under_way_is_finished_before_a_broker_stops(mock_clock: MockClock) -> None:
+async def test_requests_under_way_are_finished_before_a_broker_stops(mock_clock: MockClock) -> None:
     world = World(mock_clock)
     async with trio.open_nursery() as nursery:
         stop = trio.Event()
@@ -126,7 +126,7 @@ async def test_what_is_under_way_is_finished_before_a_broker_stops(mock_clock: M
 
         stop.set()
         await settle()
-        # New work is refused meanwhile, and nobody new is let in.
+        # Meanwhile new requests are refused, and new connections are not accepted.
         await client.send(client.request(api.METADATA, MetadataRequest(None)))
         (refused,) = await client.replies(1)
         with pytest.raises(ConnectError):
@@ -145,7 +145,7 @@ async def test_what_is_under_way_is_finished_before_a_broker_stops(mock_clock: M
     assert world.told("broker_stopped")[0]["is_clean"] is True
 
 
-async def test_a_client_that_does_not_read_delays_a_stop_only_so_long(
+async def test_a_client_that_reads_no_replies_delays_a_stop_by_shutdown_grace_ms(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -170,7 +170,7 @@ async def test_a_client_that_does_not_read_delays_a_stop_only_so_long(
         assert has_stopped.is_set()
 
 
-async def test_a_disk_without_room_for_the_mark_does_not_spoil_a_stop(
+async def test_a_disk_without_room_for_the_mark_does_not_fail_a_stop(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -186,9 +186,7 @@ async def test_a_disk_without_room_for_the_mark_does_not_spoil_a_stop(
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_a_crash_loses_nothing_that_was_acknowledged(
-    seed: int, mock_clock: MockClock
-) -> None:
+async def test_acknowledged_records_survive_a_crash(seed: int, mock_clock: MockClock) -> None:
     random = Random(seed)
     world = World(mock_clock)
     acknowledged: dict[tuple[int, int], bytes] = {}
@@ -203,7 +201,7 @@ async def test_a_crash_loses_nothing_that_was_acknowledged(
                 result = await produce(client, topic, batch_of(value), partition=partition)
                 assert (partition, result.base_offset) not in acknowledged
                 acknowledged[partition, result.base_offset] = value
-            world.work.hold_syncs()  # What is still on its way when it happens.
+            world.work.hold_syncs()  # Requests under way at the crash.
             for _ in range(random.randrange(3)):
                 submit_produce(client, topic, batch_of(bytes(700)), partition=random.randrange(2))
             await settle()
@@ -219,7 +217,7 @@ async def test_a_crash_loses_nothing_that_was_acknowledged(
         assert (await describe(client)).status == "online"
 
 
-async def test_a_topic_that_was_created_survives_a_power_cut_and_a_deleted_one_does_not(
+async def test_a_created_topic_survives_a_power_cut_and_a_deleted_one_does_not(
     mock_clock: MockClock,
 ) -> None:
     for seed in range(10):
@@ -312,7 +310,7 @@ async def test_connections_beyond_the_limit_are_closed_at_once(mock_clock: MockC
             pass
 
 
-async def test_running_out_of_file_descriptors_turns_nobody_away_for_good(
+async def test_connections_are_accepted_again_after_file_descriptors_ran_out(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -332,7 +330,7 @@ async def test_running_out_of_file_descriptors_turns_nobody_away_for_good(
         await create_topic(client)
 
 
-async def test_a_defect_of_a_connection_ends_that_connection_only(
+async def test_a_defect_of_a_connection_ends_only_that_connection(
     mock_clock: MockClock, defects: list[str]
 ) -> None:
     world = World(mock_clock)
@@ -350,7 +348,9 @@ async def test_a_defect_of_a_connection_ends_that_connection_only(
         await produce(client, topic, batch_of(b"a"))
 
 
-async def test_topics_that_nobody_knows_are_kept_and_told_of(mock_clock: MockClock) -> None:
+async def test_files_of_unknown_topics_are_kept_and_reported_at_a_start(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     async with world.broker(), world.client() as client:
         await create_topic(client)
@@ -365,7 +365,7 @@ async def test_topics_that_nobody_knows_are_kept_and_told_of(mock_clock: MockClo
         assert world.disk.exists(unknown)
 
 
-async def test_topics_whose_batches_do_not_fit_into_frames_any_more_are_told_of(
+async def test_topics_with_batches_above_the_frame_limit_are_reported(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)
@@ -378,7 +378,9 @@ async def test_topics_whose_batches_do_not_fit_into_frames_any_more_are_told_of(
         assert (warning["topic"], warning["max_message_bytes"]) == ("large", 8 * MiB)
 
 
-async def test_if_the_block_raises_the_broker_ends_as_in_a_crash(mock_clock: MockClock) -> None:
+async def test_an_exception_in_the_block_ends_the_broker_as_in_a_crash(
+    mock_clock: MockClock,
+) -> None:
     world = World(mock_clock)
     with pytest.raises(ZeroDivisionError, match="over"):
         async with world.broker():
@@ -391,11 +393,11 @@ async def test_if_the_block_raises_the_broker_ends_as_in_a_crash(mock_clock: Moc
 
 @final
 class ProcessEndedError(BaseException):
-    """The process ends here."""
+    """End of the process at this call."""
 
 
 def crash_at_change(disk: FaultyDisk, count: int) -> Callable[[str, str], None]:
-    """Return a hook that ends the process at the `count`-th call that changes something."""
+    """Return a hook that ends the process at the `count`-th changing call."""
 
     def crash(operation: str, path: str) -> None:
         del operation
@@ -441,7 +443,7 @@ async def test_metadata_of_a_newer_version_is_refused_with_advice(
 
 
 def append_to_metadata(disk: FaultyDisk, payload: bytes) -> None:
-    """Add an entry to the metadata of a broker that has stopped."""
+    """Add an entry to the metadata of a stopped broker."""
     storage, stored, _ = open_raft_storage(METADATA_DIRECTORY, FileCache(disk), now_ms=0)
     index = storage.last_index + 1
     term = stored.vote.hard_state.term
@@ -449,7 +451,7 @@ def append_to_metadata(disk: FaultyDisk, payload: bytes) -> None:
     storage.close()
 
 
-async def test_a_broker_that_is_the_only_one_syncs_a_few_bytes_without_a_thread(
+async def test_a_sole_broker_syncs_a_few_bytes_without_a_thread(
     mock_clock: MockClock,
 ) -> None:
     world = World(mock_clock)

@@ -1,7 +1,7 @@
 """A broker in this process: real code over a disk and a network in memory, on virtual time.
 
-Nothing happens by itself: time stands still until a test lets it go on, and work that would run in
-a thread runs at once, unless a test holds it.
+Time stands still until a test lets it pass, and work that would run in a thread runs at once,
+unless a test holds it.
 """
 
 from collections import deque
@@ -34,7 +34,7 @@ START_MS = 1_800_000_000_000
 
 
 class Event(NamedTuple):
-    """Something that the broker told its probe."""
+    """An event that the broker reported to its probe."""
 
     name: str
     fields: dict[str, object]
@@ -42,12 +42,12 @@ class Event(NamedTuple):
 
 @final
 class VirtualClock:
-    """The time of day: goes with trio's clock, and jumps when a test says so."""
+    """The time of day: follows trio's clock, and jumps when a test sets it."""
 
     def __init__(self) -> None:
         self.offset_ms = START_MS
         self.defect: Exception | None = None
-        """What happens instead of telling the time, for tests of defects."""
+        """Call instead of a reading of the clock, for tests of defects."""
 
     def now_ms(self) -> int:
         if self.defect is not None:
@@ -59,18 +59,18 @@ class VirtualClock:
 class InlineWork:
     """Runs work at once in the loop; see `wire.env.env.ThreadPool`.
 
-    Syncs of partitions can be held, as if the disk took its time: `hold_syncs`, then `let_sync`
-    one by one or `let_all_sync`. Those of the metadata go on. Reads from the disk can be held too,
+    Syncs of partitions can be held, as if the disk were slow: `hold_syncs`, then `let_sync` one by
+    one or `let_all_sync`. Those of the metadata are not held. Reads from the disk can be held too,
     and all work of any kind.
     """
 
     def __init__(self) -> None:
         self.sync_count = 0
-        """Syncs of partitions that were begun, those that are held included."""
+        """Number of syncs of partitions that were begun, including held ones."""
         self.brief_count = 0
-        """Work of any kind that was said to be brief."""
+        """Number of jobs of any kind that were marked as brief."""
         self.read_defect: Exception | None = None
-        """What happens instead of reading from the disk, for tests of defects."""
+        """Call instead of a read from the disk, for tests of defects."""
         self._held_syncs: deque[trio.Event] | None = None
         self._held_reads: deque[trio.Event] | None = None
         self._held: deque[trio.Event] | None = None
@@ -92,7 +92,7 @@ class InlineWork:
             event.set()
 
     def take_held_syncs(self) -> list[trio.Event]:
-        """Hold nothing more; return what lets each go on that is held, in order."""
+        """Stop holding; return the events that release held syncs, in order."""
         held, self._held_syncs = self._held_syncs, None
         return list(held or ())
 
@@ -117,7 +117,7 @@ class InlineWork:
             event.set()
 
     def set_held_aside(self) -> trio.Event:
-        """Hold nothing more, but what is held; return what lets it go on."""
+        """Stop holding new work; return the event that releases the held work."""
         held, self._held = self._held, None
         assert held is not None
         (event,) = held
@@ -138,7 +138,7 @@ class InlineWork:
         if held is not None:
             event = trio.Event()
             held.append(event)
-            with trio.CancelScope(shield=True):  # A thread runs to its end.
+            with trio.CancelScope(shield=True):  # A thread is not cancelled.
                 await event.wait()
         return work()
 
@@ -148,7 +148,7 @@ class World:
     """One machine with a broker on it, and the clients around it."""
 
     def __init__(self, time: MockClock, disk: FaultyDisk | None = None) -> None:
-        """Begin with an empty disk, or with what is on `disk`; `time` is that of the test."""
+        """Start with an empty disk, or with `disk`; `time` is the clock of the test."""
         self._time = time
         self.disk = FaultyDisk() if disk is None else disk
         self.network = MemoryNetwork()
@@ -159,7 +159,7 @@ class World:
 
     @property
     def env(self) -> Env:
-        """The broker's world."""
+        """The environment of the broker."""
         return Env(
             clock=self.clock,
             network=self.network,
@@ -170,7 +170,7 @@ class World:
         )
 
     async def pass_time(self, seconds: float) -> None:
-        """Let time go on, and everything happen that happens then."""
+        """Let time pass, with all events of that time."""
         self._time.jump(seconds)
         await settle()
 
@@ -184,11 +184,11 @@ class World:
         return [(path, data) for path, data in found.items() if data and path.endswith(".log")]
 
     def after_crash(self) -> "World":
-        """Return what there is when the process has ended: all that was written."""
+        """Return the world after the end of the process: all written bytes."""
         return self._next(self.disk.kill())
 
     def after_power_cut(self, seed: int) -> "World":
-        """Return what there is when the machine has lost power: all that was synced, surely."""
+        """Return the world after a power cut: all synced bytes, and a random part of the others."""
         return self._next(self.disk.power_cut(Random(seed)))
 
     @asynccontextmanager
@@ -199,7 +199,7 @@ class World:
 
     @asynccontextmanager
     async def doomed_broker(self, **settings: object) -> AsyncGenerator[Broker]:
-        """Run a broker; it ends at the end of the block as in a crash."""
+        """Run a broker; at the end of the block it ends as in a crash."""
         async with trio.open_nursery() as nursery:
             started: list[Broker] = []
             is_up = trio.Event()
@@ -218,7 +218,7 @@ class World:
 
     @asynccontextmanager
     async def client(self) -> AsyncGenerator[RpcConnection]:
-        """Connect, say hello, and stay until the end of the block."""
+        """Connect and say hello, until the end of the block."""
         async with open_rpc(
             self.network, *ADDRESS, client_id="test", client_version="0"
         ) as connection:
@@ -239,11 +239,11 @@ class World:
 
 
 def config(**settings: object) -> BrokerConfig:
-    """Return settings for a test; everything that is not said is as for users."""
+    """Return settings for a test; all others have their defaults."""
     flags = {"listen": "{}:{}".format(*ADDRESS), **settings}
     return resolve_config(file=None, environment={}, flags=flags).config
 
 
 async def settle() -> None:
-    """Let everything happen that happens without time going on."""
+    """Run all tasks that can run without time passing."""
     await wait_all_tasks_blocked()
