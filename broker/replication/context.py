@@ -74,7 +74,7 @@ class ReplicationContext:
         known = None if broker is None else (broker.broker_epoch, broker.incarnation_id)
         if known != (identity.broker_epoch, identity.incarnation_id):
             raise StaleBrokerEpochError(
-                f"broker {identity.node_id} has another process in the metadata; it was restarted"
+                f"broker {identity.node_id} is registered as another process; it was restarted"
                 " since, or this broker does not know of it yet"
             )
 
