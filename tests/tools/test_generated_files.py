@@ -56,8 +56,8 @@ def test_every_setting_is_explained() -> None:
 def test_numbers_are_written_as_people_write_them() -> None:
     page = describe()
 
-    assert "| `socket_request_max_bytes` | `16MiB` | 2MiB to 256MiB | Longer requests" in page
-    assert "| `stalled_request_timeout_ms` | `30s` | 100ms to 1d | A connection" in page
+    assert "| `socket_request_max_bytes` | `16MiB` | 2MiB to 256MiB | Maximum size" in page
+    assert "| `stalled_request_timeout_ms` | `30s` | 100ms to 1d | Time after" in page
     assert "| `shutdown_grace_ms` | `10s` | 0 to 1h |" in page
     assert "| `node_id` | `1` | 1 to 2147483647 |" in page
     assert "| `log_level` | `info` | debug, info, warning, error |" in page
